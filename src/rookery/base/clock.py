@@ -1,0 +1,41 @@
+"""The seam for time: nothing below `node` reads a clock of its own."""
+
+import time
+from typing import Protocol
+
+from rookery.base.types import TimestampMs
+
+
+class Clock(Protocol):
+    def now_ms(self) -> TimestampMs:
+        """Wall-clock time, for record timestamps and retention."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for time-outs and durations."""
+        ...
+
+
+class SystemClock:
+    def now_ms(self) -> TimestampMs:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves when told to."""
+
+    def __init__(self, now_ms: TimestampMs = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._start_ms = now_ms
+
+    def now_ms(self) -> TimestampMs:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return (self._now_ms - self._start_ms) / 1000
+
+    def advance(self, duration_ms: int) -> None:
+        self._now_ms += duration_ms

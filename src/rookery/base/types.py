@@ -1,0 +1,35 @@
+"""Names for the plain integers and strings that would otherwise be confused.
+
+They are aliases, not wrappers: arithmetic on offsets is everywhere, and a cast at each step would hide more
+than it shows.
+"""
+
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+Offset: TypeAlias = int
+LeaderEpoch: TypeAlias = int
+NodeId: TypeAlias = int
+PartitionIndex: TypeAlias = int
+ProducerId: TypeAlias = int
+ProducerEpoch: TypeAlias = int
+TimestampMs: TypeAlias = int
+TopicName: TypeAlias = str
+TopicId: TypeAlias = UUID
+
+# A bytes-like object; a memoryview of a receive buffer in the hot path.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+NO_TOPIC_ID = UUID(int=0)
+NO_PRODUCER_ID: ProducerId = -1
+NO_TIMESTAMP: TimestampMs = -1
+NO_LEADER_EPOCH: LeaderEpoch = -1
+NO_OFFSET: Offset = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: TopicName
+    partition: PartitionIndex
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

@@ -1,0 +1,186 @@
+"""The header of a v2 record batch: 61 bytes that say all the broker needs to know (KIP-98).
+
+The broker never opens a batch. It reads this header, checks the CRC, stamps the two fields that lie outside the CRC
+(base offset and leader epoch), and stores and serves the same bytes. `docs/formats/record-batch.md` has the layout
+with a worked example.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from rookery.base.errors import ErrorCode, InvalidBatchError
+from rookery.base.types import Buffer, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+
+HEADER_SIZE = 61
+# Base offset and length: what precedes the bytes that `batch_length` counts.
+LENGTH_PREFIX_SIZE = 12
+MAGIC_V2 = 2
+NO_SEQUENCE = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH = struct.Struct(">qi")
+_MAGIC_POSITION = 16
+_CRC_POSITION = 17
+_ATTRIBUTES_POSITION = 21
+_MAX_TIMESTAMP_POSITION = 35
+_SMALLEST_RECORD_SIZE = 7
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_HAS_DELETE_HORIZON = 0x40
+
+
+class Codec(IntEnum):
+    """The compression of a batch's records, as its attributes number it."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header, in wire order."""
+
+    base_offset: Offset
+    batch_length: int
+    leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: TimestampMs
+    max_timestamp_ms: TimestampMs
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch's size, header included."""
+        return self.batch_length + LENGTH_PREFIX_SIZE
+
+    @property
+    def last_offset(self) -> Offset:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec_id(self) -> int:
+        """A `Codec`, unless the bytes are untrusted and not yet checked."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> TimestampMs | None:
+        """When tombstones and markers of a cleaned batch may go; kept in the base timestamp's place (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & _HAS_DELETE_HORIZON else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence number; sequences wrap from 2**31 - 1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. The caller has made sure that 61 bytes are there."""
+    return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def write_header(header: BatchHeader) -> bytes:
+    return _HEADER.pack(*header)
+
+
+def batch_size_at(data: Buffer, position: int = 0) -> int:
+    """The size of the batch that starts at `position`, from its first 12 bytes."""
+    length: int = _LENGTH.unpack_from(data, position)[1]
+    return length + LENGTH_PREFIX_SIZE
+
+
+def compute_crc(batch: Buffer) -> int:
+    """The CRC that the header of `batch` should carry: over everything behind the CRC field."""
+    return int(crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
+
+
+def stamp(batch: bytearray | memoryview, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
+    """Write the two fields that the leader decides; both lie outside the CRC."""
+    struct.pack_into(">q", batch, 0, base_offset)
+    struct.pack_into(">i", batch, 12, leader_epoch)
+
+
+def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) -> None:
+    """Mark the batch as timed by the broker and repair its CRC; the records keep their deltas, which readers ignore."""
+    (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_POSITION)
+    struct.pack_into(">h", batch, _ATTRIBUTES_POSITION, attributes | _LOG_APPEND_TIME)
+    struct.pack_into(">q", batch, _MAX_TIMESTAMP_POSITION, now_ms)
+    struct.pack_into(">I", batch, _CRC_POSITION, compute_crc(batch))
+
+
+def check_batch(data: Buffer) -> BatchHeader:
+    """Check one untrusted batch that should fill `data` exactly, without opening it."""
+    if len(data) < HEADER_SIZE:
+        if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] < MAGIC_V2:
+            raise _old_format(data[_MAGIC_POSITION])
+        raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"{len(data)} bytes are too few for a record batch")
+    header = read_header(data)
+    if header.magic != MAGIC_V2:
+        raise _old_format(header.magic)
+    if header.size_bytes != len(data):
+        raise InvalidBatchError(
+            ErrorCode.CORRUPT_MESSAGE if header.size_bytes > len(data) else ErrorCode.INVALID_RECORD,
+            f"the batch says it has {header.size_bytes} bytes, the request has {len(data)}",
+        )
+    if compute_crc(data) != header.crc:
+        raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "the batch's checksum does not match")
+    _check_counts(header)
+    return header
+
+
+def _old_format(magic: int) -> InvalidBatchError:
+    return InvalidBatchError(
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        f"message format v{magic} is not supported, only v2 record batches are",
+    )
+
+
+def _check_counts(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidBatchError(
+            ErrorCode.INVALID_RECORD, f"{count} records do not fit a last offset delta of {header.last_offset_delta}"
+        )
+    if header.codec_id > Codec.ZSTD:
+        raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.codec_id}")
+    if header.codec_id == Codec.NONE and count * _SMALLEST_RECORD_SIZE > header.size_bytes - HEADER_SIZE:
+        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"{header.size_bytes} bytes are too few for {count} records")
+
+
+def iterate_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each complete batch in trusted bytes; a partial batch at the end is left out."""
+    position, end = 0, len(data)
+    while end - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
