@@ -7,7 +7,8 @@ system, and this is the whole tree:
     |-- ConfigError        a setting is unknown or malformed; the text names the key and what to change
     |-- StartupError       the node cannot start; the text says what to do
     |-- ProtocolError      untrusted bytes that do not follow the protocol: the only exception a decoder may raise
-    |   `-- InvalidBatchError  a record batch that must be refused; carries the ErrorCode to answer
+    |   |-- InvalidBatchError  a record batch that must be refused; carries the ErrorCode to answer
+    |   `-- UnsupportedVersionError  an API key or version that is not defined
     |-- CorruptionError    bytes of ours on disk that fail their checks
     |-- StorageError       a log directory failed (disk full, IO error); it is offline from now on
     `-- ApiError           a client's request was answered with an error code
@@ -159,6 +160,11 @@ class ErrorCode(IntEnum):
     def retriable(self) -> bool:
         return self in _RETRIABLE
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode":
+        """A code that a newer broker sends and we do not know yet."""
+        return cls.UNKNOWN_SERVER_ERROR
+
 
 _RETRIABLE = frozenset(
     (
@@ -221,6 +227,10 @@ class InvalidBatchError(ProtocolError):
         super().__init__(message)
         self.code = code
         self.record_index = record_index
+
+
+class UnsupportedVersionError(ProtocolError):
+    """An API key or version that is not defined."""
 
 
 class CorruptionError(RookeryError):

@@ -111,6 +111,32 @@ def write_header(header: BatchHeader) -> bytes:
     return _HEADER.pack(*header)
 
 
+def make_attributes(
+    codec: Codec,
+    *,
+    log_append_time: bool = False,
+    transactional: bool = False,
+    control: bool = False,
+    delete_horizon: bool = False,
+) -> int:
+    return (
+        codec
+        | (_LOG_APPEND_TIME if log_append_time else 0)
+        | (_TRANSACTIONAL if transactional else 0)
+        | (_CONTROL if control else 0)
+        | (_HAS_DELETE_HORIZON if delete_horizon else 0)
+    )
+
+
+def seal(header: BatchHeader, payload: Buffer) -> bytearray:
+    """A whole batch of `header` and the bytes behind it, with the length and the CRC that these need."""
+    length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(payload)
+    batch = bytearray(write_header(header._replace(batch_length=length, magic=MAGIC_V2, crc=0)))
+    batch += payload
+    struct.pack_into(">I", batch, _CRC_POSITION, compute_crc(batch))
+    return batch
+
+
 def batch_size_at(data: Buffer, position: int = 0) -> int:
     """The size of the batch that starts at `position`, from its first 12 bytes."""
     length: int = _LENGTH.unpack_from(data, position)[1]

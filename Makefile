@@ -1,0 +1,53 @@
+# Everything runs in .venv, which the first target that needs it sets up. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+# How many test processes run side by side.
+WORKERS ?= 2
+# Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help setup check format test conformance demo docs clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Create .venv with everything that development needs
+
+$(INSTALLED): pyproject.toml scripts/setup.sh
+	PYTHON="$(PYTHON)" scripts/setup.sh .venv
+	touch $@
+
+check: $(INSTALLED) ## Style, types, import rules, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -q tests/test_tidy.py
+
+format: $(INSTALLED) ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: check ## The checks and the tests, with the Python clients' part of the conformance suite
+	$(BIN)/pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+
+conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
+	scripts/conformance-setup.sh .cache/java
+	$(BIN)/pytest -q -n $(WORKERS) -m "" tests/conformance tests/faults $(PYTEST_ARGS)
+
+demo: $(INSTALLED) ## A broker, three foreign clients, a kill, a restart, and what became of the records
+	$(BIN)/python demo/demo.py
+
+docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings
+	$(BIN)/python -m rookery.base.config_docs > docs/config.md
+
+clean: ## Remove .venv and all caches
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,268 @@
+"""Configuration as a whole: which keys there are, what a server was started with, and what is in force where.
+
+A broker key's value comes from the first of four layers that has it: set for this broker at run time, set for all
+brokers at run time, given at the start (`server.properties`, `--set`), the default. A topic key's value comes from the
+topic itself, else from the broker keys that are its synonyms, else from the default. DescribeConfigs shows all of
+that; the functions here are pure, and the handlers, the controller and the node all use the same ones.
+"""
+
+import difflib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from rookery.base.config_broker import BROKER_ROWS
+from rookery.base.config_coordinator import COORDINATOR_ROWS
+from rookery.base.config_inert import INERT_ROWS
+from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
+from rookery.base.config_security import SECURITY_ROWS
+from rookery.base.config_topic import SYNONYM_UNIT_MS, TOPIC_KEYS
+from rookery.base.errors import ConfigError
+from rookery.base.properties import Property, parse_assignment, parse_properties
+
+BROKER_KEYS: dict[str, ConfigKey] = {
+    row.name: row
+    for row in sorted(BROKER_ROWS + COORDINATOR_ROWS + SECURITY_ROWS + INERT_ROWS, key=lambda row: row.name)
+}
+
+# `listener.name.<listener>.<key>` sets a key for one listener only.
+_LISTENER_PREFIX = "listener.name."
+# Keys that stand for the same thing in other units, the first that is set counting.
+_BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
+
+
+class ConfigSource(IntEnum):
+    """The numbers that DescribeConfigs gives to the layers."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One key as DescribeConfigs answers it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: ConfigType
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLayers:
+    """The texts that a broker's values come from, strongest first; each has been checked on its way in."""
+
+    dynamic: Mapping[str, str] = field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict)
+
+    def sources(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
+        yield ConfigSource.DYNAMIC_BROKER_CONFIG, self.dynamic
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.dynamic_default
+        yield ConfigSource.STATIC_BROKER_CONFIG, self.static
+
+    def value(self, name: str) -> ConfigValue:
+        """The value of a broker key that is in force."""
+        key = BROKER_KEYS[name]
+        for _, layer in self.sources():
+            if name in layer:
+                return parse_value(key, layer[name])
+        return key.default
+
+    def boolean(self, name: str) -> bool:
+        value = self.value(name)
+        assert isinstance(value, bool), name
+        return value
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        assert type(value) is int, name
+        return value
+
+    def text(self, name: str) -> str | None:
+        value = self.value(name)
+        assert value is None or isinstance(value, str), name
+        return value
+
+    def items(self, name: str) -> tuple[str, ...] | None:
+        value = self.value(name)
+        assert value is None or isinstance(value, tuple), name
+        return value
+
+
+def load_static(text: str, source: str, assignments: Iterable[str] = ()) -> dict[str, str]:
+    """The keys of a server.properties text and of `--set key=value`, which win; one ConfigError lists all mistakes."""
+    properties = parse_properties(text, source)
+    properties.update(parse_assignment(assignment) for assignment in assignments)
+    problems = [problem for name, value in properties.items() for problem in _static_problems(name, value)]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    static = {name: value.value for name, value in properties.items()}
+    _check_together(effective_topic_values({}, BrokerLayers(static=static)))
+    return static
+
+
+def ineffective(static: Mapping[str, str]) -> list[str]:
+    """The keys that were given but do nothing here, for the start to say so."""
+    return sorted(name for name in static if not find_broker_key(name).effective)
+
+
+def find_broker_key(name: str) -> ConfigKey:
+    """The row of a broker key, also in its form for one listener; ConfigError with a guess if there is none."""
+    key = BROKER_KEYS.get(name)
+    if key:
+        return key
+    if name.startswith(_LISTENER_PREFIX):
+        # Keys for one listener, and for one SASL mechanism of it, belong to security: `listener.name.x.[plain.]key`.
+        rest = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+        for candidate in (rest, rest.partition(".")[2]):
+            if candidate in BROKER_KEYS:
+                return BROKER_KEYS[candidate]
+    raise ConfigError(f"unknown key {name!r}{_guess(name, BROKER_KEYS)}")
+
+
+def find_topic_key(name: str) -> ConfigKey:
+    key = TOPIC_KEYS.get(name)
+    if key is None:
+        raise ConfigError(f"Unknown topic config name: {name}{_guess(name, TOPIC_KEYS)}")
+    return key
+
+
+def can_update(key: ConfigKey) -> bool:
+    """Whether a broker key can be changed at run time; changing what has no effect is refused, not swallowed."""
+    return key.effective and key.update is not Update.READ_ONLY
+
+
+def validate_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> None:
+    """Check a topic's own configs, alone and together with what it gets from the broker; ConfigError if wrong."""
+    for name, text in overrides.items():
+        parse_value(find_topic_key(name), text)
+    values = effective_topic_values(overrides, broker)
+    _check_together(values)
+    if values["remote.storage.enable"]:
+        raise ConfigError("remote.storage.enable: there is no tiered storage in this broker")
+
+
+def effective_topic_values(overrides: Mapping[str, str], broker: BrokerLayers) -> dict[str, ConfigValue]:
+    """Every topic key's value in force."""
+    return {
+        name: parse_value(key, overrides[name]) if name in overrides else _from_broker(key, broker)
+        for name, key in TOPIC_KEYS.items()
+    }
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
+    values = effective_topic_values(overrides, broker)
+    return [
+        _topic_entry(key, values[name], name in overrides, broker)
+        for name, key in TOPIC_KEYS.items()
+        if not key.internal or name in overrides
+    ]
+
+
+def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
+    """Every key of one broker, and the keys for single listeners that were given."""
+    given = {name for _, layer in broker.sources() for name in layer}
+    names = {name for name, key in BROKER_KEYS.items() if not key.internal} | given
+    return [_broker_entry(name, broker) for name in sorted(names)]
+
+
+def describe_broker_defaults(dynamic_default: Mapping[str, str]) -> list[ConfigEntry]:
+    """What was set at run time for all brokers: DescribeConfigs of a broker without a name."""
+    return [
+        _entry(find_broker_key(name), name, dynamic_default[name], synonyms)
+        for name in sorted(dynamic_default)
+        for synonyms in [(_synonym(name, dynamic_default[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),)]
+    ]
+
+
+def _static_problems(name: str, value: Property) -> Iterator[str]:
+    try:
+        parse_value(find_broker_key(name), value.value)
+    except ConfigError as error:
+        yield f"{value.place}: {error}"
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def _check_together(values: Mapping[str, ConfigValue]) -> None:
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    assert isinstance(shortest, int)
+    assert isinstance(longest, int)
+    if shortest > longest:
+        raise ConfigError(f"min.compaction.lag.ms ({shortest}) must not exceed max.compaction.lag.ms ({longest})")
+
+
+def _from_broker(key: ConfigKey, broker: BrokerLayers) -> ConfigValue:
+    """Layer by layer, as Kafka does: `log.retention.hours` set at run time wins over `log.retention.ms` in the file."""
+    for _, layer in broker.sources():
+        for name in key.synonyms:
+            if name in layer:
+                return _in_topic_unit(name, parse_value(BROKER_KEYS[name], layer[name]))
+    return key.default
+
+
+def _in_topic_unit(name: str, value: ConfigValue) -> ConfigValue:
+    if not isinstance(value, int) or name not in SYNONYM_UNIT_MS:
+        return value
+    return value * SYNONYM_UNIT_MS[name] if value >= 0 else -1
+
+
+def _topic_entry(key: ConfigKey, value: ConfigValue, overridden: bool, broker: BrokerLayers) -> ConfigEntry:
+    text = format_value(value)
+    own = (ConfigSynonym(key.name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG),) if overridden else ()
+    return _entry(key, key.name, text, own + _synonyms(key.synonyms, broker), read_only=False)
+
+
+def _broker_entry(name: str, broker: BrokerLayers) -> ConfigEntry:
+    synonyms = _synonyms(_BROKER_SYNONYMS.get(name, (name,)), broker)
+    # Kafka leaves out what would win over the key itself: a broker entry shows its own value, not the one in force.
+    synonyms = tuple(itertools.dropwhile(lambda synonym: synonym.name != name, synonyms))
+    return _entry(find_broker_key(name), name, synonyms[0].value if synonyms else None, synonyms)
+
+
+def _entry(
+    key: ConfigKey, name: str, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool | None = None
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=name,
+        value=None if key.is_sensitive else value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        read_only=not can_update(key) if read_only is None else read_only,
+        is_sensitive=key.is_sensitive,
+        synonyms=synonyms,
+        type=key.type,
+        documentation=key.doc,
+    )
+
+
+def _synonyms(names: tuple[str, ...], broker: BrokerLayers) -> tuple[ConfigSynonym, ...]:
+    found = [
+        _synonym(name, layer[name], source) for source, layer in broker.sources() for name in names if name in layer
+    ]
+    for name in names:
+        default = BROKER_KEYS[name].default if name in BROKER_KEYS else None
+        if default is not None:
+            found.append(_synonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG))
+    return tuple(found)
+
+
+def _synonym(name: str, value: str | None, source: ConfigSource) -> ConfigSynonym:
+    return ConfigSynonym(name, None if find_broker_key(name).is_sensitive else value, source)

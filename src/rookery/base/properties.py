@@ -1,0 +1,82 @@
+"""Java's `.properties` syntax, which `server.properties` files are written in, with the place of each key.
+
+Comments start with `#` or `!`; a line that ends in an odd number of backslashes goes on in the next one; a key ends at
+the first `=`, `:` or blank that is not escaped; `\\t \\n \\r \\f \\uXXXX` are characters, any other escaped character
+stands for itself. If a key is written twice, the last one counts, as in Java.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rookery.base.errors import ConfigError
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_TRAILING_BACKSLASHES = re.compile(r"\\*\Z")
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.|\Z)", re.DOTALL)
+_CONTROL_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class Property(NamedTuple):
+    """A value as it was written, and where; `line` is 0 where the source has no lines."""
+
+    value: str
+    source: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+def parse_properties(text: str, source: str) -> dict[str, Property]:
+    """The keys of a properties text; ConfigError only for a broken `\\u` escape."""
+    properties: dict[str, Property] = {}
+    for number, line in _logical_lines(text):
+        key_end = _KEY.match(line).end()  # type: ignore[union-attr]  # the pattern matches the empty string
+        value_start = _SEPARATOR.match(line, key_end).end()  # type: ignore[union-attr]  # likewise
+        place = f"{source}:{number}"
+        value = Property(_unescape(line[value_start:], place), source, number)
+        properties[_unescape(line[:key_end], place)] = value
+    return properties
+
+
+def parse_assignment(text: str, source: str = "--set") -> tuple[str, Property]:
+    """One `key=value` of the command line, taken literally."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"{source}: expected key=value, got {text!r}")
+    return key.strip(), Property(value.strip(), source, 0)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of the first line, joined text) of everything that is not blank or a comment."""
+    joined, start = "", 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.lstrip(_BLANKS)
+        if not start and (not line or line[0] in "#!"):
+            continue
+        start = start or number
+        if len(_TRAILING_BACKSLASHES.search(line).group()) % 2:  # type: ignore[union-attr]  # matches the empty string
+            joined += line[:-1]
+            continue
+        if joined or line:
+            yield start, joined + line
+        joined, start = "", 0
+    if joined:
+        yield start, joined
+
+
+def _unescape(text: str, place: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escaped = match.group(1)
+        if escaped == "u":
+            raise ConfigError(f"{place}: \\u must be followed by four hexadecimal digits")
+        if len(escaped) == 5:
+            return chr(int(escaped[1:], 16))
+        return _CONTROL_ESCAPES.get(escaped, escaped)
+
+    return _ESCAPE.sub(character, text)

@@ -1,0 +1,91 @@
+"""What handlers get: the broker's services, and the request's circumstances.
+
+`Services` is built once by the node. `RequestContext` is made per request and holds nothing of the request's body.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rookery.base.clock import Clock
+from rookery.base.config import BrokerLayers
+from rookery.base.types import LeaderEpoch, NodeId, TopicPartition
+from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.producer_ids import ProducerIds
+from rookery.controller.service import Controller
+from rookery.metadata.image import BrokerImage, ClusterImage
+from rookery.metadata.log_config import broker_layers
+from rookery.net.connection import ConnectionInfo
+from rookery.protocol.framing import RequestHeader
+from rookery.protocol.hot import NodeEndpoint
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.pending import Pending
+
+# What KIP-430 answers where the client did not ask for operations.
+NO_OPERATIONS = -(2**31)
+# Without an authorizer everything is allowed: the bits of all operations that apply to a topic, and to a cluster.
+ALL_TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of a broker that handlers call."""
+
+    node_id: NodeId
+    cluster_id: str
+    clock: Clock
+    controller: Controller
+    replicas: ReplicaManager
+    pending: Pending
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    # What the broker was started with; changes at run time are in the image.
+    static_config: Mapping[str, str]
+    fetch_max_bytes: int
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def config(self) -> BrokerLayers:
+        return broker_layers(self.image, self.node_id, self.static_config)
+
+    def current_leader(self, partition: TopicPartition) -> tuple[NodeId, LeaderEpoch]:
+        """Who leads a partition, for a client that asked the wrong broker; (-1, -1) if nobody is known."""
+        topic = self.image.topics.get(partition.topic)
+        found = topic.partitions.get(partition.partition) if topic is not None else None
+        return (-1, -1) if found is None else (found.leader, found.leader_epoch)
+
+    def endpoints(self, nodes: Iterable[NodeId], listener: str) -> list[NodeEndpoint]:
+        """Where clients of a listener reach these nodes; those that do not have it, or do not live, are left out."""
+        found = (self._endpoint(self.image.brokers.get(node), listener) for node in nodes)
+        return [endpoint for endpoint in found if endpoint is not None]
+
+    def live_endpoints(self, listener: str) -> list[NodeEndpoint]:
+        return self.endpoints(sorted(self.image.brokers), listener)
+
+    @staticmethod
+    def _endpoint(broker: BrokerImage | None, listener: str) -> NodeEndpoint | None:
+        if broker is None or broker.fenced:
+            return None
+        for endpoint in broker.endpoints:
+            if endpoint.name == listener:
+                return NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+        return None
+
+
+class RequestContext:
+    """Who asks, in which version, and what answers."""
+
+    __slots__ = ("api_version", "client_id", "connection", "correlation_id", "services")
+
+    def __init__(self, services: Services, header: RequestHeader, connection: ConnectionInfo) -> None:
+        self.services = services
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.connection = connection
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener_name

@@ -1,0 +1,21 @@
+"""Request time-outs of admin requests: the client stops waiting, the decision goes on."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+async def within(timeout_ms: int, work: Coroutine[Any, Any, ResultT]) -> ResultT | None:
+    """The result, or None if it did not come in time; what was submitted is then finished without an answer.
+
+    A time-out that is not positive means that the client leaves it to the broker.
+    """
+    if timeout_ms <= 0:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.wait_for(asyncio.shield(task), timeout_ms / 1000)
+    except TimeoutError:
+        return None

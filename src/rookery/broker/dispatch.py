@@ -1,0 +1,132 @@
+"""From a frame to its reply: the one function that every connection calls for every request.
+
+Stage 1 (`handle` itself) runs synchronously and in the order of a connection's requests: header, version, decoding,
+and the handler's work on the log. A handler that can answer at once returns the response, and so does `handle`. One
+that must wait returns an awaitable (stage 2); the connection keeps the replies in order. The frame may be reused as
+soon as `handle` returns, so nothing may keep a view of it.
+
+Handlers are of two kinds: those in `_HANDLERS` take a decoded message and return one; those in `_HOT_HANDLERS`
+(Produce and Fetch) read the frame and write the response themselves.
+
+What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
+version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from rookery.base.errors import ErrorCode, UnsupportedVersionError
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer
+from rookery.broker.context import RequestContext, Services
+from rookery.broker.handlers import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k21_delete_records,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k33_alter_configs,
+    k35_describe_log_dirs,
+    k37_create_partitions,
+    k44_incremental_alter_configs,
+    k60_describe_cluster,
+    k61_describe_producers,
+    k74_list_config_resources,
+    k75_describe_topic_partitions,
+)
+from rookery.net.connection import Answer, ConnectionInfo
+from rookery.net.send import Reply
+from rookery.protocol.api import SERVED, ApiKey, is_served
+from rookery.protocol.codec import decode_request, encode_response
+from rookery.protocol.framing import RequestHeader, parse_request_header, parts_size, response_prefix
+from rookery.protocol.message import Message
+
+Body: TypeAlias = list[Buffer | FileSlice]
+Handler: TypeAlias = Callable[[RequestContext, Message], Message | Awaitable[Message]]
+# None: the client wants no response.
+HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Body | Awaitable[Body | None] | None]
+
+_HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
+    ApiKey.PRODUCE: k00_produce.handle,
+    ApiKey.FETCH: k01_fetch.handle,
+}
+
+_HANDLERS: Final[Mapping[int, Handler]] = {
+    ApiKey.LIST_OFFSETS: k02_list_offsets.handle,
+    ApiKey.METADATA: k03_metadata.handle,
+    ApiKey.API_VERSIONS: k18_api_versions.handle,
+    ApiKey.CREATE_TOPICS: k19_create_topics.handle,
+    ApiKey.DELETE_TOPICS: k20_delete_topics.handle,
+    ApiKey.DELETE_RECORDS: k21_delete_records.handle,
+    ApiKey.INIT_PRODUCER_ID: k22_init_producer_id.handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: k23_offset_for_leader_epoch.handle,
+    ApiKey.DESCRIBE_CONFIGS: k32_describe_configs.handle,
+    ApiKey.ALTER_CONFIGS: k33_alter_configs.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: k35_describe_log_dirs.handle,
+    ApiKey.CREATE_PARTITIONS: k37_create_partitions.handle,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: k44_incremental_alter_configs.handle,
+    ApiKey.DESCRIBE_CLUSTER: k60_describe_cluster.handle,
+    ApiKey.DESCRIBE_PRODUCERS: k61_describe_producers.handle,
+    ApiKey.LIST_CONFIG_RESOURCES: k74_list_config_resources.handle,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: k75_describe_topic_partitions.handle,
+}
+
+assert _HANDLERS.keys() | _HOT_HANDLERS.keys() == SERVED.keys()
+
+
+class Dispatcher:
+    """Answers the requests of all connections of a broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
+        header, position = parse_request_header(frame)
+        if not is_served(header.api_key, header.api_version):
+            return _handle_unserved(header, frame, position)
+        context = RequestContext(self._services, header, connection)
+        hot_handler = _HOT_HANDLERS.get(header.api_key)
+        if hot_handler is not None:
+            body = hot_handler(context, frame, position)
+            if body is None:
+                return None
+            return _reply(header, body) if isinstance(body, list) else _reply_later(header, body)
+        request = decode_request(header.api_key, header.api_version, frame, position)
+        response = _HANDLERS[header.api_key](context, request)
+        return _encode(header, response) if isinstance(response, Message) else _encode_later(header, response)
+
+
+def _handle_unserved(header: RequestHeader, frame: memoryview, position: int) -> Reply:
+    if header.api_key == ApiKey.API_VERSIONS:
+        answered = header._replace(api_version=0)
+        return _encode(answered, k18_api_versions.refuse(ErrorCode.UNSUPPORTED_VERSION))
+    if header.api_key == ApiKey.PRODUCE and header.api_version in k00_produce.OLD_VERSIONS:
+        return _reply(header, k00_produce.refuse_old_version(header.api_version, frame, position))
+    raise UnsupportedVersionError(f"API key {header.api_key} version {header.api_version} is not served")
+
+
+def _reply(header: RequestHeader, body: Body) -> Reply:
+    """The whole response. Every response passes here, which makes it the place to count and time them."""
+    prefix = response_prefix(
+        header.api_key, header.api_version, correlation_id=header.correlation_id, body_size=parts_size(body)
+    )
+    return [prefix, *body]
+
+
+def _encode(header: RequestHeader, response: Message) -> Reply:
+    return _reply(header, [encode_response(header.api_key, header.api_version, response)])
+
+
+async def _reply_later(header: RequestHeader, body: Awaitable[Body | None]) -> Reply | None:
+    finished = await body
+    return None if finished is None else _reply(header, finished)
+
+
+async def _encode_later(header: RequestHeader, response: Awaitable[Message]) -> Reply:
+    return _encode(header, await response)

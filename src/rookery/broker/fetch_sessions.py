@@ -1,0 +1,297 @@
+"""Incremental fetch sessions (KIP-227): what a fetcher wants is remembered, so that it only sends and gets changes.
+
+Pure: the clock's reading and the random session ids are handed in. `k01_fetch` is the only caller:
+
+    open(request)  -> what to read: a session error, or the partitions in the order to read them
+    close(results) -> what to answer: the session id and the partitions that must be in the response
+
+Between the two lies the read, and for a long poll a wait; another request may meanwhile have used the session, which
+`close` then tells with INVALID_FETCH_SESSION_EPOCH.
+
+    request's (session id, epoch)      meaning
+    (any, 0)                           full fetch; the old session is closed, a new one is made if there is room
+    (any, -1)                          full fetch without a session; the old session is closed
+    (id, n > 0)                        the n-th fetch of session `id`: only the changes are in the request
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
+
+NO_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = 2**31 - 1
+
+# The topic as the request names it (its name, or from v13 on its id), and the partition.
+PartitionKey: TypeAlias = tuple[TopicName | TopicId, PartitionIndex]
+
+
+class Wanted(NamedTuple):
+    """What a fetcher wants of one partition."""
+
+    fetch_offset: Offset
+    max_bytes: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    log_start_offset: Offset = NO_OFFSET
+
+
+class Fetched(Protocol):
+    """What a session needs to know of a partition's read."""
+
+    @property
+    def error_code(self) -> ErrorCode: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+    @property
+    def log_start_offset(self) -> Offset: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def diverging_epoch(self) -> object | None: ...
+
+
+FetchedT = TypeVar("FetchedT", bound=Fetched)
+
+
+class SessionPartition:
+    """A partition of a fetch, with what the fetcher was told last. `topic` is None while an id is not resolved."""
+
+    __slots__ = ("high_watermark", "key", "log_start_offset", "topic", "wanted")
+
+    def __init__(self, key: PartitionKey, wanted: Wanted) -> None:
+        self.key = key
+        self.wanted = wanted
+        self.topic: TopicName | None = key[0] if isinstance(key[0], str) else None
+        self.high_watermark: Offset = NO_OFFSET
+        self.log_start_offset: Offset = NO_OFFSET
+
+    def must_answer(self, fetched: Fetched) -> bool:
+        """Whether the response must have this partition; remembers what it tells."""
+        changed = (
+            self.high_watermark != fetched.high_watermark
+            or self.log_start_offset != fetched.log_start_offset
+            or fetched.size_bytes > 0
+            or fetched.diverging_epoch is not None
+        )
+        self.told(fetched)
+        return changed or fetched.error_code is not ErrorCode.NONE
+
+    def told(self, fetched: Fetched) -> None:
+        failed = fetched.error_code is not ErrorCode.NONE
+        # An invalid offset makes sure that the partition is told again when the error has gone.
+        self.high_watermark = NO_OFFSET if failed else fetched.high_watermark
+        self.log_start_offset = fetched.log_start_offset
+
+
+class FetchSession:
+    """One fetcher's partitions, in the order to read them: whoever got data goes to the end, so that none starves."""
+
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "partitions", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, is_follower: bool, uses_topic_ids: bool, now_ms: TimestampMs) -> None:
+        self.id = session_id
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.epoch = INITIAL_EPOCH + 1
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+
+    def update(self, wanted: Iterable[tuple[PartitionKey, Wanted]], forgotten: Iterable[PartitionKey]) -> None:
+        for key, parameters in wanted:
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = SessionPartition(key, parameters)
+            else:
+                known.wanted = parameters
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def select(self, results: Sequence[tuple[SessionPartition, FetchedT]]) -> list[tuple[SessionPartition, FetchedT]]:
+        """The results that the response must have."""
+        selected = []
+        for partition, fetched in results:
+            if partition.must_answer(fetched):
+                selected.append((partition, fetched))
+                if fetched.size_bytes > 0 and self.partitions.pop(partition.key, None) is not None:
+                    self.partitions[partition.key] = partition
+        return selected
+
+
+class FetchContext(NamedTuple):
+    """One request's fetch: an error of its session, or the partitions to read."""
+
+    error_code: ErrorCode
+    partitions: Sequence[SessionPartition]
+    # The session that the request continues, and the epoch that it must still have when the response leaves.
+    session: FetchSession | None
+    epoch: int
+    wants_session: bool
+    is_follower: bool
+    uses_topic_ids: bool
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots_max`.
+
+    When they are all taken, a new session may take the place of one that was not used for `eviction_ms`, of a
+    consumer's if it is a follower's, or of a smaller one that is older than `eviction_ms`; otherwise the fetcher gets
+    no session and goes on with full fetches.
+    """
+
+    def __init__(self, *, slots_max: int, random_id: Callable[[], int], eviction_ms: int = 120_000) -> None:
+        self._slots_max = slots_max
+        self._random_id = random_id
+        self._eviction_ms = eviction_ms
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        *,
+        wanted: Sequence[tuple[PartitionKey, Wanted]],
+        forgotten: Sequence[PartitionKey],
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: TimestampMs,
+    ) -> FetchContext:
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            wants_session = epoch == INITIAL_EPOCH
+            return _full(wanted, wants_session=wants_session, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(wanted, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return _full(wanted, wants_session=False, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
+        session.used_ms = now_ms
+        session.epoch = next_epoch(epoch)
+        return FetchContext(
+            error_code=ErrorCode.NONE,
+            partitions=tuple(session.partitions.values()),
+            session=session,
+            epoch=session.epoch,
+            wants_session=False,
+            is_follower=is_follower,
+            uses_topic_ids=uses_topic_ids,
+        )
+
+    def close(
+        self, context: FetchContext, results: Sequence[tuple[SessionPartition, FetchedT]], *, now_ms: TimestampMs
+    ) -> tuple[ErrorCode, int, Sequence[tuple[SessionPartition, FetchedT]]]:
+        """(error, session id, the results to answer)."""
+        session = context.session
+        if session is not None:
+            if session.epoch != context.epoch:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, ()
+            return ErrorCode.NONE, session.id, session.select(results)
+        if not context.wants_session or not results:
+            return context.error_code, NO_SESSION_ID, results
+        return ErrorCode.NONE, self._create(context, results, now_ms), results
+
+    def _create(
+        self, context: FetchContext, results: Sequence[tuple[SessionPartition, Fetched]], now_ms: TimestampMs
+    ) -> int:
+        if len(self._sessions) >= self._slots_max and not self._evict(context.is_follower, len(results), now_ms):
+            return NO_SESSION_ID
+        session = FetchSession(
+            self._unused_id(),
+            is_follower=context.is_follower,
+            uses_topic_ids=context.uses_topic_ids,
+            now_ms=now_ms,
+        )
+        for partition, fetched in results:
+            partition.told(fetched)
+            session.partitions[partition.key] = partition
+        self._sessions[session.id] = session
+        return session.id
+
+    def _unused_id(self) -> int:
+        while True:
+            session_id = self._random_id()
+            if session_id != NO_SESSION_ID and session_id not in self._sessions:
+                return session_id
+
+    def _evict(self, is_follower: bool, size: int, now_ms: TimestampMs) -> bool:
+        if not self._sessions:
+            return False
+        stalest = min(self._sessions.values(), key=lambda session: session.used_ms)
+        if now_ms - stalest.used_ms > self._eviction_ms:
+            del self._sessions[stalest.id]
+            return True
+        candidates = [session for session in self._sessions.values() if self._evictable(session, is_follower, now_ms)]
+        if not candidates:
+            return False
+        cheapest = min(candidates, key=_worth)
+        if (is_follower, size) < _worth(cheapest):
+            return False
+        del self._sessions[cheapest.id]
+        return True
+
+    def _evictable(self, session: FetchSession, by_follower: bool, now_ms: TimestampMs) -> bool:
+        is_old = now_ms - session.created_ms > self._eviction_ms
+        return is_old or (by_follower and not session.is_follower)
+
+
+def next_epoch(epoch: int) -> int:
+    """Epochs wrap around to 1, as 0 starts a new session."""
+    return 1 if epoch == _EPOCH_MAX else epoch + 1
+
+
+def _worth(session: FetchSession) -> tuple[bool, int]:
+    return session.is_follower, len(session.partitions)
+
+
+def _full(
+    wanted: Sequence[tuple[PartitionKey, Wanted]], *, wants_session: bool, is_follower: bool, uses_topic_ids: bool
+) -> FetchContext:
+    # A partition that is named twice counts once, as the later of the two.
+    partitions = {key: SessionPartition(key, parameters) for key, parameters in wanted}
+    return FetchContext(
+        error_code=ErrorCode.NONE,
+        partitions=tuple(partitions.values()),
+        session=None,
+        epoch=FINAL_EPOCH,
+        wants_session=wants_session,
+        is_follower=is_follower,
+        uses_topic_ids=uses_topic_ids,
+    )
+
+
+def _refused(error_code: ErrorCode) -> FetchContext:
+    return FetchContext(
+        error_code=error_code,
+        partitions=(),
+        session=None,
+        epoch=FINAL_EPOCH,
+        wants_session=False,
+        is_follower=False,
+        uses_topic_ids=False,
+    )

@@ -1,0 +1,252 @@
+"""Fetch (1): batches from partitions that this broker leads, as ranges of files that the connection sends.
+
+The answer follows at once if there are `min_bytes` to send, a partition fails, or the client does not want to wait;
+otherwise the fetch is parked until appends bring enough or `max_wait_ms` is over. Whoever reads first gets at least one
+batch, however large, so that every reader makes progress; apart from that the limits are the request's, each
+partition's, and the broker's `fetch.max.bytes`. Consumers see records below the high watermark (or the last stable
+offset with `read_committed`), replicas all.
+
+Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
+deleted and made anew), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+KAFKA_STORAGE_ERROR; for the session: see `fetch_sessions`. A partition that does not exist does not cut the wait short.
+
+Versions: v4 is the first with v2 batches. v5 log start offset (up to v5 a failed disk is NOT_LEADER_OR_FOLLOWER). v7
+sessions. v9 current leader epoch. v10 may carry zstd; before, a topic with compression.type=zstd is refused with
+UNSUPPORTED_COMPRESSION_TYPE. v11 rack and preferred replica (always -1). v12 flexible, last fetched epoch and the
+diverging epoch in answer to it. v13 names topics by id. v15 moves the replica id. v16 the current leader where this
+broker is not it. v17 and v18 concern replicas.
+"""
+
+from collections.abc import Awaitable, Iterable, Sequence, Set
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+from rookery.base.errors import ErrorCode
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer, NodeId, TopicPartition
+from rookery.broker.context import RequestContext
+from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
+from rookery.broker.parking import park
+from rookery.protocol.hot import (
+    FetchPartitionResult,
+    FetchRequest,
+    FetchTopicResult,
+    decode_fetch,
+    encode_fetch_response,
+)
+from rookery.replication.replica import Fetched, Replica
+
+_STORAGE_ERROR_SINCE = 6
+_ZSTD_SINCE = 10
+_TOPIC_IDS_SINCE = 13
+_CURRENT_LEADER_SINCE = 16
+_READ_COMMITTED = 1
+_LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(
+    context: RequestContext, frame: memoryview, position: int
+) -> list[Buffer | FileSlice] | Awaitable[list[Buffer | FileSlice] | None]:
+    request = decode_fetch(context.api_version, frame, position)
+    session = context.services.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        wanted=_wanted(request),
+        forgotten=_forgotten(request),
+        is_follower=request.replica_id >= 0,
+        uses_topic_ids=context.api_version >= _TOPIC_IDS_SINCE,
+        now_ms=context.services.clock.now_ms(),
+    )
+    if session.error_code is not ErrorCode.NONE:
+        return encode_fetch_response(context.api_version, (), error_code=session.error_code)
+    fetch = _Fetch(context, request, session)
+    fetch.read()
+    if fetch.can_answer:
+        return fetch.answer()
+    return park(
+        context.services.pending,
+        fetch.sizes,
+        timeout_ms=request.max_wait_ms,
+        is_ready=fetch.is_ready,
+        finish=fetch.finish,
+    )
+
+
+def _wanted(request: FetchRequest) -> list[tuple[PartitionKey, Wanted]]:
+    return [
+        (
+            (_topic_key(topic.name, topic.topic_id), partition.partition),
+            Wanted(
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            ),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        (_topic_key(topic.name, topic.topic_id), partition)
+        for topic in request.forgotten_topics
+        for partition in topic.partitions
+    ]
+
+
+def _topic_key(name: str | None, topic_id: UUID | None) -> str | UUID:
+    key = topic_id if name is None else name
+    assert key is not None
+    return key
+
+
+class _Fetch:
+    """One request's reads, first when it arrives and once more when it has waited."""
+
+    __slots__ = ("_context", "_cut_short", "_request", "_results", "_session", "_wanted", "sizes")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchContext) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._results: list[tuple[SessionPartition, Fetched]] = []
+        self._cut_short = False
+        # The readable bytes of the partitions that are worth waiting for, and what is wanted of them.
+        self.sizes: dict[TopicPartition, int] = {}
+        self._wanted: dict[TopicPartition, Wanted] = {}
+
+    def read(self) -> None:
+        """Read all partitions in their order, until the limits are reached."""
+        self._results.clear()
+        remaining = self._max_bytes
+        at_least_one = True
+        for partition in self._session.partitions:
+            fetched = self._read_partition(partition, remaining, at_least_one)
+            self._results.append((partition, fetched))
+            if fetched.size_bytes:
+                remaining = max(0, remaining - fetched.size_bytes)
+                at_least_one = False
+
+    @property
+    def _max_bytes(self) -> int:
+        return min(self._request.max_bytes, self._context.services.fetch_max_bytes)
+
+    @property
+    def can_answer(self) -> bool:
+        return self._request.max_wait_ms <= 0 or not self.sizes or self._has_enough
+
+    @property
+    def _has_enough(self) -> bool:
+        return self._cut_short or sum(self.sizes.values()) >= min(self._request.min_bytes, self._max_bytes)
+
+    def is_ready(self, changed: Set[TopicPartition]) -> bool:
+        """Whether the partitions that changed bring enough to answer."""
+        for partition in self.sizes.keys() & changed:
+            wanted = self._wanted[partition]
+            replica = self._context.services.replicas.find(partition)
+            if isinstance(replica, ErrorCode):
+                return True
+            self._note(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
+        return self._has_enough
+
+    def finish(self) -> list[Buffer | FileSlice]:
+        self.read()
+        return self.answer()
+
+    def _read_partition(self, partition: SessionPartition, remaining: int, at_least_one: bool) -> Fetched:
+        replicas = self._context.services.replicas
+        topic, index = partition.key
+        if partition.topic is None:
+            assert not isinstance(topic, str)
+            partition.topic = replicas.topic_name(topic)
+            if partition.topic is None:
+                return Fetched(ErrorCode.UNKNOWN_TOPIC_ID)
+        topic_partition = TopicPartition(partition.topic, index)
+        if not replicas.exists(topic_partition):
+            return Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        fetched = self._read_found(
+            replicas.find(topic_partition), partition, min(partition.wanted.max_bytes, remaining), at_least_one
+        )
+        self._note(topic_partition, partition.wanted, fetched)
+        return fetched
+
+    def _read_found(
+        self, replica: Replica | ErrorCode, partition: SessionPartition, max_bytes: int, at_least_one: bool
+    ) -> Fetched:
+        if isinstance(replica, ErrorCode):
+            return Fetched(replica)
+        if self._session.uses_topic_ids and partition.key[0] != replica.state.topic_id:
+            return Fetched(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if self._context.api_version < _ZSTD_SINCE and replica.log.config.compression_type == "zstd":
+            return Fetched(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return self._read_replica(replica, partition.wanted, max_bytes, at_least_one)
+
+    def _read_replica(self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool) -> Fetched:
+        return replica.read(
+            wanted.fetch_offset,
+            max_bytes,
+            current_leader_epoch=wanted.current_leader_epoch,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            node_id=self._request.replica_id,
+            read_committed=self._request.isolation_level == _READ_COMMITTED,
+            at_least_one=at_least_one,
+        )
+
+    def _note(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
+        self._wanted[partition] = wanted
+        self.sizes[partition] = fetched.size_bytes
+        if fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None:
+            self._cut_short = True
+
+    def answer(self) -> list[Buffer | FileSlice]:
+        services = self._context.services
+        error_code, session_id, results = services.fetch_sessions.close(
+            self._session, self._results, now_ms=services.clock.now_ms()
+        )
+        topics, leaders = self._group(results)
+        return encode_fetch_response(
+            self._context.api_version,
+            topics,
+            error_code=error_code,
+            session_id=session_id,
+            node_endpoints=services.endpoints(leaders, self._context.listener) if leaders else (),
+        )
+
+    def _group(
+        self, results: Iterable[tuple[SessionPartition, Fetched]]
+    ) -> tuple[Sequence[FetchTopicResult], set[NodeId]]:
+        """The results by topic, in their order, and the leaders that they point to."""
+        topics: list[FetchTopicResult] = []
+        leaders: set[NodeId] = set()
+        for topic, group in groupby(results, key=lambda result: result[0].key[0]):
+            partitions = [self._result(partition, fetched) for partition, fetched in group]
+            leaders.update(result.current_leader[0] for result in partitions if result.current_leader is not None)
+            name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
+            topics.append((name, topic_id, partitions))
+        return topics, leaders
+
+    def _result(self, partition: SessionPartition, fetched: Fetched) -> FetchPartitionResult:
+        version, index = self._context.api_version, partition.key[1]
+        if fetched.error_code is ErrorCode.NONE:
+            committed = self._request.isolation_level == _READ_COMMITTED
+            return FetchPartitionResult(
+                index,
+                ErrorCode.NONE,
+                fetched.high_watermark,
+                fetched.last_stable_offset,
+                fetched.log_start_offset,
+                () if committed else None,
+                records=fetched.slices,
+                diverging_epoch=fetched.diverging_epoch,
+            )
+        code = fetched.error_code
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_SINCE:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = None
+        if version >= _CURRENT_LEADER_SINCE and code in _LEADER_ERRORS and partition.topic is not None:
+            leader = self._context.services.current_leader(TopicPartition(partition.topic, index))
+        return FetchPartitionResult(index, code, current_leader=leader)

@@ -1,0 +1,163 @@
+"""Metadata (3): brokers, and topics with their partitions and leaders; creates topics that are asked for.
+
+A topic that does not exist is created if the client and `auto.create.topics.enable` allow it, and answered in the same
+response, since the controller's answer means that it is served. Otherwise it is UNKNOWN_TOPIC_OR_PARTITION, or
+INVALID_TOPIC_EXCEPTION if no topic could have that name. The controller id is that of a live broker: every broker takes
+requests for the controller.
+
+Versions: in v0 an empty list of topics means all, from v1 on null means all and an empty list none. v1 controller id,
+rack and internal flag. v2 cluster id. v4 `allow_auto_topic_creation` (before, it was always allowed). v5 offline replicas.
+v6 LISTENER_NOT_FOUND where a leader lacks the client's listener (before, LEADER_NOT_AVAILABLE). v7 leader epochs. v8
+authorized operations, -2147483648 where they were not asked for; those of the cluster only up to v10. v9 flexible. v10
+topic ids in the response, v12 also in requests (UNKNOWN_TOPIC_ID). v13 an error for the whole response, which is for
+clients that must start over (never here).
+"""
+
+from collections.abc import Awaitable, Iterable, Sequence
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_TOPIC_ID, NodeId
+from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.topic_creation import create_missing_topics
+from rookery.controller.topics import INTERNAL_TOPICS, name_problem
+from rookery.metadata.image import PartitionImage, TopicImage
+from rookery.protocol.message import Message
+
+_NULL_MEANS_ALL_SINCE = 1
+_LISTENER_NOT_FOUND_SINCE = 6
+_TOPIC_IDS_IN_REQUEST_SINCE = 12
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    if _asks_for_all(context, request):
+        names = list(context.services.image.topics)
+        return _answer(context, request, [_describe(context, request, name, {}) for name in names])
+    if context.api_version < _TOPIC_IDS_IN_REQUEST_SINCE and any(_is_malformed(topic) for topic in request.topics):
+        return _answer(context, request, [_refuse(request, topic) for topic in request.topics])
+    if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in request.topics):
+        return _answer(context, request, list(_describe_by_id(context, request)))
+    # A name that is given twice is answered once.
+    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+    missing = [name for name in names if name not in context.services.image.topics]
+    if missing and _may_create(context, request):
+        return _create_and_answer(context, request, names, missing)
+    return _answer(context, request, [_describe(context, request, name, {}) for name in names])
+
+
+def _asks_for_all(context: RequestContext, request: Message) -> bool:
+    if context.api_version < _NULL_MEANS_ALL_SINCE:
+        return not request.topics
+    return request.topics is None
+
+
+def _is_malformed(topic: Message) -> bool:
+    return topic.name is None or topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID
+
+
+def _may_create(context: RequestContext, request: Message) -> bool:
+    allowed: bool = request.get("allow_auto_topic_creation", True)
+    return allowed and context.services.config().boolean("auto.create.topics.enable")
+
+
+async def _create_and_answer(
+    context: RequestContext, request: Message, names: Sequence[str], missing: Sequence[str]
+) -> Message:
+    refused = await create_missing_topics(context.services, missing)
+    return _answer(context, request, [_describe(context, request, name, refused) for name in names])
+
+
+def _answer(context: RequestContext, request: Message, topics: list[Message]) -> Message:
+    brokers = context.services.live_endpoints(context.listener)
+    nodes = [broker.node_id for broker in brokers]
+    wants_operations = request.get("include_cluster_authorized_operations", False)
+    return Message(
+        throttle_time_ms=0,
+        brokers=[
+            Message(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack) for broker in brokers
+        ],
+        cluster_id=context.services.cluster_id,
+        controller_id=context.services.node_id if context.services.node_id in nodes else min(nodes, default=-1),
+        topics=topics,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _describe_by_id(context: RequestContext, request: Message) -> Iterable[Message]:
+    for topic_id in dict.fromkeys(topic.topic_id for topic in request.topics):
+        if topic_id == NO_TOPIC_ID:
+            continue
+        found = context.services.image.topic_by_id(topic_id)
+        if found is None:
+            yield _topic(request, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id=topic_id)
+        else:
+            yield _found(context, request, found)
+
+
+def _describe(context: RequestContext, request: Message, name: str, refused: dict[str, ErrorCode]) -> Message:
+    found = context.services.image.topics.get(name)
+    if found is not None:
+        return _found(context, request, found)
+    code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if name_problem(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _topic(request, code, name)
+
+
+def _refuse(request: Message, topic: Message) -> Message:
+    topic_id = topic.get("topic_id", NO_TOPIC_ID)
+    return _topic(request, ErrorCode.INVALID_REQUEST, topic.name or "", topic_id=topic_id)
+
+
+def _found(context: RequestContext, request: Message, topic: TopicImage) -> Message:
+    live = {broker.node_id for broker in context.services.live_endpoints(context.listener)}
+    partitions = [_partition(context, partition, live) for _, partition in sorted(topic.partitions.items())]
+    return _topic(request, ErrorCode.NONE, topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _topic(
+    request: Message,
+    code: ErrorCode,
+    name: str | None,
+    *,
+    topic_id: object = NO_TOPIC_ID,
+    partitions: Sequence[Message] = (),
+) -> Message:
+    wants_operations = request.get("include_topic_authorized_operations", False)
+    return Message(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=list(partitions),
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS,
+    )
+
+
+def _partition(context: RequestContext, partition: PartitionImage, live: set[NodeId]) -> Message:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if context.api_version == 0:
+        # v0 has no offline replicas: those that do not live are left out, and the error says that some are missing.
+        replicas, isr = [[node for node in nodes if node in live] for nodes in (replicas, isr)]
+    code = ErrorCode.NONE
+    if partition.leader not in live:
+        code = _leader_error(context, partition.leader)
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return Message(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=partition.leader if partition.leader in live else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[node for node in partition.replicas if node not in live],
+    )
+
+
+def _leader_error(context: RequestContext, leader: NodeId) -> ErrorCode:
+    broker = context.services.image.brokers.get(leader)
+    lives_elsewhere = broker is not None and not broker.fenced
+    if lives_elsewhere and context.api_version >= _LISTENER_NOT_FOUND_SINCE:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.LEADER_NOT_AVAILABLE

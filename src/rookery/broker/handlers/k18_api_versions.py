@@ -1,0 +1,61 @@
+"""ApiVersions (18): the APIs and versions that this broker serves, and the cluster's features (KIP-35, KIP-584).
+
+The first request of most clients. A version that is not known is answered with v0, UNSUPPORTED_VERSION and the table,
+from which the client takes the versions of ApiVersions that it may use (KIP-511); the response header is always v0.
+
+Versions: v0 to v2 are empty requests. v3 is flexible and names the client's software, which must look like a name
+(INVALID_REQUEST otherwise). v4 may have supported features whose lowest version is 0; for older versions those are
+left out, since their clients do not expect them.
+"""
+
+import re
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.context import RequestContext
+from rookery.controller.brokers import SUPPORTED_FEATURES
+from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.message import Message
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_NAMES_SOFTWARE_SINCE = 3
+_ZERO_FEATURE_VERSIONS_SINCE = 4
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    if context.api_version >= _NAMES_SOFTWARE_SINCE and not _names_software(request):
+        return refuse(ErrorCode.INVALID_REQUEST)
+    if context.api_version >= _NAMES_SOFTWARE_SINCE:
+        context.connection.client_software_name = request.client_software_name
+        context.connection.client_software_version = request.client_software_version
+    image = context.services.image
+    return Message(
+        error_code=ErrorCode.NONE,
+        throttle_time_ms=0,
+        api_keys=[_row(key) for key in SERVED],
+        supported_features=[
+            Message(name=feature.name, min_version=feature.min_version, max_version=feature.max_version)
+            for feature in SUPPORTED_FEATURES
+            if feature.min_version > 0 or context.api_version >= _ZERO_FEATURE_VERSIONS_SINCE
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            Message(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+            if level > 0
+        ],
+    )
+
+
+def refuse(error_code: ErrorCode) -> Message:
+    """Without features, but with the table where the version was wrong, so that the client can choose another."""
+    keys = SERVED if error_code is ErrorCode.UNSUPPORTED_VERSION else ()
+    return Message(error_code=error_code, throttle_time_ms=0, api_keys=[_row(key) for key in keys])
+
+
+def _names_software(request: Message) -> bool:
+    return all(_SOFTWARE.fullmatch(name) for name in (request.client_software_name, request.client_software_version))
+
+
+def _row(key: ApiKey) -> Message:
+    versions = SERVED[key]
+    return Message(api_key=int(key), min_version=versions.minimum, max_version=versions.maximum)

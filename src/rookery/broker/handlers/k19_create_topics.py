@@ -1,0 +1,61 @@
+"""CreateTopics (19): new topics with partitions, replicas and configs; answered when they are served.
+
+Checks and their codes are the controller's (`controller.topics`). With `validate_only` all is checked and nothing
+created. What the controller has not done within the request's time-out is answered REQUEST_TIMED_OUT and done later.
+
+Versions: v2 is the oldest that Kafka 4 has. v4 lets the counts be -1 for the broker's defaults. v5 flexible, and the
+response tells counts and configs. v6 quotas (none here). v7 the topic's id.
+"""
+
+from rookery.base.config import ConfigEntry
+from rookery.base.errors import ErrorCode
+from rookery.broker.context import RequestContext
+from rookery.broker.deadlines import within
+from rookery.controller.decision import Outcome
+from rookery.controller.topics import CreatedTopic, NewTopic, decide_create_topics
+from rookery.protocol.message import Message
+
+_TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    topics = [_new_topic(topic) for topic in request.topics]
+    submitted = context.services.controller.submit(
+        lambda image, decision: decide_create_topics(image, topics, decision, validate_only=request.validate_only)
+    )
+    created = await within(request.timeout_ms, submitted)
+    if created is None:
+        created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in topics]
+    return Message(throttle_time_ms=0, topics=[_answer(topic) for topic in created])
+
+
+def _new_topic(topic: Message) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+        configs=tuple((each.name, each.value) for each in topic.configs),
+    )
+
+
+def _answer(topic: CreatedTopic) -> Message:
+    return Message(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=topic.outcome.code,
+        error_message=topic.outcome.message,
+        num_partitions=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        configs=[_config(entry) for entry in topic.configs],
+    )
+
+
+def _config(entry: ConfigEntry) -> Message:
+    return Message(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.is_sensitive,
+    )

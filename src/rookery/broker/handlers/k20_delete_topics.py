@@ -1,0 +1,42 @@
+"""DeleteTopics (20): topics by name or by id; answered when they are gone from the metadata.
+
+Their directories are renamed at once and removed later (`file.delete.delay.ms`). With `delete.topic.enable=false`
+nothing is deleted. An internal topic can be deleted, as in Kafka.
+
+Versions: v1 is the oldest that Kafka 4 has; up to v5 names only. v3 answers TOPIC_DELETION_DISABLED, before it is
+INVALID_REQUEST. v4 flexible. v5 error messages. v6 names or ids (UNKNOWN_TOPIC_ID).
+"""
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName
+from rookery.broker.context import RequestContext
+from rookery.broker.deadlines import within
+from rookery.controller.decision import Outcome
+from rookery.controller.topics import DeletedTopic, decide_delete_topics
+from rookery.protocol.message import Message
+
+_DELETION_DISABLED_SINCE = 3
+_TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    topics = _topics(request)
+    submitted = context.services.controller.submit(
+        lambda image, decision: decide_delete_topics(image, topics, decision)
+    )
+    deleted = await within(request.timeout_ms, submitted)
+    if deleted is None:
+        deleted = [DeletedTopic(name, topic_id, _TIMED_OUT) for name, topic_id in topics]
+    return Message(throttle_time_ms=0, responses=[_answer(topic, context.api_version) for topic in deleted])
+
+
+def _topics(request: Message) -> list[tuple[TopicName | None, TopicId]]:
+    by_name = [(name, NO_TOPIC_ID) for name in request.get("topic_names", ())]
+    return by_name + [(topic.name, topic.topic_id) for topic in request.get("topics", ())]
+
+
+def _answer(topic: DeletedTopic, version: int) -> Message:
+    code = topic.outcome.code
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    return Message(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=topic.outcome.message)

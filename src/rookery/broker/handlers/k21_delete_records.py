@@ -1,0 +1,43 @@
+"""DeleteRecords (21): move the start of partitions, so that earlier records are gone.
+
+Offset -1 means the high watermark. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE, one below the start
+changes nothing. Answered when all replicas have moved their start; here that is at once.
+A topic that is only compacted refuses with POLICY_VIOLATION, an internal topic with INVALID_TOPIC_EXCEPTION.
+
+Versions: v0 to v2 are the same; v2 is flexible.
+"""
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.broker.context import RequestContext
+from rookery.controller.topics import INTERNAL_TOPICS
+from rookery.protocol.message import Message
+from rookery.replication.replica import RecordsDeleted
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    return Message(
+        throttle_time_ms=0,
+        topics=[
+            Message(
+                name=topic.name,
+                partitions=[
+                    _answer(wanted.partition_index, _delete(context, topic.name, wanted)) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _delete(context: RequestContext, topic: str, wanted: Message) -> RecordsDeleted:
+    replica = context.services.replicas.find(TopicPartition(topic, wanted.partition_index))
+    if isinstance(replica, ErrorCode):
+        return RecordsDeleted(replica)
+    if topic in INTERNAL_TOPICS:
+        return RecordsDeleted(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return replica.delete_records(wanted.offset)
+
+
+def _answer(partition_index: int, deleted: RecordsDeleted) -> Message:
+    return Message(partition_index=partition_index, low_watermark=deleted.low_watermark, error_code=deleted.error_code)

@@ -1,0 +1,82 @@
+"""DescribeConfigs (32): configs of topics and brokers, with their sources, synonyms and documentation.
+
+A topic shows every topic config in force; a broker, asked for by its id, every broker config; a broker without a name,
+what was set at run time for all brokers. Keys limit the answer; null or none mean all. Passwords have no value. What
+this broker has no configs for (loggers, groups) is refused with INVALID_REQUEST; a client-metrics subscription that
+does not exist has no configs.
+
+Versions: v1 sources and synonyms. v3 types and documentation. v4 flexible.
+"""
+
+from rookery.base.config import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from rookery.base.errors import ErrorCode
+from rookery.broker.context import RequestContext
+from rookery.controller.decision import OK, Outcome
+from rookery.controller.topics import name_problem
+from rookery.metadata.image import ResourceType
+from rookery.protocol.message import Message
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    return Message(throttle_time_ms=0, results=[_describe(context, request, each) for each in request.resources])
+
+
+def _describe(context: RequestContext, request: Message, resource: Message) -> Message:
+    outcome, entries = _find(context, resource)
+    keys = resource.configuration_keys
+    return Message(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_config(entry, request) for entry in entries if not keys or entry.name in keys],
+    )
+
+
+def _find(context: RequestContext, resource: Message) -> tuple[Outcome, list[ConfigEntry]]:
+    name: str = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        return _find_topic(context, name)
+    if resource.resource_type == ResourceType.BROKER:
+        return _find_broker(context, name)
+    if resource.resource_type == ResourceType.CLIENT_METRICS and name:
+        return OK, []
+    message = f"Configs of resource type {resource.resource_type} are not supported."
+    return Outcome(ErrorCode.INVALID_REQUEST, message), []
+
+
+def _find_topic(context: RequestContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
+    problem = name_problem(name)
+    if problem is not None:
+        return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem), []
+    image = context.services.image
+    if name not in image.topics:
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), []
+    return OK, describe_topic(image.topic_config(name), context.services.config())
+
+
+def _find_broker(context: RequestContext, name: str) -> tuple[Outcome, list[ConfigEntry]]:
+    services = context.services
+    if not name:
+        return OK, describe_broker_defaults(services.image.broker_default_config())
+    if name != str(services.node_id):
+        message = f"Unexpected broker id, expected {services.node_id} or empty string, but received {name}"
+        return Outcome(ErrorCode.INVALID_REQUEST, message), []
+    return OK, describe_broker(services.config())
+
+
+def _config(entry: ConfigEntry, request: Message) -> Message:
+    return Message(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            Message(name=synonym.name, value=synonym.value, source=int(synonym.source)) for synonym in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=int(entry.type),
+        documentation=entry.documentation if request.get("include_documentation", False) else None,
+    )

@@ -1,0 +1,34 @@
+"""AlterConfigs (33): replace all configs of topics or brokers by the given ones.
+
+The older way: whatever is not given falls back to its default. A resource changes as a whole or not at all.
+
+Versions: v0 and v1 are the same, v2 flexible.
+"""
+
+from rookery.broker.context import RequestContext
+from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange, decide_alter_configs
+from rookery.metadata.image import ConfigResource
+from rookery.protocol.message import Message
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    changes = [
+        ResourceChange(
+            ConfigResource(resource.resource_type, resource.resource_name),
+            tuple(ConfigChange(config.name, config.value) for config in resource.configs),
+        )
+        for resource in request.resources
+    ]
+    altered = await context.services.controller.submit(
+        lambda image, decision: decide_alter_configs(image, changes, decision, validate_only=request.validate_only)
+    )
+    return Message(throttle_time_ms=0, responses=[answer_altered(resource) for resource in altered])
+
+
+def answer_altered(altered: AlteredResource) -> Message:
+    return Message(
+        error_code=altered.outcome.code,
+        error_message=altered.outcome.message,
+        resource_type=altered.resource.type,
+        resource_name=altered.resource.name,
+    )

@@ -1,0 +1,94 @@
+"""DescribeTopicPartitions (75): topics and their partitions, page by page (KIP-966).
+
+Topics come sorted by name; an empty list asks for all. A response has at most as many partitions as the request allows
+and `max.request.partition.size.limit` says, and a cursor where the next request goes on. A cursor must have a valid
+partition and, if topics are listed, name one of them; otherwise every listed topic is answered INVALID_REQUEST.
+Unknown topics are errors only if they were listed.
+
+Versions: v0.
+"""
+
+from collections.abc import Sequence
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_TOPIC_ID, NodeId
+from rookery.broker.context import ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.controller.topics import INTERNAL_TOPICS, name_problem
+from rookery.metadata.image import PartitionImage
+from rookery.protocol.message import Message
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    listed = sorted({topic.name for topic in request.topics})
+    cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (listed and cursor.topic_name not in listed)):
+        return _response([_fail(name, ErrorCode.INVALID_REQUEST) for name in listed])
+    first = cursor.topic_name if cursor is not None else ""
+    names = [name for name in (listed or sorted(context.services.image.topics)) if name >= first]
+    return _page(context, names, cursor, _limit(context, request))
+
+
+def _limit(context: RequestContext, request: Message) -> int:
+    limit = context.services.config().integer("max.request.partition.size.limit")
+    return max(min(limit, request.response_partition_limit), 1)
+
+
+def _page(context: RequestContext, names: Sequence[str], cursor: Message | None, remaining: int) -> Message:
+    live = {broker.node_id for broker in context.services.live_endpoints(context.listener)}
+    topics: list[Message] = []
+    for name in names:
+        if remaining == 0:
+            return _response(topics, Message(topic_name=name, partition_index=0))
+        topic = context.services.image.topics.get(name)
+        if topic is None:
+            topics.append(_fail(name, _missing(name)))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        end = min(len(topic.partitions), start + remaining)
+        partitions = [
+            _partition(topic.partitions[index], live) for index in range(start, end) if index in topic.partitions
+        ]
+        topics.append(_topic(ErrorCode.NONE, name, topic.topic_id, partitions))
+        if end < len(topic.partitions):
+            return _response(topics, Message(topic_name=name, partition_index=end))
+        remaining -= len(partitions)
+    return _response(topics)
+
+
+def _response(topics: list[Message], next_cursor: Message | None = None) -> Message:
+    return Message(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
+
+
+def _missing(name: str) -> ErrorCode:
+    if name_problem(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _fail(name: str, code: ErrorCode) -> Message:
+    return _topic(code, name, NO_TOPIC_ID, [])
+
+
+def _topic(code: ErrorCode, name: str, topic_id: object, partitions: list[Message]) -> Message:
+    return Message(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=NO_OPERATIONS if code is not ErrorCode.NONE else ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: PartitionImage, live: set[NodeId]) -> Message:
+    return Message(
+        error_code=ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader if partition.leader in live else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node for node in partition.replicas if node not in live],
+    )

@@ -1,0 +1,40 @@
+"""Stage 2 of Produce and Fetch: a response that waits for partitions to change, or for its deadline."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Set
+from typing import TypeVar
+
+from rookery.base.types import TopicPartition
+from rookery.replication.pending import Pending, Waiter
+
+Response = TypeVar("Response")
+
+
+def park(
+    pending: Pending,
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout_ms: int,
+    is_ready: Callable[[Set[TopicPartition]], bool],
+    finish: Callable[[], Response],
+) -> "asyncio.Future[Response]":
+    """A future of `finish()`, called once `is_ready(changed partitions)` says so or the time is over."""
+    future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def complete() -> None:
+        try:
+            future.set_result(finish())
+        except Exception as error:
+            future.set_exception(error)
+
+    def attempt(changed: Set[TopicPartition]) -> bool:
+        ready = is_ready(changed)
+        if ready:
+            complete()
+        return ready
+
+    waiter = Waiter(partitions, attempt=attempt, expire=complete)
+    pending.park(waiter, timeout_seconds=max(timeout_ms, 0) / 1000)
+    # The connection cancels what it waits for when it is lost.
+    future.add_done_callback(lambda _: waiter.cancel())
+    return future

@@ -1,0 +1,38 @@
+"""Producer ids for idempotent producers, given out from blocks that the controller allocates."""
+
+import asyncio
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
+from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
+from rookery.controller.service import Controller
+
+
+class ProducerIds:
+    """Never gives an id twice: a block belongs to this process, and what is left of it is lost with a restart."""
+
+    def __init__(self, controller: Controller, *, node_id: NodeId) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._next: ProducerId = 0
+        self._end: ProducerId = 0
+        # One allocation at a time; whoever waits behind it gets an id of the new block.
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> tuple[ErrorCode, ProducerId]:
+        async with self._lock:
+            if self._next == self._end:
+                block = await self._allocate()
+                if block.outcome.code is not ErrorCode.NONE:
+                    return block.outcome.code, NO_PRODUCER_ID
+                self._next, self._end = block.first, block.first + block.size
+            taken = self._next
+            self._next += 1
+            return ErrorCode.NONE, taken
+
+    async def _allocate(self) -> ProducerIdBlock:
+        broker = self._controller.image.brokers.get(self._node_id)
+        broker_epoch = broker.broker_epoch if broker is not None else -1
+        return await self._controller.submit(
+            lambda image, context: decide_allocate_producer_ids(image, self._node_id, broker_epoch)
+        )

@@ -1,0 +1,22 @@
+"""Topics that come into being because somebody asked for them (`auto.create.topics.enable`)."""
+
+from collections.abc import Sequence
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicName
+from rookery.broker.context import Services
+from rookery.controller.topics import NewTopic, decide_create_topics
+
+
+async def create_missing_topics(services: Services, names: Sequence[TopicName]) -> dict[TopicName, ErrorCode]:
+    """Create topics with the broker's defaults; the code to answer for each that is still missing afterwards.
+
+    Two clients may ask for one topic at the same time: TOPIC_ALREADY_EXISTS is success here.
+    """
+    topics = [NewTopic(name=name) for name in names]
+    created = await services.controller.submit(lambda image, context: decide_create_topics(image, topics, context))
+    return {
+        topic.name: topic.outcome.code
+        for topic in created
+        if topic.outcome.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }

@@ -1,0 +1,230 @@
+"""Reads a broker's files for `rookery log dump`: each becomes a stream of items, plain dictionaries.
+
+The first key of an item, `kind`, says what it is. What fails its checks becomes an item with a `problem`, and reading
+goes on where that makes sense: a dump is asked for when something is wrong. Files are opened for reading only, and a
+segment is read batch by batch, whatever its size.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rookery.base.errors import CorruptionError, InvalidBatchError
+from rookery.base.identifiers import encode_uuid
+from rookery.cli.lines import json_bytes, json_header
+from rookery.records.batch import (
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_V2,
+    BatchHeader,
+    Codec,
+    batch_size_at,
+    compute_crc,
+    read_header,
+)
+from rookery.records.record import decode_records
+from rookery.storage import checkpoints
+from rookery.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from rookery.storage.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    STAGE_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    offset_of,
+    suffix_of,
+)
+from rookery.storage.producers import ProducerStates
+
+Item = dict[str, Any]
+
+_CONTROL_TYPES = {0: "abort", 1: "commit", 2: "leader change", 3: "snapshot header", 4: "snapshot footer"}
+_METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+_OFFSET_FILES = (
+    checkpoints.RECOVERY_POINT_FILE,
+    checkpoints.START_OFFSET_FILE,
+    checkpoints.HIGH_WATERMARK_FILE,
+    "cleaner-offset-checkpoint",
+)
+_TEXT_FILES = ("meta.properties", "bootstrap.checkpoint.properties", "quorum-state", checkpoints.CLEAN_SHUTDOWN_FILE)
+
+
+def files_in(path: Path) -> list[Path]:
+    """The path itself, or the files of a directory that we can read, in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    return sorted(child for child in path.iterdir() if child.is_file() and _reader(child) is not None)
+
+
+def dump_file(path: Path, *, with_records: bool) -> Iterator[Item]:
+    """The file's items. Raises CorruptionError if it is of no kind that we know."""
+    reader = _reader(path)
+    if reader is None:
+        raise CorruptionError(f"{path} is not a file of a log directory that can be shown")
+    try:
+        yield from reader(path, with_records)
+    except CorruptionError as error:
+        yield {"kind": "damage", "problem": str(error)}
+
+
+def _reader(path: Path) -> "Callable[[Path, bool], Iterator[Item]] | None":
+    name = path.name
+    if name.endswith(_METADATA_SNAPSHOT_SUFFIX):
+        return _batches
+    if offset_of(name) is not None:
+        suffix = suffix_of(name)
+        for stage in STAGE_SUFFIXES:
+            suffix = suffix.removesuffix(stage)
+        return _BY_SUFFIX.get(suffix)
+    if name in _OFFSET_FILES:
+        return _offset_checkpoint
+    if name in _TEXT_FILES:
+        return _text
+    return _BY_NAME.get(name)
+
+
+def _batches(path: Path, with_records: bool) -> Iterator[Item]:
+    size_bytes = path.stat().st_size
+    with path.open("rb") as file:
+        position = 0
+        while position < size_bytes:
+            batch = _read_batch(file, size_bytes - position)
+            if batch is None:
+                problem = f"{size_bytes - position} bytes from position {position} are no whole batch"
+                yield {"kind": "damage", "position": position, "problem": problem}
+                return
+            yield from _batch_items(batch, position, with_records=with_records)
+            position += len(batch)
+
+
+def _read_batch(file: BinaryIO, remaining_bytes: int) -> bytes | None:
+    """The next batch, or None if what follows cannot be one."""
+    start = file.read(LENGTH_PREFIX_SIZE)
+    if len(start) < LENGTH_PREFIX_SIZE:
+        return None
+    size_bytes = batch_size_at(start)
+    if not HEADER_SIZE <= size_bytes <= remaining_bytes:
+        return None
+    return start + file.read(size_bytes - LENGTH_PREFIX_SIZE)
+
+
+def _batch_items(batch: bytes, position: int, *, with_records: bool) -> Iterator[Item]:
+    header = read_header(batch)
+    item = _batch_item(header, position)
+    item["crc_valid"] = compute_crc(batch) == header.crc
+    if header.magic != MAGIC_V2:
+        item["problem"] = f"message format v{header.magic}, only v2 can be read"
+    elif not item["crc_valid"]:
+        item["problem"] = "the checksum does not match"
+    yield item
+    if with_records and "problem" not in item:
+        yield from _record_items(header, batch)
+
+
+def _batch_item(header: BatchHeader, position: int) -> Item:
+    known = header.codec_id <= max(Codec)
+    return {
+        "kind": "batch",
+        "position": position,
+        "size_bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "leader_epoch": header.leader_epoch,
+        "base_timestamp_ms": header.base_timestamp_ms,
+        "max_timestamp_ms": header.max_timestamp_ms,
+        "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "compression": Codec(header.codec_id).name.lower() if known else f"unknown {header.codec_id}",
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "delete_horizon_ms": header.delete_horizon_ms,
+        "crc": header.crc,
+    }
+
+
+def _record_items(header: BatchHeader, batch: bytes) -> Iterator[Item]:
+    try:
+        records = decode_records(batch)
+    except InvalidBatchError as error:
+        yield {"kind": "damage", "problem": f"the batch at offset {header.base_offset} cannot be opened: {error}"}
+        return
+    for record in records:
+        item: Item = {"kind": "record", "offset": record.offset, "timestamp_ms": record.timestamp_ms}
+        if header.is_control and record.key and len(record.key) >= 4:
+            code = int.from_bytes(record.key[2:4], "big")
+            item["control_type"] = _CONTROL_TYPES.get(code, f"unknown {code}")
+        item |= json_bytes("key", record.key) | json_bytes("value", record.value)
+        item["headers"] = [json_header(name, value) for name, value in record.headers]
+        yield item
+
+
+def _offset_index(path: Path, _: bool) -> Iterator[Item]:
+    data = _without_preallocation(path.read_bytes(), OFFSET_ENTRY_SIZE)
+    for offset, position in OffsetIndex.decode(_base_offset(path), data).entries():
+        yield {"kind": "offset index", "offset": offset, "position": position}
+
+
+def _time_index(path: Path, _: bool) -> Iterator[Item]:
+    data = _without_preallocation(path.read_bytes(), TIME_ENTRY_SIZE)
+    for entry in TimeIndex.decode(_base_offset(path), data).entries():
+        yield {"kind": "time index", "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
+
+
+def _without_preallocation(data: bytes, entry_size: int) -> bytes:
+    """Apache Kafka keeps an active segment's index at its full size, zeros behind the entries."""
+    used_bytes = len(data.rstrip(b"\0"))
+    return data[: -(-used_bytes // entry_size) * entry_size]
+
+
+def _base_offset(path: Path) -> int:
+    return offset_of(path.name) or 0
+
+
+def _producers(path: Path, _: bool) -> Iterator[Item]:
+    for state in ProducerStates.decode(path.read_bytes()):
+        yield {
+            "kind": "producer",
+            "producer_id": state.producer_id,
+            "producer_epoch": state.epoch,
+            "last_sequence": state.last_sequence,
+            "last_offset": state.last_offset,
+            "last_timestamp_ms": state.last_timestamp_ms,
+            "coordinator_epoch": state.coordinator_epoch,
+            "transaction_start_offset": state.current_transaction_offset,
+        }
+
+
+def _offset_checkpoint(path: Path, _: bool) -> Iterator[Item]:
+    for tp, offset in checkpoints.decode_offsets(path.read_bytes()).items():
+        yield {"kind": "checkpoint", "topic": tp.topic, "partition": tp.partition, "offset": offset}
+
+
+def _epoch_checkpoint(path: Path, _: bool) -> Iterator[Item]:
+    for entry in checkpoints.decode_epochs(path.read_bytes()):
+        yield {"kind": "leader epoch", "leader_epoch": entry.epoch, "start_offset": entry.start_offset}
+
+
+def _partition_metadata(path: Path, _: bool) -> Iterator[Item]:
+    topic_id = checkpoints.decode_partition_metadata(path.read_bytes())
+    yield {"kind": "partition metadata", "topic_id": encode_uuid(topic_id)}
+
+
+def _text(path: Path, _: bool) -> Iterator[Item]:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        yield {"kind": "text", "line": line}
+
+
+_BY_SUFFIX: "dict[str, Callable[[Path, bool], Iterator[Item]]]" = {
+    LOG_SUFFIX: _batches,
+    OFFSET_INDEX_SUFFIX: _offset_index,
+    TIME_INDEX_SUFFIX: _time_index,
+    SNAPSHOT_SUFFIX: _producers,
+}
+_BY_NAME: "dict[str, Callable[[Path, bool], Iterator[Item]]]" = {
+    checkpoints.LEADER_EPOCH_FILE: _epoch_checkpoint,
+    checkpoints.PARTITION_METADATA_FILE: _partition_metadata,
+}

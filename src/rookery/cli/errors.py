@@ -1,0 +1,69 @@
+"""What a failed command says and how it exits: one place for all commands.
+
+0 done, 1 the operation failed (one sentence on standard error), 2 wrong usage or configuration, 130 interrupted.
+"""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from rookery.base.errors import ApiError, ConfigError, ErrorCode, RookeryError
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+_SENTENCES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists already",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not valid",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker did not answer in time",
+    ErrorCode.MESSAGE_TOO_LARGE: "the record is larger than the topic's max.message.bytes",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the broker's disk failed",
+}
+
+
+class CommandError(RookeryError):
+    """A command cannot do what it was asked to; the text is the sentence to print."""
+
+
+class Commands(TyperGroup):
+    """The top group: every command of every group runs inside its `invoke`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            fail(str(error), WRONG_USAGE)
+        except ApiError as error:
+            fail(explain(error))
+        except BrokenPipeError:
+            _leave_broken_pipe()
+        except (RookeryError, OSError) as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def fail(sentence: str, exit_code: int = FAILED) -> None:
+    typer.echo(f"error: {sentence}", err=True)
+    raise typer.Exit(exit_code)
+
+
+def explain(error: ApiError) -> str:
+    """A sentence for people, with the code's name for those who search for it."""
+    if error.code == ErrorCode.NETWORK_EXCEPTION and error.message:
+        return f"{error.message}; is the broker running, and is --bootstrap-server right?"
+    sentence = _SENTENCES.get(error.code)
+    parts = [part for part in (error.message, sentence) if part]
+    return f"{': '.join(parts)} ({error.code.name})" if parts else error.code.name
+
+
+def _leave_broken_pipe() -> None:
+    """The reader of our output has seen enough (`| head`): that is no failure, but nothing more may be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(0)

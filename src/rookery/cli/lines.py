@@ -1,0 +1,145 @@
+"""How a line of text becomes a record, and a record text: the formats of `produce` and `consume`.
+
+Pure; bytes in, bytes out, because keys and values need not be UTF-8.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rookery.client.consumer import ConsumedRecord
+from rookery.records.record import Headers
+
+DEFAULT_NULL_TEXT = b"null"
+
+
+class LineError(ValueError):
+    """A line does not have the parts that the format asks for."""
+
+
+class ParsedLine(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class LineFormat(NamedTuple):
+    """`[headers SEPARATOR] [key SEPARATOR] value`: each part is there if its separator is given.
+
+    Headers are written `name=value,name=value`. A key, value or header value that equals the null marker is null.
+    """
+
+    key_separator: bytes | None = None
+    headers_separator: bytes | None = None
+    null_marker: bytes | None = None
+
+    def parse(self, line: bytes) -> ParsedLine:
+        headers: Headers = ()
+        key: bytes | None = None
+        if self.headers_separator is not None:
+            text, line = _split(line, self.headers_separator, "headers")
+            headers = self._parse_headers(text)
+        if self.key_separator is not None:
+            text, line = _split(line, self.key_separator, "key")
+            key = self._or_null(text)
+        return ParsedLine(key, self._or_null(line), headers)
+
+    def _parse_headers(self, text: bytes) -> Headers:
+        if not text:
+            return ()
+        pairs = []
+        for pair in text.split(b","):
+            name, equals, value = pair.partition(b"=")
+            if not equals or not name:
+                raise LineError(f"the header '{_readable(pair)}' is not name=value")
+            pairs.append((name.decode("utf-8", "surrogateescape"), self._or_null(value)))
+        return tuple(pairs)
+
+    def _or_null(self, text: bytes) -> bytes | None:
+        return None if text == self.null_marker else text
+
+
+def _split(line: bytes, separator: bytes, part: str) -> tuple[bytes, bytes]:
+    before, found, after = line.partition(separator)
+    if not found:
+        raise LineError(f"there is no {part} separator '{_readable(separator)}' in '{_readable(line[:80])}'")
+    return before, after
+
+
+def _readable(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace").replace("\t", "\\t")
+
+
+def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Callable[[ConsumedRecord], bytes]:
+    """A function that renders records: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp in ms,
+    %h headers as name=value,..., %% a percent sign. Raises ValueError for any other."""
+    parts: list[Callable[[ConsumedRecord], bytes]] = []
+    text, *fields = template.split("%") if "%%" not in template else template.replace("%%", "\0").split("%")
+    parts.append(_constant(text))
+    for field in fields:
+        if not field or field[0] not in _FIELDS:
+            raise ValueError(f"'%{field[:1]}' is none of {', '.join('%' + name for name in _FIELDS)}, %%")
+        parts += (_field(field[0], null_text), _constant(field[1:]))
+    return lambda record: b"".join(part(record) for part in parts)
+
+
+def _constant(text: str) -> Callable[[ConsumedRecord], bytes]:
+    data = text.replace("\0", "%").encode()
+    return lambda record: data
+
+
+def _field(name: str, null_text: bytes) -> Callable[[ConsumedRecord], bytes]:
+    read = _FIELDS[name]
+
+    def render(record: ConsumedRecord) -> bytes:
+        value = read(record, null_text)
+        return null_text if value is None else value
+
+    return render
+
+
+def _render_headers(record: ConsumedRecord, null_text: bytes) -> bytes:
+    return b",".join(
+        name.encode("utf-8", "surrogateescape") + b"=" + (null_text if value is None else value)
+        for name, value in record.headers
+    )
+
+
+_FIELDS: dict[str, Callable[[ConsumedRecord, bytes], bytes | None]] = {
+    "k": lambda record, _: record.key,
+    "v": lambda record, _: record.value,
+    "t": lambda record, _: record.topic.encode(),
+    "p": lambda record, _: b"%d" % record.partition,
+    "o": lambda record, _: b"%d" % record.offset,
+    "T": lambda record, _: b"%d" % record.timestamp_ms,
+    "h": _render_headers,
+}
+
+
+def render_json(record: ConsumedRecord) -> bytes:
+    """One line of JSON. What is not UTF-8 appears as `<name>_base64` instead of `<name>`."""
+    value: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": "LogAppendTime" if record.is_log_append_time else "CreateTime",
+        **json_bytes("key", record.key),
+        **json_bytes("value", record.value),
+        "headers": [json_header(name, data) for name, data in record.headers],
+    }
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def json_header(name: str, value: bytes | None) -> dict[str, Any]:
+    return {**json_bytes("name", name.encode("utf-8", "surrogateescape")), **json_bytes("value", value)}
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}

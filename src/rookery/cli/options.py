@@ -1,0 +1,53 @@
+"""Options that several commands share, and the parsing of their values."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="ROOKERY_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT[,...]",
+        help="Brokers to ask first.",
+    ),
+]
+DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on the cluster after this time.")
+]
+DEFAULT_TIMEOUT_S = 30.0
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` texts as a dictionary."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"'{text}' is not key=value", param_hint=option)
+        pairs[key] = value
+    return pairs
+
+
+def unescape(text: str) -> str:
+    r"""`\t`, `\n`, `\r`, `\0` and `\\` as the characters they mean; any other backslash stays."""
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character == "\\" and position + 1 < len(text) and text[position + 1] in _ESCAPES:
+            character = _ESCAPES[text[position + 1]]
+            position += 1
+        parts.append(character)
+        position += 1
+    return "".join(parts)

@@ -1,0 +1,58 @@
+"""Where `consume --from` starts, as people write it. Pure."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTimestamp
+
+
+class StartTail(NamedTuple):
+    """The last records of each partition."""
+
+    records: int
+
+
+def parse_start(text: str) -> Start | StartTail:
+    """`beginning`, `end`, `offset:N` or `N`, `-N` for the last N, `timestamp:T` or T, where T is ISO 8601 or, after
+    `timestamp:`, milliseconds since 1970. Raises ValueError with a sentence."""
+    word = text.strip()
+    if word in ("beginning", "earliest"):
+        return BEGINNING
+    if word in ("end", "latest"):
+        return END
+    kind, rest = _split_kind(word)
+    if kind == "offset" or (kind is None and _is_number(rest)):
+        return StartOffset(_number(rest))
+    if kind is None and rest.startswith("-") and _is_number(rest[1:]):
+        return StartTail(int(rest[1:]))
+    if kind == "timestamp" and _is_number(rest):
+        return StartTimestamp(int(rest))
+    return StartTimestamp(_timestamp_ms(rest))
+
+
+def _split_kind(word: str) -> tuple[str | None, str]:
+    for kind in ("offset", "timestamp"):
+        if word.startswith(kind) and word[len(kind) : len(kind) + 1] in (":", "=", " "):
+            return kind, word[len(kind) + 1 :].strip()
+    return None, word
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _number(text: str) -> int:
+    if not _is_number(text):
+        raise ValueError(f"'{text}' is no offset")
+    return int(text)
+
+
+def _timestamp_ms(text: str) -> int:
+    """A time without a zone is the local one."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"'{text}' is none of: beginning, end, an offset, -N for the last N, an ISO 8601 time, timestamp:MS"
+        ) from None
+    return round(moment.timestamp() * 1000)

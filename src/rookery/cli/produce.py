@@ -1,0 +1,227 @@
+"""`rookery produce`: lines of text become records."""
+
+import io
+import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    Timeout,
+    parse_pairs,
+    unescape,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Iterator
+
+    from rookery.cli.lines import LineFormat
+    from rookery.cli.progress import Progress
+    from rookery.client.cluster import Cluster
+    from rookery.client.producer import Landed, Producer
+    from rookery.records.record import Headers
+
+EXAMPLES = (
+    "Examples:"
+    "\n\necho hello | rookery produce greetings"
+    "\n\nrookery produce users --file users.tsv --key-separator '\\t' --null-marker NULL"
+)
+
+_CHUNK_SIZE_BYTES = 256 * 1024
+
+
+class ByteSource(Protocol):
+    """Where lines are read from: a read returns what is there, and nothing at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class AcksChoice(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this instead of stdin.")
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="What ends the key in a line; \\t is a tab.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="One key for all records.")] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable.")
+    ] = None,
+    headers_separator: Annotated[
+        str | None,
+        typer.Option("--headers-separator", help="What ends the headers (name=value,...) at the start of a line."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Write to this one; else the key's hash decides.")
+    ] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    acks: Annotated[
+        AcksChoice, typer.Option("--acks", "-a", help="Who must have it before it counts.")
+    ] = AcksChoice.ALL,
+    null_marker: Annotated[
+        str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Write each line of stdin or a file as a record."""
+    from rookery.cli.lines import LineFormat
+    from rookery.cli.session import with_cluster
+    from rookery.client.producer import Acks, Producer
+    from rookery.records.batch import Codec
+
+    if key is not None and key_separator is not None:
+        raise typer.BadParameter("give --key or --key-separator, not both", param_hint="--key")
+    line_format = LineFormat(_bytes(key_separator), _bytes(headers_separator), _bytes(null_marker))
+    common = tuple((name, value.encode()) for name, value in parse_pairs(headers or [], "--header").items())
+
+    async def work(cluster: "Cluster") -> None:
+        producer = Producer(cluster, acks=Acks[acks.name], codec=Codec[compression.name], delivery_timeout_s=timeout_s)
+        writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common)
+        with _progress(file) as progress, _source(file) as source:
+            async with producer:
+                await writer.write_all(source, line_format, progress)
+        writer.check()
+        progress.finish(f"wrote {writer.acknowledged:,} records to {topic}")
+
+    with_cluster(bootstrap_server, timeout_s, work)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else unescape(text).encode("utf-8", "surrogateescape")
+
+
+def _source(file: Path | None) -> AbstractContextManager[ByteSource]:
+    """Unbuffered: a read returns what is there, and the reading thread holds no lock when the process ends."""
+    if file is not None:
+        return file.open("rb", buffering=0)
+    try:
+        return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+    except io.UnsupportedOperation:
+        return nullcontext(sys.stdin.buffer)
+
+
+def _progress(file: Path | None) -> "Progress":
+    from rookery.cli.progress import Progress
+
+    interactive = file is None and sys.stdin.isatty()
+    return Progress("producing", total_bytes=file.stat().st_size if file else None, shown=not interactive)
+
+
+class _Writer:
+    """Sends lines, counts what was acknowledged, and stops at the first failure."""
+
+    def __init__(
+        self, producer: "Producer", topic: str, *, key: bytes | None, partition: int | None, headers: "Headers"
+    ) -> None:
+        self.acknowledged = 0
+        self._producer = producer
+        self._topic = topic
+        self._key = key
+        self._partition = partition
+        self._headers = headers
+        self._failure: BaseException | None = None
+
+    async def write_all(self, source: ByteSource, line_format: "LineFormat", progress: "Progress") -> None:
+        from rookery.cli.errors import CommandError
+        from rookery.cli.lines import LineError
+
+        number = 0
+        async for lines in read_lines(source):
+            for line in lines:
+                number += 1
+                try:
+                    await self._write(line, line_format)
+                except LineError as error:
+                    self._failure = CommandError(f"line {number}: {error}; the lines before it were written")
+                if self._failure is not None:
+                    return
+            progress.advance(records=len(lines), size_bytes=sum(map(len, lines)) + len(lines))
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _write(self, line: bytes, line_format: "LineFormat") -> None:
+        parsed = line_format.parse(line)
+        sent = await self._producer.send(
+            self._topic,
+            parsed.value,
+            key=parsed.key if self._key is None else self._key,
+            partition=self._partition,
+            headers=self._headers + parsed.headers,
+        )
+        sent.add_done_callback(self._on_result)
+
+    def _on_result(self, sent: "asyncio.Future[Landed]") -> None:
+        failure = None if sent.cancelled() else sent.exception()
+        if failure is None:
+            self.acknowledged += 1
+        elif self._failure is None:
+            self._failure = failure
+
+
+async def read_lines(source: ByteSource) -> "AsyncIterator[list[bytes]]":
+    """Lines without their ends, as they arrive.
+
+    A thread does the blocking reads and waits until its lines are taken. It is a daemon: one that hangs in a read of
+    a terminal must not keep the process from ending.
+    """
+    import asyncio
+    import threading
+    from concurrent.futures import CancelledError
+
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[bytes] | OSError | None] = asyncio.Queue(maxsize=1)
+
+    def put(item: list[bytes] | OSError | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def read() -> None:
+        # A closed loop or a cancelled put means that nobody wants the rest.
+        with suppress(RuntimeError, CancelledError):
+            try:
+                for lines in split_lines(source):
+                    put(lines)
+                put(None)
+            except OSError as error:
+                put(error)
+
+    threading.Thread(target=read, name="read-lines", daemon=True).start()
+    while (item := await queue.get()) is not None:
+        if isinstance(item, OSError):
+            raise item
+        yield item
+
+
+def split_lines(source: ByteSource) -> "Iterator[list[bytes]]":
+    """The lines that each read completes; line ends are LF or CR LF."""
+    rest = b""
+    while chunk := source.read(_CHUNK_SIZE_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]

@@ -1,0 +1,55 @@
+"""Progress on standard error, for whoever watches; silent where standard error is no terminal."""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rookery.cli.output import note
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+
+class Progress:
+    """A counter of records, with a bar where the total size is known."""
+
+    def __init__(self, what: str, *, total_bytes: int | None, shown: bool = True) -> None:
+        self._what = what
+        self._total_bytes = total_bytes
+        self._shown = shown and sys.stderr.isatty()
+        self._records = 0
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            self._bar = _build_bar(with_total=self._total_bytes is not None)
+            self._task = self._bar.add_task(self._what, total=self._total_bytes, records="0")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, *, records: int, size_bytes: int) -> None:
+        self._records += records
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, advance=size_bytes, records=f"{self._records:,}")
+
+    def finish(self, sentence: str) -> None:
+        """The last word."""
+        note(sentence)
+
+
+def _build_bar(*, with_total: bool) -> "RichProgress":
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    sized = [BarColumn(), DownloadColumn()] if with_total else []
+    columns = [SpinnerColumn(), TextColumn("{task.description} {task.fields[records]} records"), *sized]
+    return RichProgress(*columns, TransferSpeedColumn(), console=Console(stderr=True), transient=True)

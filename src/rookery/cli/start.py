@@ -1,0 +1,38 @@
+"""`rookery start`: run a broker in the foreground until SIGTERM or Ctrl-C."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def start(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", exists=True, dir_okay=False, help="A server.properties file."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="One setting, before those of the file. Repeatable."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="Where the logs are kept.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen for clients.")
+    ] = None,
+) -> None:
+    """Run a broker. Prints 'ready on HOST:PORT' when it serves; SIGTERM or Ctrl-C stops it cleanly.
+
+    The settings are Kafka's: rookery start --set num.partitions=3 --data-dir ./data
+    """
+    from rookery.node.main import run
+    from rookery.node.settings import Settings
+
+    loaded = Settings.load(config, settings or [], data_dir=data_dir, listen=listen)
+    run(loaded, announce=_announce)
+
+
+def _announce(address: str) -> None:
+    """Whoever started us waits for this line, perhaps through a pipe."""
+    print(f"ready on {address}", flush=True)  # noqa: T201

@@ -1,0 +1,69 @@
+"""Brokers in the metadata log: registration at each start of a node, and the features that the cluster agreed on.
+
+A broker's epoch is the offset of its registration record. A new log begins with the level of `metadata.version`, which
+says how its records are to be read. After an unclean stop the node's logs may have lost their unsynced ends; every
+partition that it leads then begins a new leader epoch, so that clients and followers can see where the old one ended.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from rookery.base.types import NodeId, Offset
+from rookery.controller.decision import Decision
+from rookery.metadata.image import ClusterImage
+from rookery.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+
+METADATA_VERSION = "metadata.version"
+# Kafka's 4.0-IV0: the level whose record versions `metadata.records` writes.
+METADATA_VERSION_LEVEL = 22
+SUPPORTED_FEATURES = (BrokerFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a starting node says about itself; `clean` if it stopped in order the last time."""
+
+    node_id: NodeId
+    incarnation_id: UUID
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    log_directories: tuple[UUID, ...] = ()
+    clean: bool = True
+
+
+def decide_register_broker(image: ClusterImage, registration: Registration, *, next_offset: Offset) -> Decision[int]:
+    """The result is the broker's new epoch; `next_offset` is where the decision's first record will be."""
+    records: list[MetadataRecord] = []
+    if METADATA_VERSION not in image.features:
+        records.append(FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL))
+    broker_epoch = next_offset + len(records)
+    records.append(
+        RegisterBrokerRecord(
+            broker_id=registration.node_id,
+            incarnation_id=registration.incarnation_id,
+            broker_epoch=broker_epoch,
+            endpoints=registration.endpoints,
+            features=SUPPORTED_FEATURES,
+            rack=registration.rack,
+            fenced=False,
+            log_directories=registration.log_directories,
+        )
+    )
+    if not registration.clean:
+        records += _new_leader_epochs(image, registration.node_id)
+    return Decision(tuple(records), broker_epoch)
+
+
+def _new_leader_epochs(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
+    for topic in image.topics.values():
+        for partition in topic.partitions.values():
+            if partition.leader == node_id:
+                yield PartitionChangeRecord(partition_id=partition.index, topic_id=topic.topic_id, leader=node_id)

@@ -1,0 +1,74 @@
+"""What a decision is: records to append and results to answer, from the newest image and plain values.
+
+Every function in this package called `decide_*` is pure: image, request and `Context` in, `Decision` out. `service`
+appends a decision's records as one batch, so they become true together or not at all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from rookery.base.config import BrokerLayers
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NodeId
+from rookery.metadata.image import ClusterImage
+from rookery.metadata.log_config import broker_layers
+from rookery.metadata.records import MetadataRecord
+
+# As Kafka's controller has it: what one request may write. It also keeps a decision in one batch.
+RECORDS_PER_REQUEST_MAX = 10_000
+
+ResultT = TypeVar("ResultT")
+
+
+class Outcome(NamedTuple):
+    """Success, or the error code and message to answer for one item of a request."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+OK = Outcome()
+TOO_LARGE = Outcome(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+def refusal(error: ApiError) -> Outcome:
+    """The checks of one item end in an ApiError, which never leaves this package."""
+    return Outcome(error.code, error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[ResultT]):
+    records: tuple[MetadataRecord, ...]
+    results: ResultT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a decision may use besides the image; everything that is not repeatable is given."""
+
+    node_id: NodeId
+    static: Mapping[str, str] = field(default_factory=dict)
+    new_id: Callable[[], UUID]
+    # Where replica placement starts, so that not every topic begins on the same broker.
+    placement_start: int = 0
+
+    def broker(self, image: ClusterImage) -> BrokerLayers:
+        """The configuration that gives new topics their defaults."""
+        return broker_layers(image, self.node_id, self.static)
+
+
+def duplicates(names: Iterable[str | None]) -> set[str | None]:
+    seen: set[str | None] = set()
+    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]  # add gives None
+
+
+def registered_epoch_problem(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Outcome | None:
+    """Whether a broker that asks for something is the one that is registered."""
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not registered")
+    if broker.broker_epoch != broker_epoch:
+        return Outcome(ErrorCode.STALE_BROKER_EPOCH, f"broker {node_id} is registered in epoch {broker.broker_epoch}")
+    return None

@@ -1,0 +1,56 @@
+"""Which brokers hold the replicas of new partitions: striped over racks, then over the brokers of a rack.
+
+Partition by partition the stripe moves on by one rack, and by one broker of each rack per round, so leaders spread
+evenly and no rack holds a second replica before every rack holds one. The leader (first replica) is always a broker
+that can lead now; brokers that cannot are used only when the others are too few.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rookery.base.types import NodeId
+from rookery.metadata.image import BrokerImage
+
+
+def can_lead(broker: BrokerImage) -> bool:
+    return not broker.fenced and not broker.in_controlled_shutdown
+
+
+def place(
+    brokers: Iterable[BrokerImage], *, start: int, first_partition: int, partition_count: int, replication_factor: int
+) -> list[tuple[NodeId, ...]] | str:
+    """The replicas of each partition, or why there cannot be so many."""
+    registered = sorted(brokers, key=lambda broker: broker.broker_id)
+    ready = [broker for broker in registered if can_lead(broker)]
+    if not ready:
+        return "All brokers are currently fenced or in controlled shutdown."
+    if replication_factor > len(registered):
+        return (
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(registered)} broker(s) are registered."
+        )
+    racks = _racks(ready)
+    spare = tuple(broker.broker_id for broker in registered if not can_lead(broker))
+    count = min(replication_factor, len(ready))
+    return [
+        _stripe(racks, start=start, position=index, count=count) + spare[: replication_factor - count]
+        for index in range(first_partition, first_partition + partition_count)
+    ]
+
+
+def _racks(brokers: Sequence[BrokerImage]) -> list[list[NodeId]]:
+    racks: dict[str, list[NodeId]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+    return [racks[name] for name in sorted(racks)]
+
+
+def _stripe(racks: list[list[NodeId]], *, start: int, position: int, count: int) -> tuple[NodeId, ...]:
+    round_number, turn = divmod(start + position, len(racks))
+    order = racks[turn:] + racks[:turn]
+    chosen: list[NodeId] = []
+    for depth in range(max(map(len, racks))):
+        for step, rack in enumerate(order):
+            if depth < len(rack):
+                # Followers move by the turn too, so that brokers do not always meet the same partners.
+                chosen.append(rack[(round_number + step * turn + depth) % len(rack)])
+    return tuple(chosen[:count])

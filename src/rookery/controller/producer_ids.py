@@ -1,0 +1,32 @@
+"""Producer ids are handed to brokers in blocks, so that a broker gives out a thousand of them per metadata record."""
+
+from typing import NamedTuple
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
+from rookery.controller.decision import OK, Decision, Outcome, registered_epoch_problem
+from rookery.metadata.image import ClusterImage
+from rookery.metadata.records import ProducerIdsRecord
+
+BLOCK_SIZE = 1000
+_PRODUCER_ID_MAX = 2**63 - 1
+
+
+class ProducerIdBlock(NamedTuple):
+    """The ids from `first` on, `size` of them."""
+
+    outcome: Outcome
+    first: ProducerId = NO_PRODUCER_ID
+    size: int = 0
+
+
+def decide_allocate_producer_ids(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Decision[ProducerIdBlock]:
+    problem = registered_epoch_problem(image, node_id, broker_epoch)
+    if problem:
+        return Decision((), ProducerIdBlock(problem))
+    first = image.next_producer_id
+    if first > _PRODUCER_ID_MAX - BLOCK_SIZE:
+        exhausted = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids of this cluster are used up")
+        return Decision((), ProducerIdBlock(exhausted))
+    record = ProducerIdsRecord(node_id, broker_epoch, first + BLOCK_SIZE)
+    return Decision((record,), ProducerIdBlock(OK, first, BLOCK_SIZE))

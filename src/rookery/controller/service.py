@@ -1,0 +1,158 @@
+"""The controller at work: decide on the newest image, append, replay, answer.
+
+One decision at a time: the next one sees the image that the one before it made. A decision that was begun is finished
+even if its caller gives up waiting, because its records may be in the log already. Listeners see a new image before the
+result is returned, so that what was asked for is in force when the answer leaves.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+from rookery.base.identifiers import encode_uuid
+from rookery.base.types import NodeId, Offset, TopicId, TopicName
+from rookery.controller.brokers import Registration, decide_register_broker
+from rookery.controller.configs import (
+    AlteredResource,
+    ResourceChange,
+    decide_alter_configs,
+    decide_incremental_alter_configs,
+)
+from rookery.controller.decision import Context, Decision
+from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
+from rookery.controller.topics import (
+    ChangedTopic,
+    CreatedTopic,
+    DeletedTopic,
+    MorePartitions,
+    NewTopic,
+    decide_create_partitions,
+    decide_create_topics,
+    decide_delete_topics,
+)
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.records import MetadataRecord, decode_record, encode_record
+
+ResultT = TypeVar("ResultT")
+ImageListener: TypeAlias = Callable[[ClusterImage, Delta], None]
+
+
+class MetadataLog(Protocol):
+    """What the controller needs of the quorum."""
+
+    @property
+    def next_offset(self) -> Offset: ...
+
+    def replay(self, listener: Callable[[Offset, Sequence[bytes]], None]) -> None: ...
+
+    async def append(self, values: Sequence[bytes]) -> Offset: ...
+
+
+class Controller:
+    """Owns the cluster image of this node. `static` is what the node was started with."""
+
+    def __init__(self, log: MetadataLog, *, node_id: NodeId, static: Mapping[str, str], random: Random) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._static = static
+        self._random = random
+        self._image = EMPTY_IMAGE
+        self._listeners: list[ImageListener] = []
+        self._turn = asyncio.Lock()
+        self._unfinished: set[asyncio.Task[Any]] = set()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def on_image(self, listener: ImageListener) -> None:
+        """Call `listener` with every new image from now on, in the order of registration."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Replay the log into the image; listeners get it as one change of the empty cluster."""
+        records: list[MetadataRecord] = []
+        self._log.replay(lambda _, values: records.extend(map(decode_record, values)))
+        self._replay(records)
+
+    async def submit(self, decide: Callable[[ClusterImage], Decision[ResultT]]) -> ResultT:
+        """Make a decision true and return its results; StorageError if the log failed, and then for ever."""
+        task = asyncio.ensure_future(self._submit(decide))
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait until begun decisions are finished."""
+        if self._unfinished:
+            await asyncio.wait(self._unfinished)
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        return await self.submit(
+            lambda image: decide_create_topics(image, topics, self._context(), validate_only=validate_only)
+        )
+
+    async def delete_topics(self, topics: Sequence[tuple[TopicName | None, TopicId]]) -> list[DeletedTopic]:
+        return await self.submit(lambda image: decide_delete_topics(image, topics, self._context()))
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[ChangedTopic]:
+        return await self.submit(
+            lambda image: decide_create_partitions(image, topics, self._context(), validate_only=validate_only)
+        )
+
+    async def alter_configs(
+        self, resources: Sequence[ResourceChange], *, validate_only: bool = False
+    ) -> list[AlteredResource]:
+        return await self.submit(
+            lambda image: decide_alter_configs(image, resources, self._context(), validate_only=validate_only)
+        )
+
+    async def incremental_alter_configs(
+        self, resources: Sequence[ResourceChange], *, validate_only: bool = False
+    ) -> list[AlteredResource]:
+        return await self.submit(
+            lambda image: decide_incremental_alter_configs(
+                image, resources, self._context(), validate_only=validate_only
+            )
+        )
+
+    async def register_broker(self, registration: Registration) -> int:
+        """The broker's epoch."""
+        return await self.submit(
+            lambda image: decide_register_broker(image, registration, next_offset=self._log.next_offset)
+        )
+
+    async def allocate_producer_ids(self, node_id: NodeId, broker_epoch: int) -> ProducerIdBlock:
+        return await self.submit(lambda image: decide_allocate_producer_ids(image, node_id, broker_epoch))
+
+    async def _submit(self, decide: Callable[[ClusterImage], Decision[ResultT]]) -> ResultT:
+        async with self._turn:
+            decision = decide(self._image)
+            if decision.records:
+                await self._log.append([encode_record(record) for record in decision.records])
+                self._replay(decision.records)
+            return decision.results
+
+    def _replay(self, records: Sequence[MetadataRecord]) -> None:
+        self._image, delta = self._image.apply(records)
+        for listener in self._listeners:
+            listener(self._image, delta)
+
+    def _context(self) -> Context:
+        return Context(
+            node_id=self._node_id,
+            static=self._static,
+            new_id=self._new_id,
+            placement_start=self._random.randrange(1 << 16),
+        )
+
+    def _new_id(self) -> UUID:
+        """Random, and not one that a command line would take for an option."""
+        while True:
+            candidate = UUID(bytes=self._random.randbytes(16), version=4)
+            if not encode_uuid(candidate).startswith("-"):
+                return candidate

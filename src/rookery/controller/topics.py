@@ -1,0 +1,365 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: checks as Kafka does them, and the records that follow."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rookery.base.config import ConfigEntry, describe_topic, validate_topic
+from rookery.base.errors import ApiError, ConfigError, ErrorCode
+from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
+from rookery.controller.decision import (
+    OK,
+    RECORDS_PER_REQUEST_MAX,
+    TOO_LARGE,
+    Context,
+    Decision,
+    Outcome,
+    duplicates,
+    refusal,
+)
+from rookery.controller.placement import can_lead, place
+from rookery.metadata.image import ClusterImage, ResourceType, TopicImage
+from rookery.metadata.records import (
+    UNASSIGNED_DIRECTORY,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+METADATA_TOPIC: TopicName = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_USE_DEFAULT = -1
+
+Replicas = tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """One topic of a CreateTopics request; -1 asks for the broker's default."""
+
+    name: TopicName
+    partition_count: int = _USE_DEFAULT
+    replication_factor: int = _USE_DEFAULT
+    assignments: tuple[tuple[PartitionIndex, Replicas], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+class CreatedTopic(NamedTuple):
+    name: TopicName
+    outcome: Outcome
+    topic_id: TopicId = NO_TOPIC_ID
+    partition_count: int = -1
+    replication_factor: int = -1
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+class DeletedTopic(NamedTuple):
+    name: TopicName | None
+    topic_id: TopicId
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """One topic of a CreatePartitions request: the new total, and replicas for each new partition or None."""
+
+    name: TopicName
+    count: int
+    assignments: tuple[Replicas, ...] | None = None
+
+
+class ChangedTopic(NamedTuple):
+    name: TopicName
+    outcome: Outcome
+
+
+def name_problem(name: TopicName) -> str | None:
+    """Why a topic cannot have this name."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > _NAME_LENGTH_MAX:
+        return f"Topic name is invalid: it is longer than {_NAME_LENGTH_MAX} characters"
+    if not _NAME.fullmatch(name):
+        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def decide_create_topics(
+    image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
+) -> Decision[list[CreatedTopic]]:
+    """One result per topic name; a name given twice is refused once."""
+    twice = duplicates(topic.name for topic in topics)
+    names_taken = {_collision_key(name): name for name in image.topics}
+    records: list[MetadataRecord] = []
+    results: dict[TopicName, CreatedTopic] = {}
+    for topic in topics:
+        if topic.name in twice:
+            results[topic.name] = CreatedTopic(topic.name, _invalid_request("Duplicate topic name."))
+            continue
+        try:
+            _check_name(image, topic.name, names_taken)
+            new_records, results[topic.name] = _create_topic(image, topic, context)
+        except ApiError as error:
+            results[topic.name] = CreatedTopic(topic.name, refusal(error))
+            continue
+        records += new_records
+        names_taken[_collision_key(topic.name)] = topic.name
+        if len(records) > RECORDS_PER_REQUEST_MAX:
+            return Decision((), [CreatedTopic(other.name, TOO_LARGE) for other in topics])
+    return Decision(() if validate_only else tuple(records), list(results.values()))
+
+
+def decide_delete_topics(
+    image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
+) -> Decision[list[DeletedTopic]]:
+    """Topics by name (with the zero id) or by id (without a name); duplicates are refused, as one item each."""
+    if not context.broker(image).boolean("delete.topic.enable"):
+        return Decision((), [DeletedTopic(*item, Outcome(ErrorCode.TOPIC_DELETION_DISABLED)) for item in topics])
+    names_twice = duplicates(name for name, _ in topics if name is not None)
+    ids_twice = duplicates(str(topic_id) for _, topic_id in topics if topic_id != NO_TOPIC_ID)
+    results: dict[tuple[TopicName | None, TopicId], DeletedTopic] = {}
+    chosen: dict[TopicId, DeletedTopic] = {}
+    for name, topic_id in topics:
+        try:
+            if name in names_twice or str(topic_id) in ids_twice:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+            topic = _find_topic(image, name, topic_id)
+            if topic.topic_id in chosen:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named by its name and by its id.")
+            result = chosen[topic.topic_id] = DeletedTopic(topic.name, topic.topic_id, OK)
+        except ApiError as error:
+            result = DeletedTopic(name, topic_id, refusal(error))
+        results[name, topic_id] = result
+    return Decision(tuple(RemoveTopicRecord(topic_id) for topic_id in chosen), list(results.values()))
+
+
+def decide_create_partitions(
+    image: ClusterImage, topics: Sequence[MorePartitions], context: Context, *, validate_only: bool = False
+) -> Decision[list[ChangedTopic]]:
+    twice = duplicates(topic.name for topic in topics)
+    records: list[MetadataRecord] = []
+    results: dict[TopicName, ChangedTopic] = {}
+    for topic in topics:
+        outcome = OK
+        try:
+            if topic.name in twice:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            records += _add_partitions(image, topic, context)
+        except ApiError as error:
+            outcome = refusal(error)
+        results[topic.name] = ChangedTopic(topic.name, outcome)
+        if len(records) > RECORDS_PER_REQUEST_MAX:
+            return Decision((), [ChangedTopic(other.name, TOO_LARGE) for other in topics])
+    return Decision(() if validate_only else tuple(records), list(results.values()))
+
+
+def _check_name(image: ClusterImage, name: TopicName, names_taken: Mapping[str, TopicName]) -> None:
+    problem = name_problem(name)
+    if problem:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name == METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    if name in image.topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = names_taken.get(_collision_key(name))
+    if other:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _collision_key(name: TopicName) -> str:
+    """Names that differ only in '.' and '_' would be one in metric names."""
+    return name.replace(".", "_")
+
+
+def _create_topic(image: ClusterImage, topic: NewTopic, context: Context) -> tuple[list[MetadataRecord], CreatedTopic]:
+    configs = _checked_configs(image, topic, context)
+    partitions = _new_partitions(image, topic, context)
+    topic_id = context.new_id()
+    records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+    records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
+    records += _partition_records(image, topic_id, partitions)
+    result = CreatedTopic(
+        topic.name,
+        OK,
+        topic_id,
+        len(partitions),
+        len(partitions[0]),
+        tuple(describe_topic(configs, context.broker(image))),
+    )
+    return records, result
+
+
+def _checked_configs(image: ClusterImage, topic: NewTopic, context: Context) -> dict[str, str]:
+    without_value = [name for name, value in topic.configs if value is None]
+    if without_value:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}"
+        )
+    configs = {name: value for name, value in topic.configs if value is not None}
+    try:
+        validate_topic(configs, context.broker(image))
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return configs
+
+
+def _new_partitions(image: ClusterImage, topic: NewTopic, context: Context) -> list[Replicas]:
+    """The replicas of each partition of a new topic."""
+    if topic.assignments:
+        return _manual_partitions(image, topic)
+    count, factor = topic.partition_count, topic.replication_factor
+    if factor < _USE_DEFAULT or factor == 0:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if count < _USE_DEFAULT or count == 0:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    broker = context.broker(image)
+    return _placed(
+        image,
+        context,
+        first_partition=0,
+        partition_count=broker.integer("num.partitions") if count == _USE_DEFAULT else count,
+        replication_factor=broker.integer("default.replication.factor") if factor == _USE_DEFAULT else factor,
+    )
+
+
+def _manual_partitions(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
+    for given, what in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
+        if given != _USE_DEFAULT:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    by_index: dict[PartitionIndex, Replicas] = {}
+    factor = len(topic.assignments[0][1])
+    for index, replicas in topic.assignments:
+        if index in by_index:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        _check_assignment(image, index, replicas, factor=factor)
+        by_index[index] = replicas
+    if sorted(by_index) != list(range(len(by_index))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_assignment(image: ClusterImage, index: PartitionIndex, replicas: Replicas, *, factor: int) -> None:
+    if not replicas:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    for node_id in replicas:
+        if node_id not in image.brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+    if len(set(replicas)) < len(replicas):
+        raise _bad_assignment("The manual partition assignment includes a broker more than once.")
+    if len(replicas) != factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    if not any(can_lead(image.brokers[node_id]) for node_id in replicas):
+        raise _bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown."
+        )
+
+
+def _placed(
+    image: ClusterImage, context: Context, *, first_partition: int, partition_count: int, replication_factor: int
+) -> list[Replicas]:
+    if partition_count > RECORDS_PER_REQUEST_MAX:
+        raise ApiError(*TOO_LARGE)
+    placed = place(
+        image.brokers.values(),
+        start=context.placement_start,
+        first_partition=first_partition,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+    )
+    if isinstance(placed, str):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): {placed}",
+        )
+    return placed
+
+
+def _add_partitions(image: ClusterImage, request: MorePartitions, context: Context) -> list[MetadataRecord]:
+    topic = image.topics.get(request.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present = len(topic.partitions)
+    if request.count == present:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if request.count < present:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); {request.count} would not be an increase.",
+        )
+    factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        added = _placed(
+            image,
+            context,
+            first_partition=present,
+            partition_count=request.count - present,
+            replication_factor=factor,
+        )
+    else:
+        added = _manual_additions(image, request, present=present, factor=factor)
+    return list(_partition_records(image, topic.topic_id, added, first=present))
+
+
+def _manual_additions(image: ClusterImage, request: MorePartitions, *, present: int, factor: int) -> list[Replicas]:
+    assignments = request.assignments or ()
+    if len(assignments) != request.count - present:
+        raise _bad_assignment(
+            f"Attempted to add {request.count - present} additional partition(s), but only {len(assignments)} "
+            "assignment(s) were specified."
+        )
+    for index, replicas in enumerate(assignments, present):
+        _check_assignment(image, index, replicas, factor=factor)
+    return list(assignments)
+
+
+def _partition_records(
+    image: ClusterImage, topic_id: TopicId, partitions: Iterable[Replicas], *, first: PartitionIndex = 0
+) -> Iterator[PartitionRecord]:
+    for index, replicas in enumerate(partitions, first):
+        isr = tuple(node_id for node_id in replicas if can_lead(image.brokers[node_id]))
+        yield PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=isr,
+            leader=isr[0],
+            directories=(UNASSIGNED_DIRECTORY,) * len(replicas),
+        )
+
+
+def _find_topic(image: ClusterImage, name: TopicName | None, topic_id: TopicId) -> TopicImage:
+    if name is None and topic_id == NO_TOPIC_ID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != NO_TOPIC_ID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name is not None else ErrorCode.UNKNOWN_TOPIC_ID)
+    return topic
+
+
+def _invalid_request(message: str) -> Outcome:
+    return Outcome(ErrorCode.INVALID_REQUEST, message)
+
+
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

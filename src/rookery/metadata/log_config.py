@@ -1,0 +1,40 @@
+"""From configuration texts to the `LogConfig` that storage works with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.base.config import BrokerLayers, effective_topic_values
+from rookery.base.types import NodeId
+from rookery.metadata.image import ClusterImage
+from rookery.storage.config import LogConfig
+
+
+def broker_layers(image: ClusterImage, node_id: NodeId, static: Mapping[str, str]) -> BrokerLayers:
+    """A broker's configuration: what the image says about it, over what it was started with."""
+    return BrokerLayers(
+        dynamic=image.broker_config(node_id), dynamic_default=image.broker_default_config(), static=static
+    )
+
+
+def log_config(overrides: Mapping[str, str], broker: BrokerLayers) -> LogConfig:
+    """The settings of a topic's logs, from the topic's own configs and the broker's."""
+    values = effective_topic_values(overrides, broker)
+    fields: dict[str, Any] = {name: values[name.replace("_", ".")] for name in LogConfig.__dataclass_fields__}
+    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    if values["internal.segment.bytes"] is not None:
+        fields["segment_bytes"] = values["internal.segment.bytes"]
+    return LogConfig(**fields)
+
+
+class LogConfigs:
+    """`log_config` for many topics of one broker: most have no configs of their own and share one value."""
+
+    def __init__(self, broker: BrokerLayers) -> None:
+        self._broker = broker
+        self._known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+
+    def get(self, overrides: Mapping[str, str]) -> LogConfig:
+        key = tuple(sorted(overrides.items()))
+        if key not in self._known:
+            self._known[key] = log_config(overrides, self._broker)
+        return self._known[key]

@@ -1,0 +1,302 @@
+"""The records of the metadata log, byte for byte as Kafka 4 writes them, so that its tools read our log.
+
+A record's value is: frame version (1), api key, version, all unsigned varints, then the fields, then tagged fields.
+`docs/formats/metadata-log.md` has a worked example. Field meanings are Kafka's; what a record does to the cluster is in
+`image`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+from uuid import UUID
+
+from rookery.base.errors import CorruptionError, ProtocolError
+from rookery.base.types import Buffer, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from rookery.metadata import schema
+from rookery.metadata.schema import Field, Schema
+from rookery.protocol import wire
+
+_FRAME_VERSION = 1
+_NODE_IDS = schema.array(schema.INT32)
+_UUIDS = schema.array(schema.UUID)
+
+NO_LEADER: NodeId = -1
+SAME_LEADER: NodeId = -2
+# The directory of a replica of which the controller does not know where it lies (KIP-858).
+UNASSIGNED_DIRECTORY = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("name", schema.STRING),
+            Field("host", schema.STRING),
+            Field("port", schema.UINT16),
+            Field("security_protocol", schema.INT16),
+        ),
+    )
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFeature:
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("name", schema.STRING),
+            Field("min_supported_version", schema.INT16),
+            Field("max_supported_version", schema.INT16),
+        ),
+    )
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    API_KEY: ClassVar = 0
+    SCHEMA: ClassVar = Schema(
+        3,
+        (
+            Field("broker_id", schema.INT32),
+            Field("is_migrating", schema.BOOL, since=2),
+            Field("incarnation_id", schema.UUID),
+            Field("broker_epoch", schema.INT64),
+            Field("endpoints", schema.array(schema.structure(BrokerEndpoint))),
+            Field("features", schema.array(schema.structure(BrokerFeature))),
+            Field("rack", schema.NULLABLE_STRING),
+            Field("fenced", schema.BOOL),
+            Field("in_controlled_shutdown", schema.BOOL, since=1),
+            Field("log_directories", _UUIDS, since=3, tag=0),
+        ),
+    )
+    broker_id: NodeId
+    is_migrating: bool = False
+    incarnation_id: UUID
+    broker_epoch: int
+    endpoints: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_directories: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRecord:
+    API_KEY: ClassVar = 1
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    API_KEY: ClassVar = 2
+    SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("topic_id", schema.UUID)))
+    name: TopicName
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    API_KEY: ClassVar = 3
+    SCHEMA: ClassVar = Schema(
+        1,
+        (
+            Field("partition_id", schema.INT32),
+            Field("topic_id", schema.UUID),
+            Field("replicas", _NODE_IDS),
+            Field("isr", _NODE_IDS),
+            Field("removing_replicas", _NODE_IDS),
+            Field("adding_replicas", _NODE_IDS),
+            Field("leader", schema.INT32),
+            Field("leader_recovery_state", schema.INT8, tag=0),
+            Field("leader_epoch", schema.INT32),
+            Field("partition_epoch", schema.INT32),
+            Field("directories", _UUIDS, since=1),
+        ),
+    )
+    partition_id: PartitionIndex
+    topic_id: TopicId
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    removing_replicas: tuple[NodeId, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
+    leader: NodeId
+    leader_recovery_state: int = 0
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+    directories: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """What is None, or `SAME_LEADER`, stays as it is."""
+
+    API_KEY: ClassVar = 5
+    SCHEMA: ClassVar = Schema(
+        1,
+        (
+            Field("partition_id", schema.INT32),
+            Field("topic_id", schema.UUID),
+            Field("isr", _NODE_IDS, tag=0),
+            Field("leader", schema.INT32, tag=1),
+            Field("replicas", _NODE_IDS, tag=2),
+            Field("removing_replicas", _NODE_IDS, tag=3),
+            Field("adding_replicas", _NODE_IDS, tag=4),
+            Field("leader_recovery_state", schema.INT8, tag=5),
+            Field("directories", _UUIDS, since=1, tag=8),
+        ),
+    )
+    partition_id: PartitionIndex
+    topic_id: TopicId
+    isr: tuple[NodeId, ...] | None = None
+    leader: NodeId = SAME_LEADER
+    replicas: tuple[NodeId, ...] | None = None
+    removing_replicas: tuple[NodeId, ...] | None = None
+    adding_replicas: tuple[NodeId, ...] | None = None
+    leader_recovery_state: int = -1
+    directories: tuple[UUID, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """A value of None removes the key."""
+
+    API_KEY: ClassVar = 4
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("resource_type", schema.INT8),
+            Field("resource_name", schema.STRING),
+            Field("name", schema.STRING),
+            Field("value", schema.NULLABLE_STRING),
+        ),
+    )
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBrokerRecord:
+    API_KEY: ClassVar = 7
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfenceBrokerRecord:
+    API_KEY: ClassVar = 8
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    API_KEY: ClassVar = 9
+    SCHEMA: ClassVar = Schema(0, (Field("topic_id", schema.UUID),))
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRecord:
+    API_KEY: ClassVar = 12
+    SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("feature_level", schema.INT16)))
+    name: str
+    feature_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    API_KEY: ClassVar = 15
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("broker_id", schema.INT32),
+            Field("broker_epoch", schema.INT64),
+            Field("next_producer_id", schema.INT64),
+        ),
+    )
+    broker_id: NodeId
+    broker_epoch: int
+    next_producer_id: ProducerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord:
+    """`fenced`: 1 fences, -1 unfences, 0 leaves; `in_controlled_shutdown`: 1 begins, 0 leaves."""
+
+    API_KEY: ClassVar = 17
+    SCHEMA: ClassVar = Schema(
+        2,
+        (
+            Field("broker_id", schema.INT32),
+            Field("broker_epoch", schema.INT64),
+            Field("fenced", schema.INT8, tag=0),
+            Field("in_controlled_shutdown", schema.INT8, since=1, tag=1),
+            Field("log_directories", _UUIDS, since=2, tag=2),
+        ),
+    )
+    broker_id: NodeId
+    broker_epoch: int
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+    log_directories: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpRecord:
+    API_KEY: ClassVar = 20
+    SCHEMA: ClassVar = Schema(0, ())
+
+
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+)
+
+RECORD_TYPES: tuple[type[MetadataRecord], ...] = MetadataRecord.__args__
+_TYPES_BY_KEY = {kind.API_KEY: kind for kind in RECORD_TYPES}
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The value of the log record that carries `record`."""
+    out = bytearray((_FRAME_VERSION,))
+    wire.write_varint(out, record.API_KEY)
+    wire.write_varint(out, record.SCHEMA.version)
+    schema.write_fields(out, record)
+    return bytes(out)
+
+
+def decode_record(data: Buffer) -> MetadataRecord:
+    """The record in a log record's value; CorruptionError if it is malformed or of a kind that is not known."""
+    try:
+        frame_version, position = wire.read_varint(data, 0)
+        api_key, position = wire.read_varint(data, position)
+        version, position = wire.read_varint(data, position)
+    except (ProtocolError, *wire.MALFORMED) as error:
+        raise CorruptionError("a metadata record is cut off") from error
+    if frame_version != _FRAME_VERSION or api_key not in _TYPES_BY_KEY:
+        raise CorruptionError(f"a metadata record of frame version {frame_version}, type {api_key} is not known")
+    return schema.decode(_TYPES_BY_KEY[api_key], data, position, version=version)

@@ -1,0 +1,224 @@
+"""The sending half of a connection: replies leave in the order of their requests, and never faster than the peer reads.
+
+A reply is a list of buffers and file slices. Replies of buffers only are joined and written to the transport; the
+transport's limits are zero, so it tells at once when the peer does not keep up, and nothing more is written until it
+has caught up. A reply with file slices goes around the transport, by `send` and `sendfile` on a duplicate of the
+socket: the transport is empty at that moment, so the order on the wire is kept, and the duplicate can be watched for
+writability without the event loop mistaking it for the transport's. Where there is no plain socket (TLS, a simulated
+network) slices are read a piece at a time and written to the transport.
+
+States:
+
+    state      leaves when                              does meanwhile
+    open       the transport or the socket is full      `flush` sends whatever is ready
+    waiting    it can take bytes again -> open          nothing; replies queue
+    closed     never                                    drops everything
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer
+
+Reply: TypeAlias = list[Buffer | FileSlice]
+
+# How much is joined into one write before the peer is asked whether it keeps up.
+_BATCH_SIZE_MAX = 262_144
+# How much one connection sends before the others get their turn.
+_TURN_SIZE_MAX = 2_097_152
+_PIECE_SIZE = 262_144
+
+
+class Sender:
+    """`unfinished` counts the replies that are not yet in the hands of the transport or the kernel."""
+
+    def __init__(self, on_progress: Callable[[], None]) -> None:
+        self._on_progress = on_progress
+        self._queue: deque[Reply | asyncio.Future[Reply | None]] = deque()
+        self._parts: deque[Buffer | FileSlice] = deque()
+        self._waiting = False
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop
+        self._transport: asyncio.Transport
+        self._plain_socket: socket.socket | None = None
+        self._socket: socket.socket | None = None
+        self._watching = False
+        self.bytes_sent = 0
+
+    def open(self, transport: asyncio.Transport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+        if transport.get_extra_info("sslcontext") is None:
+            self._plain_socket = transport.get_extra_info("socket")
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_mid_reply(self) -> bool:
+        """Whether a reply has left in part, so that the connection cannot end in good order."""
+        return bool(self._parts)
+
+    def push(self, reply: "Reply | asyncio.Future[Reply | None]") -> None:
+        self._queue.append(reply)
+
+    def pause(self) -> None:
+        """The transport is full."""
+        self._waiting = True
+
+    def resume(self) -> None:
+        """The transport or the socket takes bytes again."""
+        self._waiting = False
+        self._on_progress()
+
+    def flush(self) -> None:
+        """Send what is ready. Raises what a reply's future raised, or OSError when the peer or a file is gone."""
+        if self._waiting or self._closed or (self._parts and not self._send_parts()):
+            return
+        batch: list[Buffer] = []
+        batch_size = 0
+        while not self._waiting and self._queue and (reply := self._ready(self._queue[0])) is not None:
+            if FileSlice in map(type, reply):
+                self._write(batch)
+                batch, batch_size = [], 0
+                if self._waiting or not self._start_parts(reply):
+                    return
+                continue
+            self._queue.popleft()
+            batch += reply  # type: ignore[arg-type]  # no file slices among them, see above
+            batch_size += sum(map(len, reply))
+            if batch_size > _BATCH_SIZE_MAX:
+                self._write(batch)
+                batch, batch_size = [], 0
+        self._write(batch)
+
+    @staticmethod
+    def _ready(head: "Reply | asyncio.Future[Reply | None]") -> Reply | None:
+        """The reply to send next: empty for a request that has none, None while it is not known yet."""
+        if isinstance(head, list):
+            return head
+        if not head.done():
+            return None
+        return head.result() or []
+
+    def _write(self, batch: list[Buffer]) -> None:
+        if batch:
+            data = batch[0] if len(batch) == 1 else b"".join(batch)
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+
+    def _start_parts(self, reply: Reply) -> bool:
+        self._parts.extend(part for part in reply if (part.size if isinstance(part, FileSlice) else len(part)))
+        if self._socket is None and self._plain_socket is not None:
+            self._socket = socket.socket(fileno=os.dup(self._plain_socket.fileno()))
+            self._socket.setblocking(False)
+        return self._send_parts()
+
+    def _send_parts(self) -> bool:
+        """Whether the reply at the head of the queue has left; if not, `resume` will be called."""
+        if self._socket is not None and self._transport.get_write_buffer_size() == 0:
+            done = self._send_to_socket(self._socket)
+        else:
+            done = self._send_to_transport()
+        if done:
+            self._queue.popleft()
+        return done
+
+    def _send_to_socket(self, peer: socket.socket) -> bool:
+        budget = _TURN_SIZE_MAX
+        try:
+            while self._parts and budget > 0:
+                sent = self._send_part(peer, self._parts[0])
+                budget -= sent
+                self.bytes_sent += sent
+        except BlockingIOError:
+            pass
+        if not self._parts:
+            self._unwatch()
+            return True
+        self._waiting = True
+        if not self._watching:
+            self._watching = True
+            self._loop.add_writer(peer.fileno(), self.resume)
+        return False
+
+    def _send_part(self, peer: socket.socket, part: Buffer | FileSlice) -> int:
+        if isinstance(part, FileSlice) and (descriptor := part.file.descriptor()) is not None:
+            sent = os.sendfile(peer.fileno(), descriptor, part.position, min(part.size, _TURN_SIZE_MAX))
+            if not sent:
+                raise _too_short(part)
+        else:
+            data = _read_piece(part) if isinstance(part, FileSlice) else part
+            # More follows a header at once: one segment instead of two.
+            sent = peer.send(data, socket.MSG_MORE if len(self._parts) > 1 else 0)
+        self._advance(part, sent)
+        return sent
+
+    def _advance(self, part: Buffer | FileSlice, sent: int) -> None:
+        if isinstance(part, FileSlice):
+            rest: Buffer | FileSlice = FileSlice(part.file, part.position + sent, part.size - sent)
+            remaining = part.size - sent
+        else:
+            rest = memoryview(part)[sent:]
+            remaining = len(rest)
+        if remaining:
+            self._parts[0] = rest
+        else:
+            self._parts.popleft()
+
+    def _send_to_transport(self) -> bool:
+        budget = _TURN_SIZE_MAX
+        while self._parts:
+            part = self._parts[0]
+            data = _read_piece(part) if isinstance(part, FileSlice) else part
+            self._advance(part, len(data))
+            budget -= len(data)
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+            if self._waiting and self._parts:
+                return False
+            if budget <= 0 and self._parts:
+                self._waiting = True
+                self._loop.call_soon(self.resume)
+                return False
+        return True
+
+    def _unwatch(self) -> None:
+        if self._watching and self._socket is not None:
+            self._watching = False
+            self._loop.remove_writer(self._socket.fileno())
+
+    def close(self) -> None:
+        """Let go of everything.
+
+        Parked requests (plain futures) are cancelled, nobody waits for them any more; a coroutine runs to its end,
+        since it may be in the middle of a change.
+        """
+        self._closed = True
+        self._unwatch()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for entry in self._queue:
+            if isinstance(entry, asyncio.Future) and not isinstance(entry, asyncio.Task):
+                entry.cancel()
+        self._queue.clear()
+        self._parts.clear()
+
+
+def _read_piece(part: FileSlice) -> bytes:
+    data = part.file.read_at(part.position, min(part.size, _PIECE_SIZE))
+    if not data:
+        raise _too_short(part)
+    return data
+
+
+def _too_short(part: FileSlice) -> OSError:
+    return OSError(f"{part.file.path} ends before byte {part.position}, of which {part.size} more were promised")

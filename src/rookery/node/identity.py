@@ -1,0 +1,124 @@
+"""Who this node is: the `meta.properties` file in every log directory, and the lock that keeps others out.
+
+A directory belongs to one node of one cluster for good. A new directory is stamped at first use; an old one must
+agree with the settings, or the node refuses to start, because serving another node's data under this node's name
+corrupts both.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from rookery.base.errors import StartupError
+from rookery.base.files import DirectoryLock, Files, replace_file
+from rookery.base.identifiers import decode_uuid, encode_uuid
+from rookery.base.properties import parse_properties
+from rookery.base.types import NodeId
+
+META_FILE = "meta.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    cluster_id: str
+    node_id: NodeId
+    directory_ids: dict[Path, UUID]
+
+
+def lock_directories(files: Files, directories: Sequence[Path]) -> list[DirectoryLock]:
+    """Create the log directories where missing and hold each of them against other processes."""
+    locks: list[DirectoryLock] = []
+    try:
+        for directory in directories:
+            locks.append(_lock_directory(files, directory))
+    except StartupError:
+        release_directories(locks)
+        raise
+    return locks
+
+
+def release_directories(locks: Sequence[DirectoryLock]) -> None:
+    for lock in locks:
+        lock.release()
+
+
+def _lock_directory(files: Files, directory: Path) -> DirectoryLock:
+    try:
+        files.make_directory(directory)
+        lock = files.lock_directory(directory)
+    except OSError as error:
+        raise StartupError(
+            f"cannot write to the log directory {directory}: {error.strerror}. "
+            "Make it writable for this user, or name another one with log.dirs or --data-dir."
+        ) from error
+    if lock is None:
+        raise StartupError(
+            f"another process holds the log directory {directory}. "
+            "Stop that process, or give this node a directory of its own with log.dirs or --data-dir."
+        )
+    return lock
+
+
+def establish_identity(
+    files: Files,
+    directories: Sequence[Path],
+    *,
+    node_id: NodeId,
+    cluster_id: str | None,
+    new_uuid: Callable[[], UUID],
+) -> Identity:
+    """Check every directory's stamp against the settings, and stamp the new ones. The directories are locked."""
+    stamps = {directory: _read_stamp(files, directory) for directory in directories}
+    known = {directory: stamp for directory, stamp in stamps.items() if stamp is not None}
+    for directory, stamp in known.items():
+        _check_stamp(directory, stamp, node_id=node_id, cluster_id=cluster_id)
+    cluster_ids = {stamp["cluster.id"] for stamp in known.values()}
+    if len(cluster_ids) > 1:
+        raise StartupError(
+            f"the log directories belong to different clusters ({', '.join(sorted(cluster_ids))}). "
+            "List only directories of one cluster in log.dirs."
+        )
+    chosen_id = cluster_ids.pop() if cluster_ids else cluster_id or encode_uuid(new_uuid())
+    directory_ids = {}
+    for directory, known_stamp in stamps.items():
+        stamp = known_stamp or _write_stamp(files, directory, node_id, chosen_id, new_uuid())
+        directory_ids[directory] = decode_uuid(stamp["directory.id"])
+    return Identity(chosen_id, node_id, directory_ids)
+
+
+def _read_stamp(files: Files, directory: Path) -> dict[str, str] | None:
+    path = directory / META_FILE
+    if not files.exists(path):
+        return None
+    text = files.read_file(path).decode("utf-8", "replace")
+    stamp = {key: entry.value for key, entry in parse_properties(text, str(path)).items()}
+    missing = [key for key in ("cluster.id", "node.id", "directory.id") if not stamp.get(key)]
+    if missing or not stamp["node.id"].isdigit():
+        raise StartupError(f"{path} is damaged ({', '.join(missing) or 'node.id is not a number'}). Restore it.")
+    return stamp
+
+
+def _check_stamp(directory: Path, stamp: dict[str, str], *, node_id: NodeId, cluster_id: str | None) -> None:
+    if int(stamp["node.id"]) != node_id:
+        raise StartupError(
+            f"{directory} belongs to node.id={stamp['node.id']}, but this node has node.id={node_id}. "
+            f"Set node.id={stamp['node.id']}, or use another directory."
+        )
+    if cluster_id is not None and stamp["cluster.id"] != cluster_id:
+        raise StartupError(
+            f"{directory} belongs to the cluster {stamp['cluster.id']}, but cluster.id is {cluster_id}. "
+            f"Set cluster.id={stamp['cluster.id']} or leave it out, or use another directory."
+        )
+
+
+def _write_stamp(files: Files, directory: Path, node_id: NodeId, cluster_id: str, directory_id: UUID) -> dict[str, str]:
+    stamp = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": encode_uuid(directory_id),
+    }
+    text = "".join(f"{key}={value}\n" for key, value in stamp.items())
+    replace_file(files, directory / META_FILE, text.encode())
+    return stamp

@@ -1,0 +1,161 @@
+"""What a node was told to be: the start-up configuration, read and checked before anything is opened.
+
+`Settings` holds what cannot change while the node runs (identity, directories, addresses); everything else is asked
+of `layers` and of the cluster image when it is needed, because it can be altered at run time.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rookery.base.config import BrokerLayers, ineffective, load_static
+from rookery.base.errors import ConfigError
+from rookery.base.types import NodeId
+
+_LISTENER = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d{1,5})"
+)
+_ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class ListenerAddress(NamedTuple):
+    """`NAME://host:port` of `listeners` and `advertised.listeners`; an empty host stands for every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    node_id: NodeId
+    cluster_id: str | None
+    log_directories: tuple[Path, ...]
+    metadata_directory: Path
+    listeners: tuple[ListenerAddress, ...]
+    advertised: dict[str, ListenerAddress]
+    layers: BrokerLayers
+    without_effect: tuple[str, ...]
+
+    @classmethod
+    def load(
+        cls,
+        config_path: Path | None = None,
+        overrides: Sequence[str] = (),
+        *,
+        data_dir: Path | None = None,
+        listen: str | None = None,
+    ) -> "Settings":
+        """Settings from a properties file, `key=value` overrides and the two short options, which win."""
+        assignments = list(overrides)
+        if data_dir is not None:
+            assignments.append(f"log.dirs={data_dir}")
+        if listen is not None:
+            assignments.append(f"listeners=PLAINTEXT://{listen}")
+        return cls.from_static(load_static(_read_config(config_path), str(config_path or ""), assignments))
+
+    @classmethod
+    def from_static(cls, static: dict[str, str]) -> "Settings":
+        """Settings from keys whose values have been checked one by one; here they are checked together."""
+        layers = BrokerLayers(static=static)
+        _check_roles(layers)
+        directories = tuple(Path(item) for item in layers.items("log.dirs") or layers.items("log.dir") or () if item)
+        if not directories or len(set(directories)) < len(directories):
+            raise ConfigError("log.dirs must name at least one directory, and each only once")
+        metadata_directory = layers.text("metadata.log.dir")
+        listeners = _client_listeners(layers)
+        return cls(
+            node_id=_node_id(layers),
+            cluster_id=layers.text("cluster.id"),
+            log_directories=directories,
+            metadata_directory=Path(metadata_directory) if metadata_directory else directories[0],
+            listeners=listeners,
+            advertised=_advertised(layers, listeners),
+            layers=layers,
+            without_effect=tuple(ineffective(static)),
+        )
+
+
+def _read_config(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from error
+
+
+def _check_roles(layers: BrokerLayers) -> None:
+    """A cluster of several nodes is refused rather than started as several lonely ones."""
+    if set(layers.items("process.roles") or ()) != {"broker", "controller"}:
+        raise ConfigError("process.roles must be broker,controller: nodes with one role alone are not supported")
+    voters = layers.items("controller.quorum.voters") or ()
+    if len(voters) > 1:
+        raise ConfigError("controller.quorum.voters names several nodes, but only a quorum of one is supported")
+
+
+def _node_id(layers: BrokerLayers) -> NodeId:
+    older_name = layers.integer("broker.id")
+    return older_name if older_name >= 0 and "node.id" not in layers.static else layers.integer("node.id")
+
+
+def _client_listeners(layers: BrokerLayers) -> tuple[ListenerAddress, ...]:
+    for_controllers = set(layers.items("controller.listener.names") or ())
+    listeners = tuple(
+        listener
+        for listener in _parse_listeners("listeners", layers.items("listeners") or ())
+        if listener.name not in for_controllers
+    )
+    if not listeners:
+        raise ConfigError("listeners must name at least one address for clients, such as PLAINTEXT://127.0.0.1:9092")
+    protocols = _security_protocols(layers)
+    for listener in listeners:
+        protocol = protocols.get(listener.name.upper())
+        if protocol is None:
+            raise ConfigError(f"listeners: {listener.name} has no security protocol in listener.security.protocol.map")
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"listeners: {listener.name} uses {protocol}, but only PLAINTEXT is supported")
+    return listeners
+
+
+def _parse_listeners(key: str, items: Sequence[str]) -> tuple[ListenerAddress, ...]:
+    parsed = tuple(parse_listener(key, item) for item in items)
+    names = [listener.name for listener in parsed]
+    ports = [(listener.host, listener.port) for listener in parsed if listener.port]
+    if len(set(names)) < len(names) or len(set(ports)) < len(ports):
+        raise ConfigError(f"{key}: each listener needs a name and an address of its own")
+    return parsed
+
+
+def parse_listener(key: str, text: str) -> ListenerAddress:
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match["port"]) > 65_535:
+        raise ConfigError(f"{key}: expected NAME://host:port, got {text!r}")
+    return ListenerAddress(match["name"], match["bracketed"] or match["host"] or "", int(match["port"]))
+
+
+def _security_protocols(layers: BrokerLayers) -> dict[str, str]:
+    text = layers.text("listener.security.protocol.map") or ""
+    pairs = [item.strip().partition(":") for item in text.split(",") if item.strip()]
+    return {name.upper(): protocol for name, _, protocol in pairs}
+
+
+def _advertised(layers: BrokerLayers, listeners: Sequence[ListenerAddress]) -> dict[str, ListenerAddress]:
+    """What clients are told per listener; a listener that is not named here is told as it listens."""
+    advertised = {
+        item.name: item for item in _parse_listeners("advertised.listeners", layers.items("advertised.listeners") or ())
+    }
+    unknown = (
+        advertised.keys()
+        - {listener.name for listener in listeners}
+        - set(layers.items("controller.listener.names") or ())
+    )
+    if unknown:
+        raise ConfigError(f"advertised.listeners: {', '.join(sorted(unknown))} is not one of listeners")
+    for listener in advertised.values():
+        if listener.host in _ANY_ADDRESS:
+            raise ConfigError(f"advertised.listeners: {listener.name} needs an address that clients can connect to")
+    return advertised

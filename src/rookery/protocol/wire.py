@@ -1,0 +1,271 @@
+"""The protocol's primitive types: a reader and a writer for each, shared by the codec, the hot paths and framing.
+
+A reader takes (data, position) and returns (value, next position); a writer appends to a bytearray. Readers face
+untrusted bytes: they raise ProtocolError, or one of `MALFORMED`, which the caller turns into ProtocolError once per
+message instead of once per field. No reader allocates by a length that the bytes at hand do not cover.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from rookery.base.errors import ProtocolError
+from rookery.base.types import NO_TOPIC_ID, Buffer
+
+Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+Writer: TypeAlias = Callable[[bytearray, Any], None]
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ZERO_UUID = bytes(16)
+_VARINT_BYTES_MAX = 5
+
+# What a reader may raise besides ProtocolError.
+MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
+
+
+def malformed(what: str, error: Exception) -> ProtocolError:
+    """The error to raise for one of `MALFORMED`."""
+    if isinstance(error, UnicodeDecodeError):
+        return ProtocolError(f"{what} has a string that is not UTF-8")
+    return ProtocolError(f"{what} ends too early")
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint."""
+    value = data[position]
+    if value < 0x80:
+        return value, position + 1
+    value &= 0x7F
+    for index in range(1, _VARINT_BYTES_MAX):
+        byte = data[position + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    raise ProtocolError("a varint is longer than five bytes")
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def skip_tagged_fields(data: Buffer, position: int) -> int:
+    """The position behind a section of tagged fields, none of which is known (KIP-482)."""
+    count, position = read_varint(data, position)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        position = end_of(data, position, size)
+    return position
+
+
+def read_tagged_fields(data: Buffer, position: int) -> tuple[dict[int, Buffer], int]:
+    """The tagged fields at `position` as undecoded bytes."""
+    fields = {}
+    count, position = read_varint(data, position)
+    for _ in range(count):
+        tag, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        end = end_of(data, position, size)
+        fields[tag] = data[position:end]
+        position = end
+    return fields, position
+
+
+def write_tagged_fields(out: bytearray, fields: Sequence[tuple[int, Buffer]]) -> None:
+    """Encoded fields, in the order of their tags."""
+    write_varint(out, len(fields))
+    for tag, encoded in fields:
+        write_varint(out, tag)
+        write_varint(out, len(encoded))
+        out += encoded
+
+
+def end_of(data: Buffer, position: int, size: int) -> int:
+    """Where `size` bytes from `position` end, if they are there."""
+    end = position + size
+    if end > len(data):
+        raise ProtocolError(f"a field of {size} bytes in the last {len(data) - position}")
+    return end
+
+
+def _null() -> ProtocolError:
+    return ProtocolError("null where a value is needed")
+
+
+def read_uuid(data: Buffer, position: int) -> tuple[UUID, int]:
+    end = end_of(data, position, 16)
+    raw = bytes(data[position:end])
+    return (NO_TOPIC_ID if raw == _ZERO_UUID else UUID(bytes=raw)), end
+
+
+def write_uuid(out: bytearray, value: UUID | None) -> None:
+    out += _ZERO_UUID if value is None else value.bytes
+
+
+def read_compact_string(data: Buffer, position: int) -> tuple[str, int]:
+    size, position = read_varint(data, position)
+    if size == 0:
+        raise _null()
+    end = end_of(data, position, size - 1)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_compact_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
+    size, position = read_varint(data, position)
+    if size == 0:
+        return None, position
+    end = end_of(data, position, size - 1)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_string(data: Buffer, position: int) -> tuple[str, int]:
+    value, position = read_nullable_string(data, position)
+    if value is None:
+        raise _null()
+    return value, position
+
+
+def read_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
+    (size,) = _INT16.unpack_from(data, position)
+    position += 2
+    if size < 0:
+        return None, position
+    end = end_of(data, position, size)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_compact_bytes_view(data: Buffer, position: int) -> tuple[Buffer | None, int]:
+    """Nullable bytes as a slice of `data`: a view where `data` is one."""
+    size, position = read_varint(data, position)
+    if size == 0:
+        return None, position
+    end = end_of(data, position, size - 1)
+    return data[position:end], end
+
+
+def read_bytes_view(data: Buffer, position: int) -> tuple[Buffer | None, int]:
+    (size,) = _INT32.unpack_from(data, position)
+    position += 4
+    if size < 0:
+        return None, position
+    end = end_of(data, position, size)
+    return data[position:end], end
+
+
+def _copying(read_view: Reader, *, nullable: bool) -> Reader:
+    def read(data: Buffer, position: int) -> tuple[bytes | None, int]:
+        value, position = read_view(data, position)
+        if value is not None:
+            return bytes(value), position
+        if not nullable:
+            raise _null()
+        return None, position
+
+    return read
+
+
+def write_compact_string(out: bytearray, value: str) -> None:
+    encoded = value.encode()
+    write_varint(out, len(encoded) + 1)
+    out += encoded
+
+
+def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, value)
+
+
+def write_string(out: bytearray, value: str) -> None:
+    encoded = value.encode()
+    out += _INT16.pack(len(encoded))
+    out += encoded
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, value)
+
+
+def write_compact_bytes(out: bytearray, value: Buffer) -> None:
+    write_varint(out, len(value) + 1)
+    out += value
+
+
+def write_compact_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_bytes(out, value)
+
+
+def write_bytes(out: bytearray, value: Buffer) -> None:
+    out += _INT32.pack(len(value))
+    out += value
+
+
+def write_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        write_bytes(out, value)
+
+
+def read_array_size(data: Buffer, position: int, item_size_min: int) -> tuple[int, int]:
+    """An array's number of items, -1 for null; refused if the rest of the data cannot hold that many."""
+    (count,) = _INT32.unpack_from(data, position)
+    position += 4
+    if count * item_size_min > len(data) - position:
+        raise ProtocolError(f"an array of {count} items in the last {len(data) - position} bytes")
+    return max(count, -1), position
+
+
+def read_compact_array_size(data: Buffer, position: int, item_size_min: int) -> tuple[int, int]:
+    count, position = read_varint(data, position)
+    if (count - 1) * item_size_min > len(data) - position:
+        raise ProtocolError(f"an array of {count - 1} items in the last {len(data) - position} bytes")
+    return count - 1, position
+
+
+def write_array_size(out: bytearray, count: int) -> None:
+    out += _INT32.pack(count)
+
+
+def write_compact_array_size(out: bytearray, count: int) -> None:
+    """-1 stands for null, as in `write_array_size`."""
+    write_varint(out, count + 1)
+
+
+# By (flexible, nullable): what reads and writes text and bytes.
+STRING_READERS: dict[tuple[bool, bool], Reader] = {
+    (False, False): read_string,
+    (False, True): read_nullable_string,
+    (True, False): read_compact_string,
+    (True, True): read_compact_nullable_string,
+}
+STRING_WRITERS: dict[tuple[bool, bool], Writer] = {
+    (False, False): write_string,
+    (False, True): write_nullable_string,
+    (True, False): write_compact_string,
+    (True, True): write_compact_nullable_string,
+}
+BYTES_READERS: dict[tuple[bool, bool], Reader] = {
+    (False, False): _copying(read_bytes_view, nullable=False),
+    (False, True): _copying(read_bytes_view, nullable=True),
+    (True, False): _copying(read_compact_bytes_view, nullable=False),
+    (True, True): _copying(read_compact_bytes_view, nullable=True),
+}
+BYTES_WRITERS: dict[tuple[bool, bool], Writer] = {
+    (False, False): write_bytes,
+    (False, True): write_nullable_bytes,
+    (True, False): write_compact_bytes,
+    (True, True): write_compact_nullable_bytes,
+}

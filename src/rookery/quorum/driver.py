@@ -1,0 +1,125 @@
+"""The metadata log and its quorum, which has one voter so far: this node.
+
+The log is a partition's log like any other, `__cluster_metadata-0`, and recovers as one; the quorum adds an epoch per
+start (`quorum-state`, then a leader-change batch) and what "committed" means: synced by a majority, here by this node.
+What a crash left in the log and recovery kept is committed too, though nobody may have been told.
+
+One append is one batch: its records survive together or not at all. The whole log is read at the start; it is never
+cleaned up, since there are no snapshots of metadata so far.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TypeAlias
+
+from rookery.base.clock import Clock
+from rookery.base.files import Files, replace_file
+from rookery.base.types import LeaderEpoch, NodeId, Offset, TopicPartition
+from rookery.quorum.messages import QuorumState, decode_state, encode_state, leader_change_record
+from rookery.records.batch import iterate_headers, read_header
+from rookery.records.record import Record, build_batch, decode_records
+from rookery.storage.config import FOREVER_MS, UNLIMITED, LogConfig
+from rookery.storage.directory import LogDirectory
+from rookery.storage.flush import flush_in_executor
+from rookery.storage.log import Log
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+STATE_FILE = "quorum-state"
+_READ_SIZE_BYTES = 1 << 20
+_CONFIG = LogConfig(
+    cleanup_policy=frozenset(), retention_ms=UNLIMITED, retention_bytes=UNLIMITED, segment_ms=FOREVER_MS
+)
+
+# Gets the offset of the first record and the records' values, in the order of the log.
+CommitListener: TypeAlias = Callable[[Offset, Sequence[bytes]], None]
+
+
+class QuorumDriver:
+    """Made by `open`, which leaves it leading and its log ready to `replay`."""
+
+    def __init__(self, log: Log, *, clock: Clock, leader_epoch: LeaderEpoch, executor: Executor | None = None) -> None:
+        self._log = log
+        self._clock = clock
+        self._executor = executor
+        self._appending = False
+        self.leader_epoch = leader_epoch
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        log_directory: LogDirectory,
+        *,
+        node_id: NodeId,
+        clock: Clock,
+        executor: Executor | None = None,
+    ) -> "QuorumDriver":
+        """Recover the log and begin a new epoch. Blocks; StorageError or CorruptionError if that cannot be done."""
+        directory = log_directory.path / str(METADATA_PARTITION)
+        log = Log.open(
+            files, directory, _CONFIG, clock=clock, partition=METADATA_PARTITION, log_directory=log_directory
+        )
+        leader_epoch = max(_read_state(files, directory).leader_epoch, log.epochs.latest) + 1
+        _write_state(files, directory, log_directory, QuorumState(node_id, leader_epoch, node_id))
+        driver = cls(log, clock=clock, leader_epoch=leader_epoch, executor=executor)
+        driver._begin_epoch(node_id)
+        return driver
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where the next appended record will be."""
+        return self._log.end_offset
+
+    def replay(self, listener: CommitListener) -> None:
+        """Give everything that is in the log to `listener`."""
+        for batch in self._batches():
+            header = read_header(batch)
+            if not header.is_control:
+                listener(header.base_offset, [record.value or b"" for record in decode_records(batch)])
+
+    async def append(self, values: Sequence[bytes]) -> Offset:
+        """Append records as one batch; returns the first one's offset when they are committed. One call at a time."""
+        assert not self._appending, "appends must be serialised"
+        self._appending = True
+        try:
+            base_offset = self._write(
+                [Record(index, self._clock.now_ms(), None, value) for index, value in enumerate(values)]
+            )
+            await flush_in_executor(self._log, self._executor)
+        finally:
+            self._appending = False
+        return base_offset
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _begin_epoch(self, node_id: NodeId) -> None:
+        key, value = leader_change_record(node_id)
+        self._write([Record(0, self._clock.now_ms(), key, value)], control=True)
+        self._log.flush()
+
+    def _write(self, records: Sequence[Record], *, control: bool = False) -> Offset:
+        batch = build_batch(records, control=control)
+        return self._log.append(batch, read_header(batch), leader_epoch=self.leader_epoch)
+
+    def _batches(self) -> Iterator[bytes]:
+        offset = self._log.start_offset
+        while offset < self._log.end_offset:
+            for part in self._log.read(offset, _READ_SIZE_BYTES).slices:
+                data = part.file.read_at(part.position, part.size)
+                for position, header in iterate_headers(data):
+                    yield data[position : position + header.size_bytes]
+                    offset = header.last_offset + 1
+
+
+def _read_state(files: Files, directory: Path) -> QuorumState:
+    path = directory / STATE_FILE
+    return decode_state(files.read_file(path)) if files.exists(path) else QuorumState()
+
+
+def _write_state(files: Files, directory: Path, log_directory: LogDirectory, state: QuorumState) -> None:
+    try:
+        replace_file(files, directory / STATE_FILE, encode_state(state))
+    except OSError as error:
+        raise log_directory.fail(error) from error

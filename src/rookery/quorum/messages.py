@@ -1,0 +1,86 @@
+"""What the quorum itself writes: the leader-change control record and the `quorum-state` file, both in Kafka's form.
+
+Theory in short: a leader begins its epoch with a control batch that names it, so that the epoch exists in the log
+before any record of it; `quorum-state` remembers the epoch and the vote, so that no node leads two terms in one epoch.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from rookery.base.errors import CorruptionError
+from rookery.base.identifiers import encode_uuid
+from rookery.base.types import LeaderEpoch, NodeId
+from rookery.metadata import schema
+from rookery.metadata.schema import Field, Schema
+
+_CONTROL_KEY = struct.Struct(">hh")
+_CONTROL_KEY_VERSION = 0
+_LEADER_CHANGE = 2
+_STATE_VERSION = 1
+NO_NODE: NodeId = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    SCHEMA: ClassVar = Schema(0, (Field("voter_id", schema.INT32),))
+    voter_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    SCHEMA: ClassVar = Schema(
+        0,
+        (
+            Field("version", schema.INT16),
+            Field("leader_id", schema.INT32),
+            Field("voters", schema.array(schema.structure(Voter))),
+            Field("granting_voters", schema.array(schema.structure(Voter))),
+        ),
+    )
+    version: int
+    leader_id: NodeId
+    voters: tuple[Voter, ...]
+    granting_voters: tuple[Voter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    leader_id: NodeId = NO_NODE
+    leader_epoch: LeaderEpoch = 0
+    voted_id: NodeId = NO_NODE
+
+
+def leader_change_record(leader_id: NodeId) -> tuple[bytes, bytes]:
+    """Key and value of the control record with which a quorum's only voter begins to lead."""
+    voters = (Voter(leader_id),)
+    return _CONTROL_KEY.pack(_CONTROL_KEY_VERSION, _LEADER_CHANGE), schema.encode(
+        LeaderChange(0, leader_id, voters, voters)
+    )
+
+
+def encode_state(state: QuorumState) -> bytes:
+    fields = {
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.leader_epoch,
+        "votedId": state.voted_id,
+        "votedDirectoryId": encode_uuid(UUID(int=0)),
+        "data_version": _STATE_VERSION,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_state(data: bytes) -> QuorumState:
+    """CorruptionError unless it is a state that this or an older version wrote."""
+    try:
+        fields = json.loads(data)
+        if not 0 <= fields["data_version"] <= _STATE_VERSION:
+            raise ValueError(f"data_version {fields['data_version']} is not known")
+        values = fields["leaderId"], fields["leaderEpoch"], fields["votedId"]
+        if not all(type(value) is int for value in values):
+            raise ValueError("a field is not a number")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(f"the file quorum-state is malformed: {error}") from error
+    return QuorumState(*values)

@@ -1,0 +1,139 @@
+"""The codecs of record batches, with a limit on what untrusted bytes may expand to.
+
+The only module that imports cramjam. Whatever is wrong with compressed bytes, `decompress` raises `InvalidBatchError`
+and nothing else, and it never holds more than `size_max` bytes of output: the output is a private anonymous mapping of
+that size, of which the kernel backs only the pages that are really written. So there is one pass for honest input,
+and a bomb stops at the limit.
+
+What other clients insist on:
+- lz4 frames must have independent blocks: the Java client refuses linked ones.
+- snappy travels in the framing of xerial's snappy-java; librdkafka also writes one raw block without framing. Both
+  are read, the framing is written.
+"""
+
+import mmap
+import struct
+from collections.abc import Callable
+from typing import TypeAlias
+
+import cramjam
+
+from rookery.base.errors import ErrorCode, InvalidBatchError
+from rookery.base.types import Buffer
+from rookery.records.batch import Codec
+
+# The most that the records of one batch may expand to, where the caller has no better limit.
+DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_SIZE = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">I")
+
+# `compression.lz4.level=9`, the default, means lz4-java's fast compressor and not its high compression at level 9.
+_LZ4_DEFAULT_LEVEL = 9
+_LZ4_FAST_LEVEL = 1
+_ZSTD_DEFAULT_LEVEL = 3
+
+_Inflate: TypeAlias = Callable[[Buffer, mmap.mmap], int]
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the given codec; `level` is that of `compression.<codec>.level`, None is Kafka's default."""
+    match codec:
+        case Codec.GZIP:
+            # Kafka says -1 for zlib's own default.
+            return bytes(cramjam.gzip.compress(data, level=None if level == -1 else level))
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            return _compress_lz4(data, level)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_DEFAULT_LEVEL if level is None else level))
+        case Codec.NONE:
+            return bytes(data)
+
+
+def decompress(codec: Codec, data: Buffer, *, size_max: int) -> bytes:
+    """The original bytes; more than `size_max` of them, or anything malformed, is an `InvalidBatchError`."""
+    try:
+        if codec == Codec.SNAPPY:
+            return _decompress_snappy(data, size_max)
+        if codec == Codec.NONE:
+            return _within(bytes(data), size_max)
+        return _inflate(_INFLATE[codec], data, size_max)
+    except cramjam.DecompressionError as error:
+        raise _corrupt(f"the {codec.name.lower()} data does not decompress: {error}") from None
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    fast = level is None or level == _LZ4_DEFAULT_LEVEL
+    compressor = cramjam.lz4.Compressor(
+        level=_LZ4_FAST_LEVEL if fast else level, content_checksum=False, block_linked=False
+    )
+    # It takes bytes only.
+    compressor.compress(bytes(data))
+    return bytes(compressor.finish())
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _inflate(into: _Inflate, data: Buffer, size_max: int) -> bytes:
+    # One byte beyond the limit tells output that just fits from output that does not.
+    with mmap.mmap(-1, size_max + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as scratch:
+        size = into(data, scratch)
+        return _within(scratch[:size], size_max)
+
+
+_INFLATE: dict[Codec, _Inflate] = {
+    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _decompress_snappy(data: Buffer, size_max: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_block(data, size_max)
+    parts: list[bytes] = []
+    view = memoryview(data)
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if position + _BLOCK_LENGTH.size > len(view):
+            raise _corrupt("the snappy framing ends within a block's length")
+        (size,) = _BLOCK_LENGTH.unpack_from(view, position)
+        position += _BLOCK_LENGTH.size
+        if size > len(view) - position:
+            raise _corrupt(f"a snappy block of {size} bytes goes beyond the data")
+        parts.append(_decompress_block(view[position : position + size], size_max))
+        size_max -= len(parts[-1])
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_block(block: Buffer, size_max: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > size_max:
+        raise _too_large(size_max)
+    return bytes(cramjam.snappy.decompress_raw(block, output_len=size))
+
+
+def _within(data: bytes, size_max: int) -> bytes:
+    if len(data) > size_max:
+        raise _too_large(size_max)
+    return data
+
+
+def _too_large(size_max: int) -> InvalidBatchError:
+    return _corrupt(f"the records expand to more than the {size_max} bytes left for them")
+
+
+def _corrupt(message: str) -> InvalidBatchError:
+    return InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, message)

@@ -1,0 +1,49 @@
+"""The names of a partition's files: Kafka's own, twenty digits of base offset and a suffix."""
+
+from pathlib import Path
+
+from rookery.base.types import Offset, TopicPartition
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+# A segment that replaces others goes through these stages, see `replacement`.
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETED_SUFFIX = ".deleted"
+STAGE_SUFFIXES = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
+
+# What `replace_file` leaves behind when it is cut short.
+ASIDE_SUFFIX = ".tmp"
+
+DELETED_DIRECTORY_SUFFIX = "-delete"
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+
+_DIGITS = 20
+
+
+def file_name(base_offset: Offset, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+def offset_of(name: str) -> Offset | None:
+    """The base offset in a file's name, or None if it has none: `00000000000000000042.log` gives 42."""
+    digits = name[:_DIGITS]
+    if len(name) > _DIGITS and name[_DIGITS] == "." and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+def suffix_of(name: str) -> str:
+    return name[_DIGITS:]
+
+
+def partition_of(directory: Path) -> TopicPartition | None:
+    """The partition that a directory is named after, or None if the name is not one."""
+    topic, dash, index = directory.name.rpartition("-")
+    if not topic or not dash or not (index.isascii() and index.isdigit()):
+        return None
+    return TopicPartition(topic, int(index))

@@ -1,0 +1,314 @@
+"""Opening a log: after a clean stop by names alone, after a crash by checking what lies beyond the recovery point.
+
+After a clean stop the recovery point is the end of the log, and a producer snapshot of that offset says so too: then
+no file is opened, and segments, epochs and producers are loaded when they are needed.
+
+After a crash, segments that reach beyond the recovery point, and the last one in any case, are walked batch by batch,
+with a CRC check of what was not flushed. The log ends at the first batch that is torn, does not fit or fails its CRC,
+and at a hole between segments that were not flushed: all behind it was never promised to anyone. Indexes, epochs and
+producers are rebuilt on the way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from rookery.base.errors import CorruptionError
+from rookery.base.files import Files
+from rookery.base.types import NO_LEADER_EPOCH, Offset, TimestampMs
+from rookery.records.batch import BatchHeader, compute_crc
+from rookery.storage import replacement
+from rookery.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
+from rookery.storage.config import LogConfig
+from rookery.storage.epochs import LeaderEpochs
+from rookery.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name, offset_of, suffix_of
+from rookery.storage.producers import ProducerStates
+from rookery.storage.segment import Segment
+
+logger = structlog.get_logger(__name__)
+
+_NO_LIMIT = 2**63
+
+
+class LogView(NamedTuple):
+    """What loading producers or epochs needs to know of a log."""
+
+    segments: list[Segment]
+    snapshots: list[Offset]
+    start_offset: Offset
+    end_offset: Offset
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A log's parts; epochs and producers are None until they are needed."""
+
+    segments: list[Segment]
+    start_offset: Offset
+    end_offset: Offset
+    recovery_point: Offset
+    snapshots: list[Offset] = field(default_factory=list)
+    epochs: LeaderEpochs | None = None
+    producers: ProducerStates | None = None
+    # Sealed segments whose index files must be synced by the next flush.
+    unsynced: list[Segment] = field(default_factory=list)
+    # The directory or its first segment was created just now.
+    is_new: bool = False
+    # Closing has something to write.
+    is_dirty: bool = False
+
+
+def load(
+    files: Files,
+    directory: Path,
+    config: LogConfig,
+    *,
+    now_ms: TimestampMs,
+    recovery_point: Offset,
+    start_offset: Offset,
+    clean: bool,
+) -> LoadedLog:
+    loader = _Loader(files, directory, config, now_ms)
+    names = loader.list_names()
+    segments = loader.find_segments(names, start_offset)
+    if not segments:
+        return loader.create(start_offset)
+    snapshots = [
+        offset for name in names if (offset := offset_of(name)) is not None and suffix_of(name) == SNAPSHOT_SUFFIX
+    ]
+    start_offset = max(start_offset, segments[0].base_offset)
+    loaded = LoadedLog(segments, start_offset, recovery_point, recovery_point, snapshots)
+    if not clean or not loader.trust(loaded):
+        loader.recover(loaded)
+    if loaded.end_offset < start_offset:
+        # Records were deleted up to an offset that did not survive: nothing that is left may be served.
+        loader.remove_segments(loaded, 0)
+        return loader.create(start_offset)
+    loader.remove_stray_snapshots(loaded)
+    return loaded
+
+
+def load_epochs(files: Files, directory: Path, view: LogView) -> LeaderEpochs:
+    """The epochs from their file, or, where that is unreadable, from all batches."""
+    try:
+        epochs = LeaderEpochs(decode_epochs(files.read_file(directory / LEADER_EPOCH_FILE)))
+    except FileNotFoundError:
+        epochs = LeaderEpochs()
+    except CorruptionError as error:
+        logger.warning("rebuilding the leader epochs from the log", directory=str(directory), reason=str(error))
+        epochs = LeaderEpochs()
+        for header in _headers_from(view, view.start_offset):
+            note_epoch(epochs, header)
+    epochs.truncate_from_end(view.end_offset)
+    epochs.truncate_from_start(view.start_offset)
+    return epochs
+
+
+def load_producers(files: Files, directory: Path, view: LogView) -> ProducerStates:
+    """The producers from the latest good snapshot and the batches after it."""
+    producers, offset = ProducerStates(), view.start_offset
+    for snapshot in reversed(view.snapshots):
+        if snapshot > view.end_offset:
+            continue
+        try:
+            producers = ProducerStates.decode(files.read_file(directory / file_name(snapshot, SNAPSHOT_SUFFIX)))
+            offset = max(snapshot, view.start_offset)
+            break
+        except (CorruptionError, FileNotFoundError) as error:
+            logger.warning("ignoring a producer snapshot", directory=str(directory), offset=snapshot, reason=str(error))
+    for header in _headers_from(view, offset):
+        producers.update(header)
+    return producers
+
+
+def note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.leader_epoch != NO_LEADER_EPOCH and header.leader_epoch > epochs.latest:
+        epochs.assign(header.leader_epoch, header.base_offset)
+
+
+def _headers_from(view: LogView, offset: Offset) -> Iterator[BatchHeader]:
+    """Headers of the batches that begin in [offset, end offset)."""
+    if offset >= view.end_offset:
+        return
+    for slot, segment in enumerate(view.segments):
+        if slot + 1 < len(view.segments) and view.segments[slot + 1].base_offset <= offset:
+            continue
+        for _, header in segment.headers(segment.position_of(offset)):
+            if header.base_offset >= view.end_offset:
+                return
+            if header.base_offset >= offset:
+                yield header
+
+
+class _Loader:
+    def __init__(self, files: Files, directory: Path, config: LogConfig, now_ms: TimestampMs) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+
+    def list_names(self) -> list[str]:
+        """The names in the directory after interrupted replacements were finished; none if it does not exist."""
+        try:
+            names = self._files.list_directory(self._directory)
+        except FileNotFoundError:
+            return []
+        if any(map(replacement.is_unfinished, names)):
+            interval = self._config.index_interval_bytes
+            replacement.finish(self._files, self._directory, index_interval_bytes=interval, now_ms=self._now_ms)
+            names = self._files.list_directory(self._directory)
+        return names
+
+    def find_segments(self, names: list[str], start_offset: Offset) -> list[Segment]:
+        """The segments by name, without those that lie below the start offset; their files and orphans are removed."""
+        bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := offset_of(name)) is not None)
+        while len(bases) > 1 and bases[1] <= start_offset:
+            del bases[0]
+        kept = set(bases)
+        for name in names:
+            offset = offset_of(name)
+            if offset is not None and offset not in kept and suffix_of(name) in SEGMENT_SUFFIXES:
+                self._files.remove(self._directory / name)
+        return [self._segment(base) for base in bases]
+
+    def _segment(self, base_offset: Offset) -> Segment:
+        return Segment(
+            self._files,
+            self._directory,
+            base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            created_ms=self._now_ms,
+        )
+
+    def create(self, start_offset: Offset) -> LoadedLog:
+        """An empty log. Its names are synced by the first flush: until then there is nothing to lose."""
+        self._files.make_directory(self._directory)
+        segment = Segment.create(
+            self._files,
+            self._directory,
+            start_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            created_ms=self._now_ms,
+        )
+        return LoadedLog(
+            [segment],
+            start_offset,
+            start_offset,
+            start_offset,
+            epochs=LeaderEpochs(),
+            producers=ProducerStates(),
+            is_new=True,
+            is_dirty=True,
+        )
+
+    def trust(self, loaded: LoadedLog) -> bool:
+        """Whether the files agree with the recovery point that a clean stop left, at the cost of one stat at most."""
+        last = loaded.segments[-1]
+        if loaded.recovery_point in loaded.snapshots and loaded.recovery_point > last.base_offset:
+            return True
+        return loaded.recovery_point == last.base_offset and last.size_bytes == 0
+
+    def recover(self, loaded: LoadedLog) -> None:
+        """Find the true end of the log, and repair what lies beyond the recovery point."""
+        first = self._first_unflushed(loaded)
+        base = loaded.segments[first].base_offset
+        below = LogView(loaded.segments[:first], loaded.snapshots, loaded.start_offset, base)
+        loaded.producers = load_producers(self._files, self._directory, below)
+        loaded.epochs = load_epochs(self._files, self._directory, below._replace(end_offset=_NO_LIMIT))
+        loaded.epochs.truncate_from_end(max(loaded.recovery_point, base))
+        loaded.end_offset = base
+        for slot in range(first, len(loaded.segments)):
+            segment = loaded.segments[slot]
+            is_hole = slot > first and segment.base_offset > max(loaded.recovery_point, loaded.end_offset)
+            if is_hole or not self._check_segment(loaded, slot):
+                self._end_at(loaded, slot if is_hole else slot + 1)
+                break
+        self._seal(loaded, first)
+        loaded.epochs.truncate_from_end(loaded.end_offset)
+        loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
+        loaded.is_dirty = True
+
+    def _first_unflushed(self, loaded: LoadedLog) -> int:
+        """The first segment that reaches beyond the recovery point, at most the last one."""
+        for slot in range(len(loaded.segments) - 1):
+            if loaded.segments[slot + 1].base_offset > loaded.recovery_point:
+                return slot
+        return len(loaded.segments) - 1
+
+    def _check_segment(self, loaded: LoadedLog, slot: int) -> bool:
+        """Walk one segment, index it and cut it at the first bad batch. False if it was cut."""
+        assert loaded.epochs is not None
+        assert loaded.producers is not None
+        segment = loaded.segments[slot]
+        limit = loaded.segments[slot + 1].base_offset if slot + 1 < len(loaded.segments) else _NO_LIMIT
+        segment.reset_indexes()
+        valid_size, end_offset = 0, segment.base_offset
+        try:
+            for position, header in self._good_batches(segment, loaded.recovery_point, limit):
+                segment.index_batch(position, header)
+                note_epoch(loaded.epochs, header)
+                loaded.producers.update(header)
+                valid_size, end_offset = position + header.size_bytes, header.last_offset + 1
+        except CorruptionError as error:
+            logger.warning("cutting a log at its first bad batch", path=str(segment.path()), reason=str(error))
+        loaded.end_offset = end_offset
+        if valid_size == segment.size_bytes:
+            return True
+        segment.truncate_to_position(valid_size)
+        return False
+
+    def _good_batches(
+        self, segment: Segment, recovery_point: Offset, limit: Offset
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers only while they lie below the recovery point, whole batches with their CRCs from there on."""
+        expected, unflushed = segment.base_offset, 0
+        for position, header in segment.headers():
+            if header.last_offset >= recovery_point:
+                break
+            _check_offsets(header, expected, limit)
+            expected, unflushed = header.last_offset + 1, position + header.size_bytes
+            yield position, header
+        for position, header, data in segment.batches(unflushed):
+            _check_offsets(header, expected, limit)
+            if compute_crc(data) != header.crc:
+                raise CorruptionError(f"the checksum of the batch at {position} does not match")
+            expected = header.last_offset + 1
+            yield position, header
+
+    def _end_at(self, loaded: LoadedLog, slot: int) -> None:
+        """Remove the segments from `slot` on."""
+        if slot < len(loaded.segments):
+            logger.warning("removing segments behind the end of the log", segments=loaded.segments[slot:])
+        self.remove_segments(loaded, slot)
+
+    def remove_segments(self, loaded: LoadedLog, slot: int) -> None:
+        """From the newest on, each before the next, so that another crash cannot leave a hole."""
+        while len(loaded.segments) > slot:
+            loaded.segments.pop().remove()
+            self._files.sync_directory(self._directory)
+
+    def _seal(self, loaded: LoadedLog, first: int) -> None:
+        """All walked segments but the last get their rebuilt index files."""
+        for segment in loaded.segments[first:-1]:
+            segment.write_indexes()
+            loaded.unsynced.append(segment)
+
+    def remove_stray_snapshots(self, loaded: LoadedLog) -> None:
+        """Keep those of segment starts and the latest; one beyond the end tells of batches that are no more."""
+        bases = {segment.base_offset for segment in loaded.segments}
+        alive = [offset for offset in loaded.snapshots if offset <= loaded.end_offset]
+        kept = [offset for offset in alive if offset in bases or offset == alive[-1]]
+        for offset in loaded.snapshots:
+            if offset not in kept:
+                self._files.remove(self._directory / file_name(offset, SNAPSHOT_SUFFIX))
+        if len(alive) < len(loaded.snapshots):
+            self._files.sync_directory(self._directory)
+        loaded.snapshots = kept
+
+
+def _check_offsets(header: BatchHeader, expected: Offset, limit: Offset) -> None:
+    if header.base_offset < expected or header.last_offset_delta < 0 or header.last_offset >= limit:
+        raise CorruptionError(f"offsets {header.base_offset}..{header.last_offset} do not follow {expected}")

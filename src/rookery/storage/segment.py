@@ -1,0 +1,366 @@
+"""One segment of a log: a file of record batches and its two indexes.
+
+A segment is *active* while it is the last of its log and is appended to, and *sealed* afterwards. Its file is opened
+and its indexes are loaded when they are first needed, so that a node with thousands of partitions starts without
+touching them. An index file that is missing or fails its checks is rebuilt from the log.
+
+Invariants: batches lie back to back from position 0; offsets grow; `size_bytes` counts whole batches only.
+Appends happen on the event loop; sealed segments may also be read by a worker thread (the cleaner).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from rookery.base.errors import CorruptionError
+from rookery.base.files import File, Files
+from rookery.base.types import NO_TIMESTAMP, Buffer, Offset, TimestampMs
+from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, read_header
+from rookery.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from rookery.storage.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_name
+
+logger = structlog.get_logger(__name__)
+
+# What one look for batch headers reads: about the distance between two index entries.
+_WALK_SIZE = 4096
+# What a pass over all headers of a segment reads at once, and what a pass over all its bytes does.
+_HEADER_SCAN_SIZE = 1 << 16
+_SCAN_SIZE = 1 << 20
+
+# A consumer that keeps up asks for one of the last batches: their positions are remembered. Both sizes bound the list.
+_TAIL_LENGTH_MAX = 256
+_TAIL_LENGTH_KEPT = 128
+
+_UNKNOWN_SIZE = -1
+
+
+class Segment:
+    """Built by `create` for a new file, or for an existing one with the constructor, which touches no file."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_file",
+        "_first_timestamp_ms",
+        "_max_timestamp_ms",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_size",
+        "_tail_offsets",
+        "_tail_positions",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "files",
+        "index_interval_bytes",
+        "stage",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: Offset,
+        *,
+        index_interval_bytes: int,
+        created_ms: TimestampMs,
+        stage: str = "",
+        size_bytes: int = _UNKNOWN_SIZE,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = created_ms
+        # ".cleaned" or ".swap" while the segment is on its way to replace others.
+        self.stage = stage
+        self._size = size_bytes
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._first_timestamp_ms: TimestampMs | None = None
+        self._max_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._bytes_since_entry = 0
+        # Last offset and position of the latest batches; the first entry only marks where the knowledge begins.
+        self._tail_offsets: list[Offset] = []
+        self._tail_positions: list[int] = []
+
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: Offset,
+        *,
+        index_interval_bytes: int,
+        created_ms: TimestampMs,
+        stage: str = "",
+    ) -> "Segment":
+        """A new, empty segment; leftovers under its names are overwritten."""
+        segment = cls(
+            files,
+            directory,
+            base_offset,
+            index_interval_bytes=index_interval_bytes,
+            created_ms=created_ms,
+            stage=stage,
+            size_bytes=0,
+        )
+        segment._file = files.open(segment.path(), create=True)
+        if segment._file.size():
+            segment._file.truncate(0)
+        segment.reset_indexes()
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path()}, size_bytes={self._size})"
+
+    def path(self, suffix: str = LOG_SUFFIX) -> Path:
+        return self.directory / (file_name(self.base_offset, suffix) + self.stage)
+
+    def paths(self) -> list[Path]:
+        """The log file and its index files; the latter may not exist."""
+        return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self.files.open(self.path())
+        return self._file
+
+    @property
+    def size_bytes(self) -> int:
+        if self._size < 0:
+            self._size = self.files.file_size(self.path())
+        return self._size
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def max_timestamp_ms(self) -> TimestampMs:
+        """The largest timestamp of all batches, -1 where there is none."""
+        if self._time_index is None:
+            self._load_indexes()
+        return self._max_timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> Offset:
+        """The last offset of the first batch that has the largest timestamp."""
+        if self._time_index is None:
+            self._load_indexes()
+        return self._max_timestamp_offset
+
+    @property
+    def first_timestamp_ms(self) -> TimestampMs:
+        """The largest timestamp of the first batch, -1 where there is none: what rolling by time counts from."""
+        if self._first_timestamp_ms is None:
+            if not self.size_bytes:
+                return NO_TIMESTAMP
+            self._first_timestamp_ms = next(self.headers())[1].max_timestamp_ms
+        return self._first_timestamp_ms
+
+    # Appending
+
+    def append(self, data: Buffer, *, last_offset: Offset, max_timestamp_ms: TimestampMs) -> None:
+        """Write one stamped batch at the end. After an OSError the segment is as it was, unless undoing failed too."""
+        offset_index = self.offset_index
+        position = self._size if self._size >= 0 else self.size_bytes
+        file = self._file or self.file
+        try:
+            file.append(data)
+        except OSError:
+            self._undo_write(position)
+            raise
+        self._size = position + len(data)
+        self._note_batch(offset_index, position, len(data), last_offset, max_timestamp_ms)
+        self._tail_offsets.append(last_offset)
+        self._tail_positions.append(position)
+        if len(self._tail_offsets) > _TAIL_LENGTH_MAX:
+            del self._tail_offsets[:-_TAIL_LENGTH_KEPT]
+            del self._tail_positions[:-_TAIL_LENGTH_KEPT]
+
+    def _note_batch(
+        self, offset_index: OffsetIndex, position: int, size: int, last_offset: Offset, max_timestamp_ms: TimestampMs
+    ) -> None:
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = max_timestamp_ms
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_entry > self.index_interval_bytes:
+            offset_index.append(last_offset, position)
+            self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def _undo_write(self, position: int) -> None:
+        """Take back what a failed write may have left, so that a reader never meets half a batch."""
+        try:
+            self.file.truncate(position)
+        except OSError as error:
+            logger.warning("cannot undo a failed write; recovery will", path=str(self.path()), error=str(error))
+
+    def fits(self, last_offset: Offset) -> bool:
+        """Whether the indexes can hold this offset, which they store in 31 bits relative to the base."""
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    # Reading
+
+    def position_of(self, offset: Offset) -> int:
+        """The position of the first batch that ends at or after `offset`; the segment's size where there is none."""
+        tail = self._tail_offsets
+        if tail and offset > tail[0]:
+            slot = bisect_left(tail, offset)
+            return self._tail_positions[slot] if slot < len(tail) else self.size_bytes
+        for position, header in self.headers(self.offset_index.lookup(offset)):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position
+        return self.size_bytes
+
+    def headers(
+        self, position: int = 0, *, end: int | None = None, chunk_size: int = _WALK_SIZE
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position`, where one must begin, to `end`.
+
+        Raises CorruptionError where there is no batch.
+        """
+        end = self.size_bytes if end is None else end
+        chunk, chunk_start = b"", position
+        while position < end:
+            if position + HEADER_SIZE > chunk_start + len(chunk):
+                chunk, chunk_start = self.file.read_at(position, min(chunk_size, end - position)), position
+            header = self._header_at(position, chunk, chunk_start=chunk_start, end=end)
+            yield position, header
+            position += header.size_bytes
+
+    def batches(self, position: int = 0, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of each batch, read in large pieces: for passes over a whole segment."""
+        end = self.size_bytes if end is None else end
+        chunk, chunk_start = b"", position
+        while position < end:
+            if position + HEADER_SIZE > chunk_start + len(chunk):
+                chunk, chunk_start = self.file.read_at(position, min(_SCAN_SIZE, end - position)), position
+            header = self._header_at(position, chunk, chunk_start=chunk_start, end=end)
+            size = header.size_bytes
+            if position + size > chunk_start + len(chunk):
+                chunk, chunk_start = self.file.read_at(position, min(max(_SCAN_SIZE, size), end - position)), position
+            start = position - chunk_start
+            yield position, header, memoryview(chunk)[start : start + size]
+            position += size
+
+    def _header_at(self, position: int, chunk: bytes, *, chunk_start: int, end: int) -> BatchHeader:
+        if position + HEADER_SIZE > chunk_start + len(chunk):
+            raise CorruptionError(f"{self.path()} ends inside the batch header at {position}")
+        header = read_header(chunk, position - chunk_start)
+        size = header.size_bytes
+        if header.magic != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
+            raise CorruptionError(f"{self.path()} has no batch at {position}")
+        return header
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.file.read_at(position, header.size_bytes)
+
+    def next_offset(self) -> Offset:
+        """The offset after the last batch, found from the last index entry."""
+        offset = self.base_offset
+        for _, header in self.headers(self.offset_index.last_position):
+            offset = header.last_offset + 1
+        return offset
+
+    # Indexes
+
+    def reset_indexes(self) -> None:
+        """Start with empty indexes, as for an empty file."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._first_timestamp_ms = None
+        self._max_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._bytes_since_entry = 0
+        self._tail_offsets = [self.base_offset - 1]
+        self._tail_positions = [0]
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """Enter an existing batch into the indexes, in file order after `reset_indexes`: the rebuilding path."""
+        last_offset = header.last_offset
+        self._note_batch(self.offset_index, position, header.size_bytes, last_offset, header.max_timestamp_ms)
+        self._tail_offsets = [last_offset]
+        self._tail_positions = [position]
+
+    def rebuild_indexes(self) -> None:
+        self.reset_indexes()
+        for position, header in self.headers(chunk_size=_HEADER_SCAN_SIZE):
+            self.index_batch(position, header)
+
+    def _load_indexes(self) -> None:
+        try:
+            offset_index = OffsetIndex.decode(self.base_offset, self.files.read_file(self.path(OFFSET_INDEX_SUFFIX)))
+            time_index = TimeIndex.decode(self.base_offset, self.files.read_file(self.path(TIME_INDEX_SUFFIX)))
+            self._check_indexes(offset_index, time_index)
+        except (CorruptionError, FileNotFoundError) as error:
+            logger.warning("rebuilding an index from its log", path=str(self.path()), reason=str(error))
+            self.rebuild_indexes()
+            self.write_indexes()
+            return
+        self._max_timestamp_ms, self._max_timestamp_offset = time_index.last
+        self._bytes_since_entry = self.size_bytes - offset_index.last_position
+        # The time index goes last: whoever sees it, sees all of the above.
+        self._offset_index, self._time_index = offset_index, time_index
+
+    def _check_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        if len(offset_index) and offset_index.last_position >= self.size_bytes:
+            raise CorruptionError("the offset index points behind the end of the log")
+        if len(time_index) == 0 and self.size_bytes:
+            # Batches without any timestamp are rare enough to look at.
+            raise CorruptionError("the time index is empty, the log is not")
+
+    def finish_time_index(self) -> None:
+        """A segment's last time index entry tells its largest timestamp: written when it is sealed or closed."""
+        self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
+
+    def write_indexes(self) -> None:
+        """Write both index files; syncing them is the flush's work."""
+        self.finish_time_index()
+        self.files.write_file(self.path(OFFSET_INDEX_SUFFIX), self.offset_index.encode())
+        self.files.write_file(self.path(TIME_INDEX_SUFFIX), self.time_index.encode())
+
+    # Changing
+
+    def truncate_to_position(self, position: int) -> None:
+        """Cut the file at a batch boundary and forget the index entries beyond; makes the cut survive a crash."""
+        self.file.truncate(position)
+        self.file.sync()
+        self._size = position
+        self.rebuild_indexes()
+
+    def rename(self, stage: str, *, sync_between: bool = False) -> None:
+        """Move the files to another stage's names; index files first, so that the log file's name is the commit."""
+        old_paths = self.paths()
+        self.stage = stage
+        log_move, *index_moves = zip(old_paths, self.paths(), strict=True)
+        for old_path, new_path in index_moves:
+            if self.files.exists(old_path):
+                self.files.rename(old_path, new_path)
+        if sync_between:
+            self.files.sync_directory(self.directory)
+        self.files.rename(*log_move)
+
+    def remove(self) -> None:
+        """Remove the files; whoever still holds the open file can go on reading it."""
+        for path in self.paths():
+            self.files.remove(path)

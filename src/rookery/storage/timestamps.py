@@ -1,0 +1,86 @@
+"""Offsets by timestamp, exact to the record: the time index narrows the search to one batch, and that one is opened."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from rookery.base.errors import InvalidBatchError
+from rookery.base.types import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from rookery.records.batch import BatchHeader
+from rookery.records.record import Record, decode_records
+from rookery.storage.segment import Segment
+
+logger = structlog.get_logger(__name__)
+
+# What the one batch that is opened may grow to.
+_DECOMPRESSED_SIZE_MAX = 1 << 28
+
+
+class TimestampOffset(NamedTuple):
+    offset: Offset
+    timestamp_ms: TimestampMs
+    leader_epoch: LeaderEpoch
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], timestamp_ms: TimestampMs, *, start_offset: Offset, end_offset: Offset
+) -> TimestampOffset | None:
+    """The first record in [start_offset, end_offset) whose timestamp is not below the one asked for."""
+    for segment in segments:
+        if segment.max_timestamp_ms < timestamp_ms:
+            continue
+        from_offset = max(segment.time_index.lookup(timestamp_ms), start_offset)
+        for position, header in segment.headers(segment.position_of(from_offset)):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp_ms < timestamp_ms:
+                continue
+            for record in _records(segment, position, header):
+                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
+                    return TimestampOffset(record.offset, record.timestamp_ms, header.leader_epoch)
+    return None
+
+
+def latest(segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset) -> TimestampOffset | None:
+    """The first of the records in [start_offset, end_offset) with the largest timestamp; None where none has any."""
+    best: tuple[Segment, int, BatchHeader] | None = None
+    for segment, position, header in _candidates(segments, start_offset, end_offset):
+        if header.record_count and header.max_timestamp_ms > (best[2].max_timestamp_ms if best else NO_TIMESTAMP):
+            best = segment, position, header
+    if best is None:
+        return None
+    segment, position, header = best
+    found: Record | None = None
+    for record in _records(segment, position, header):
+        inside = start_offset <= record.offset < end_offset
+        if inside and (found is None or record.timestamp_ms > found.timestamp_ms):
+            found = record
+    return TimestampOffset(found.offset, found.timestamp_ms, header.leader_epoch) if found else None
+
+
+def _candidates(
+    segments: Sequence[Segment], start_offset: Offset, end_offset: Offset
+) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """The batches among which the latest record is: one per segment that lies inside the range, all of the others."""
+    for slot, segment in enumerate(segments):
+        last_offset = segment.max_timestamp_offset
+        is_inside = start_offset <= segment.base_offset and last_offset < end_offset
+        position = segment.position_of(last_offset if is_inside else max(start_offset, segment.base_offset))
+        for at, header in segment.headers(position):
+            if header.base_offset >= end_offset:
+                break
+            yield segment, at, header
+            if is_inside:
+                break
+        if slot + 1 < len(segments) and segments[slot + 1].base_offset >= end_offset:
+            break
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> Sequence[Record]:
+    """The records of one batch; a batch that cannot be opened counts as one record, so that the search can go on."""
+    try:
+        return list(decode_records(segment.read_batch(position, header), size_max=_DECOMPRESSED_SIZE_MAX))
+    except InvalidBatchError as error:
+        logger.warning("cannot open a batch", path=str(segment.path()), position=position, reason=str(error))
+        return [Record(header.base_offset, header.max_timestamp_ms, None, None, ())]

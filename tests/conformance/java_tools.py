@@ -1,0 +1,37 @@
+"""Apache Kafka's own command-line tools, run as their scripts run them: a class and its arguments.
+
+`scripts/conformance-setup.sh` brings the jars to `.cache/java`; `ROOKERY_JAVA_JARS` names another place.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+JARS = Path(os.environ.get("ROOKERY_JAVA_JARS", Path(__file__).parents[2] / ".cache" / "java"))
+TIMEOUT_S = 90
+
+TOOLS = {
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+
+def run_tool(tool: str, *arguments: str, text: str = "", fails: bool = False) -> str:
+    """Run `kafka-<tool>`; what it printed. `fails` expects a non-zero exit code instead of zero."""
+    command = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{JARS}/*", TOOLS[tool], *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    output = done.stdout + "".join(
+        line for line in done.stderr.splitlines(keepends=True) if not line.startswith("SLF4J")
+    )
+    assert (done.returncode != 0) == fails, f"kafka-{tool} {arguments} ended with {done.returncode}:\n{output}"
+    return output

@@ -1,0 +1,150 @@
+"""The broker goes away and comes back on the same port while clients run: they get over it on their own."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.conformance.clients import CLIENTS, confluent_consumer, kafka_python_read
+from tests.support.broker import BrokerProcess, start_broker
+
+TOPIC = "restarted"
+COUNT = 400
+TIMEOUT_S = 90
+
+Acknowledge = Callable[[int], None]
+
+
+def produce_with_confluent(bootstrap: str, acknowledge: Acknowledge) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 200, "log_level": 0}
+    )
+
+    def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        assert error is None, error
+        acknowledge(int(message.value() or b""))
+
+    for index in range(COUNT):
+        producer.produce(TOPIC, b"%d" % index, partition=0, on_delivery=delivered)
+        producer.poll(0.002)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def produce_with_aiokafka(bootstrap: str, acknowledge: Acknowledge) -> None:
+    async def run() -> None:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=50
+        ) as producer:
+            for index in range(COUNT):
+                await asyncio.wait_for(producer.send_and_wait(TOPIC, b"%d" % index, partition=0), TIMEOUT_S)
+                acknowledge(index)
+
+    asyncio.run(run())
+
+
+def produce_with_kafka_python(bootstrap: str, acknowledge: Acknowledge) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, reconnect_backoff_max_ms=200)
+    for index in range(COUNT):
+        producer.send(TOPIC, b"%d" % index, partition=0).get(TIMEOUT_S)
+        acknowledge(index)
+    producer.close(timeout=TIMEOUT_S)
+
+
+def consume_with_confluent(bootstrap: str) -> list[int]:
+    consumer = confluent_consumer(bootstrap, reconnect_backoff_max_ms=200, log_level=0)
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    values: list[int] = []
+    while len(values) < COUNT:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"{len(values)} records, then none"
+        # While the broker is away, librdkafka tells so in messages without a record.
+        if message.error() is None:
+            values.append(int(message.value() or b""))
+    consumer.close()
+    return values
+
+
+def consume_with_aiokafka(bootstrap: str) -> list[int]:
+    async def run() -> list[int]:
+        async with aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None) as consumer:
+            consumer.assign([aiokafka.TopicPartition(TOPIC, 0)])
+            consumer.seek(aiokafka.TopicPartition(TOPIC, 0), 0)
+            return [int((await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value) for _ in range(COUNT)]
+
+    return asyncio.run(run())
+
+
+def consume_with_kafka_python(bootstrap: str) -> list[int]:
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, reconnect_backoff_max_ms=200)
+    consumer.assign([kafka.TopicPartition(TOPIC, 0)])
+    consumer.seek(kafka.TopicPartition(TOPIC, 0), 0)
+    values = [int(record.value) for record in kafka_python_read(consumer, COUNT)]
+    consumer.close()
+    return values
+
+
+PRODUCERS = {
+    "confluent": produce_with_confluent,
+    "aiokafka": produce_with_aiokafka,
+    "kafka-python": produce_with_kafka_python,
+}
+CONSUMERS = {
+    "confluent": consume_with_confluent,
+    "aiokafka": consume_with_aiokafka,
+    "kafka-python": consume_with_kafka_python,
+}
+
+
+class Background:
+    """A client that runs beside the test, and whose failure becomes the test's."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._outcome: list[object] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome.append(self._work())
+        except BaseException as error:
+            self._outcome.append(error)
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self._outcome)
+
+    def result(self) -> object:
+        self._thread.join(TIMEOUT_S)
+        assert self._outcome, "the client did not come to an end"
+        if isinstance(self._outcome[0], BaseException):
+            raise self._outcome[0]
+        return self._outcome[0]
+
+
+@pytest.mark.parametrize("client", PRODUCERS)
+@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["sigterm", "sigkill"])
+def test_a_client_gets_over_a_restart(tmp_path: Path, client: str, end: Callable[[BrokerProcess], int]) -> None:
+    acknowledged: list[int] = []
+    with start_broker(tmp_path / "data") as broker:
+        bootstrap = broker.address
+        producing = Background(lambda: PRODUCERS[client](bootstrap, acknowledged.append))
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(acknowledged) < COUNT // 4 and not producing.is_done:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        consuming = Background(lambda: CONSUMERS[client](bootstrap))
+        end(broker)
+    with start_broker(tmp_path / "data", port=broker.port):
+        producing.result()
+        assert acknowledged == list(range(COUNT))
+        assert consuming.result() == list(range(COUNT))
+        for reader in CLIENTS:
+            assert [int(sample.value or b"") for sample in reader.consume(bootstrap, TOPIC, COUNT)] == acknowledged

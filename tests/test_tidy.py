@@ -1,0 +1,153 @@
+"""The style rules that a machine can check, as tests. CONTRIBUTING.md says why they exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rookery.protocol.api import ApiKey
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+DOCS = ROOT / "docs"
+HANDLERS = SOURCE / "rookery" / "broker" / "handlers"
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+OPEN_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".xml", ".sh", ".yml", ".yaml", ".txt", ".properties", ""}
+# Paths that exist on one machine only, and the hosts that a mirror or proxy would replace.
+MACHINE_PATHS = re.compile(r"(?<![\w.}\"'-])/(?:work|root|home/\w+|tmp)/[\w.]")
+REGISTRY_HOSTS = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|docker\.io|--(?:extra-)?index-url", re.IGNORECASE)
+
+
+def _ignored_names() -> set[str]:
+    lines = (ROOT / ".gitignore").read_text().splitlines()
+    return {line.strip("/") for line in lines if line.endswith("/")} | {".git"}
+
+
+def _files() -> Iterator[Path]:
+    """Everything that belongs to the repository; found without git, which a fresh machine may lack."""
+    ignored = _ignored_names()
+    pending = [ROOT]
+    while pending:
+        for path in sorted(pending.pop().iterdir()):
+            if path.name in ignored or path.name.endswith(".egg-info"):
+                continue
+            if path.is_dir():
+                pending.append(path)
+            else:
+                yield path
+
+
+FILES = sorted(_files())
+TEXT_FILES = [path for path in FILES if path.suffix in TEXT_SUFFIXES]
+PYTHON_FILES = [path for path in FILES if path.suffix == ".py"]
+SOURCE_FILES = [path for path in PYTHON_FILES if path.is_relative_to(SOURCE)]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def test_the_walk_finds_the_repository() -> None:
+    names = {_name(path) for path in FILES}
+    assert {"README.md", "src/rookery/base/types.py", "tests/test_tidy.py"} <= names
+    assert not any(name.startswith(".venv") for name in names)
+
+
+@pytest.mark.parametrize("path", TEXT_FILES, ids=_name)
+def test_text_files_are_clean(path: Path) -> None:
+    data = path.read_bytes()
+    assert b"\r" not in data, "line endings are LF"
+    text = data.decode()
+    assert not text or text.endswith("\n"), "ends with a newline"
+    assert path.name == "LICENSE" or not text.endswith("\n\n"), "ends with one newline"
+    if path.name not in {"Makefile", "LICENSE"}:
+        assert "\t" not in text, "no tabs"
+    if path != Path(__file__):
+        assert not MACHINE_PATHS.findall(text), "no paths of one machine"
+        assert not REGISTRY_HOSTS.findall(text), "no package registries: pip and maven know theirs"
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
+def test_python_files_fit_the_house(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    module = ast.parse(text)
+    if text.strip() and path.name != "__init__.py":
+        assert ast.get_docstring(module), "a module opens with a docstring"
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", [path for path in PYTHON_FILES if path.name == "__init__.py"], ids=_name)
+def test_packages_hold_nothing_but_docstring_and_exports(path: Path) -> None:
+    for node in _parse(path).body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_export = isinstance(node, ast.ImportFrom) or (
+            isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+        )
+        assert is_docstring or is_export, f"line {node.lineno}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("path", SOURCE_FILES, ids=_name)
+def test_source_is_finished(path: Path) -> None:
+    text = path.read_text()
+    assert not OPEN_ENDS.findall(text), "open ends belong in issues"
+    for node in ast.walk(_parse(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"print", "breakpoint"}, f"line {node.lineno}"
+    for line in text.splitlines():
+        if "# type: ignore" in line:
+            assert re.search(r"# type: ignore\[[\w, -]+\]  ?# \S", line), f"say why: {line.strip()}"
+
+
+def test_handlers_are_named_by_their_key() -> None:
+    for path in HANDLERS.glob("*.py"):
+        match = re.fullmatch(r"k(\d\d)_(\w+)\.py", path.name)
+        if match is None:
+            assert path.name == "__init__.py", f"{path.name}: a handler's file is named kNN_api_name.py"
+            continue
+        assert ApiKey(int(match[1])).name.lower() == match[2]
+
+
+def test_every_page_is_linked() -> None:
+    linking = [DOCS / "README.md", DOCS / "architecture.md"]
+    linked = {
+        (page.parent / target).resolve()
+        for page in linking
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target
+    }
+    pages = {path for path in FILES if path.is_relative_to(DOCS) and path.suffix == ".md"}
+    assert sorted(map(_name, pages - linked - set(linking))) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".md"], ids=_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    missing = [target for target in targets if "://" not in target and not (path.parent / target).exists()]
+    assert missing == []
+
+
+def test_decisions_are_numbered() -> None:
+    names = sorted(path.name for path in (DOCS / "decisions").glob("*.md"))
+    assert names
+    assert all(re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", name) for name in names), names
+    numbers = [int(name[:4]) for name in names]
+    assert numbers == sorted(set(numbers)), "one number, one decision"
+
+
+def test_every_source_package_has_its_tests() -> None:
+    packages = {path.name for path in (SOURCE / "rookery").iterdir() if path.is_dir() and any(path.glob("[a-z]*.py"))}
+    tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+    assert packages - tested == set()
