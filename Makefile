@@ -43,7 +43,7 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	$(BIN)/pytest -q -n $(WORKERS) -m "" tests/conformance tests/faults $(PYTEST_ARGS)
 
 demo: $(INSTALLED) ## A broker, three foreign clients, a kill, a restart, and what became of the records
-	$(BIN)/python demo/demo.py
+	$(BIN)/python -W ignore -m demo
 
 docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md

@@ -81,7 +81,7 @@ def test_python_files_fit_the_house(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= FILE_LINES_MAX
     module = ast.parse(text)
-    if text.strip() and path.name != "__init__.py":
+    if text.strip() and not path.name.startswith(("__init__", "test_")):
         assert ast.get_docstring(module), "a module opens with a docstring"
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -105,7 +105,8 @@ def test_source_is_finished(path: Path) -> None:
     assert not OPEN_ENDS.findall(text), "open ends belong in issues"
     for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"print", "breakpoint"}, f"line {node.lineno}"
+            assert node.func.id != "breakpoint", f"line {node.lineno}"
+            assert node.func.id != "print" or "cli" in path.parts, f"line {node.lineno}: logs are for that"
     for line in text.splitlines():
         if "# type: ignore" in line:
             assert re.search(r"# type: ignore\[[\w, -]+\]  ?# \S", line), f"say why: {line.strip()}"

@@ -1,11 +1,12 @@
 """A broker that says what a test tells it to, over a real socket: for failures that a healthy broker does not show.
 
 `answers` maps an API to a function from (version, request) to a response, None for no response, or HANG_UP to close
-the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves.
+the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves. Partitions whose
+index is in `leaderless` have no leader.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any
 from uuid import UUID
@@ -26,11 +27,17 @@ Answer = Callable[[int, Message], Message | None]
 
 class FakeBroker:
     def __init__(
-        self, answers: Mapping[ApiKey, Answer], *, topics: Mapping[str, int] | None = None, **versions: int
+        self,
+        answers: Mapping[ApiKey, Answer],
+        *,
+        topics: Mapping[str, int] | None = None,
+        leaderless: Collection[int] = (),
+        **versions: int,
     ) -> None:
         self.requests: list[tuple[ApiKey, int, Message]] = []
         self._answers = {ApiKey.API_VERSIONS: self._api_versions, ApiKey.METADATA: self._metadata, **answers}
         self._topics = dict(topics or {})
+        self._leaderless = leaderless
         self._versions = {
             key: VersionRange(DEFINED[key].minimum, versions.get(key.name, DEFINED[key].maximum))
             for key in self._answers
@@ -122,7 +129,7 @@ class FakeBroker:
             Message(
                 error_code=0,
                 partition_index=index,
-                leader_id=NODE_ID,
+                leader_id=-1 if index in self._leaderless else NODE_ID,
                 leader_epoch=0,
                 replica_nodes=[NODE_ID],
                 isr_nodes=[NODE_ID],

@@ -10,9 +10,10 @@ import pytest
 
 from rookery.base.errors import ErrorCode, ProtocolError, UnsupportedVersionError
 from rookery.base.types import Buffer
-from rookery.protocol import codec
+from rookery.protocol import codec, wire
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
+from rookery.protocol.wire import ITEMS_MAX
 from tests.protocol import oracle
 
 MESSAGES = list(oracle.all_messages())
@@ -97,6 +98,26 @@ def test_absurd_lengths_cost_no_memory() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_a_request_with_too_many_items_is_refused_before_they_are_made() -> None:
+    """Two bytes on the wire are hundreds in memory: a large request could otherwise take all there is."""
+    topics = b"\x01\x00" * (ITEMS_MAX + 1)
+    count = bytearray()
+    wire.write_varint(count, ITEMS_MAX + 2)
+    with pytest.raises(ProtocolError, match="too many"):
+        codec.decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, bytes(count) + topics + bytes(8))
+
+
+def test_nested_items_count_together() -> None:
+    topic = Message(name="a", partition_indexes=[0] * 1000)
+    partitions = Message(topics=[topic] * (ITEMS_MAX // 1000))
+    data = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, partitions)
+    with pytest.raises(ProtocolError, match="too many"):
+        codec.decode_request(ApiKey.DESCRIBE_PRODUCERS, 0, data)
+    partitions.topics.pop()
+    data = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, partitions)
+    assert codec.decode_request(ApiKey.DESCRIBE_PRODUCERS, 0, data) == partitions
 
 
 def _swallow(api_key: int, version: int, direction: str, data: bytes) -> None:
@@ -186,6 +207,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         b"\x01\x63\x03\xaa\xbb",  # an unknown field that is longer than the message
         b"\xff\xff\xff\xff\x0f",  # more fields than bytes
         b"\x01\xff\xff\xff\xff\xff\x00",  # a tag that does not end
+        b"\xe9\x07" + b"\x63\x00" * 1001,  # more fields than any schema has
     ],
 )
 def test_malformed_tagged_fields_are_refused(section: bytes) -> None:

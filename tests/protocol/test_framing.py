@@ -5,6 +5,7 @@ import random
 import pytest
 
 from rookery.base.errors import ProtocolError
+from rookery.protocol import codec
 from rookery.protocol.api import ApiKey
 from rookery.protocol.framing import (
     RequestHeader,
@@ -13,9 +14,11 @@ from rookery.protocol.framing import (
     parse_response_header,
     response_prefix,
 )
+from rookery.protocol.message import Message
 
-# docs/formats/requests.md explains this one.
-API_VERSIONS_REQUEST = bytes.fromhex("00000018 0012 0003 00000007 0004 74657374 00 05 6b636174 04 312e30 00")
+# docs/formats/requests.md explains these two.
+API_VERSIONS_REQUEST = bytes.fromhex("00000019 0012 0003 00000007 0004 74657374 00 05 6b636174 04 312e30 00")
+API_VERSIONS_RESPONSE = bytes.fromhex("00000013 00000007 0000 02 0012 0000 0004 00 00000000 00")
 
 HEADERS = [
     RequestHeader(ApiKey.METADATA, 1, 7, "test"),
@@ -43,10 +46,20 @@ def test_truncated_request_headers_are_refused(header: RequestHeader) -> None:
             parse_request_header(frame[:size])
 
 
-def test_the_documented_example() -> None:
+def test_the_documented_request() -> None:
     header, position = parse_request_header(API_VERSIONS_REQUEST[4:])
     assert header == RequestHeader(ApiKey.API_VERSIONS, 3, 7, "test")
-    assert API_VERSIONS_REQUEST[4 + position :] == b"\x05kcat\x041.0\x00"
+    message = codec.decode_request(ApiKey.API_VERSIONS, 3, API_VERSIONS_REQUEST[4:], position)
+    assert message == Message(client_software_name="kcat", client_software_version="1.0")
+    body = codec.encode_request(ApiKey.API_VERSIONS, 3, message)
+    assert encode_request_frame(header, body) == API_VERSIONS_REQUEST
+
+
+def test_the_documented_response() -> None:
+    api = Message(api_key=18, min_version=0, max_version=4)
+    message = Message(error_code=0, api_keys=[api], throttle_time_ms=0)
+    body = codec.encode_response(ApiKey.API_VERSIONS, 3, message)
+    assert response_prefix(ApiKey.API_VERSIONS, 3, 7, len(body)) + body == API_VERSIONS_RESPONSE
 
 
 def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:

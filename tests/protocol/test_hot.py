@@ -12,6 +12,7 @@ from rookery.protocol import codec, hot
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.framing import parts_size
 from rookery.protocol.message import Message
+from rookery.protocol.wire import ITEMS_MAX
 from tests.protocol import oracle
 
 PRODUCE_VERSIONS = range(DEFINED[ApiKey.PRODUCE].minimum, DEFINED[ApiKey.PRODUCE].maximum + 1)
@@ -229,6 +230,18 @@ def _accepts(decode: Any, data: bytearray) -> bool:
     except ProtocolError:
         return False
     return True
+
+
+def test_requests_with_too_many_partitions_are_refused() -> None:
+    partition = Message(index=0, records=None)
+    topics = [Message(name="a", partition_data=[partition] * (ITEMS_MAX // 2 + 1))] * 2
+    data = codec.encode_request(0, 9, Message(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics))
+    with pytest.raises(ProtocolError, match="too many"):
+        hot.decode_produce(9, data)
+    forgotten = [Message(topic="a", partitions=[0] * (ITEMS_MAX // 2 + 1))] * 2
+    fetch = Message(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=forgotten, replica_id=-1)
+    with pytest.raises(ProtocolError, match="too many"):
+        hot.decode_fetch(9, codec.encode_request(1, 9, fetch))
 
 
 def test_undefined_versions_are_refused() -> None:

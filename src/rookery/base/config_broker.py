@@ -79,7 +79,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
     _row("default.replication.factor", _INT, 1, "Replicas of topics that are created without a number."),
     _row("delete.topic.enable", _BOOLEAN, True, "Allow topics to be deleted."),
     _row("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch answer.", minimum=1024),
-    _row("inter.broker.listener.name", _STRING, None, "Listener between brokers; must be one of listeners."),
     _row(
         "listener.security.protocol.map",
         _STRING,
@@ -173,13 +172,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
     ),
     _row("log.flush.scheduler.interval.ms", _LONG, LONG_MAX, "How often logs are looked at for a flush that is due."),
-    _row(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        "How often the log start offsets are written down.",
-        minimum=0,
-    ),
     _row(
         "log.index.interval.bytes",
         _INT,
@@ -309,14 +301,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         choices=("broker", "controller"),
     ),
     _row(
-        "producer.id.expiration.check.interval.ms",
-        _INT,
-        600_000,
-        "How often idle producers are looked for.",
-        minimum=1,
-        internal=True,
-    ),
-    _row(
         "producer.id.expiration.ms",
         _INT,
         86_400_000,
@@ -326,13 +310,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row(
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."
-    ),
-    _row(
-        "security.inter.broker.protocol",
-        _STRING,
-        "PLAINTEXT",
-        "Security protocol between brokers, if inter.broker.listener.name is not set.",
-        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     _row("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", minimum=1),
     _row("socket.receive.buffer.bytes", _INT, 102_400, "SO_RCVBUF of client sockets; -1 is the system's own."),

@@ -111,6 +111,7 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("initial.broker.registration.timeout.ms", _INT, 60_000, "How long a starting broker tries to register."),
+    _row("inter.broker.listener.name", _STRING, None, "Listener between brokers; must be one of listeners."),
     _row(
         "internal.metadata.delete.delay.millis",
         _LONG,
@@ -172,6 +173,13 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         30_000,
         "Time to tell the controller of a failed directory before the broker stops.",
         minimum=1,
+    ),
+    _row(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        "How often the log start offsets are written down.",
+        minimum=0,
     ),
     _row(
         "log.initial.task.delay.ms",
@@ -253,6 +261,14 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("num.replica.alter.log.dirs.threads", _INT, None, "Threads that move replicas between log directories."),
     _row("num.replica.fetchers", _INT, 1, "Fetcher threads per source broker.", minimum=1, update=_CLUSTER_WIDE),
+    _row(
+        "producer.id.expiration.check.interval.ms",
+        _INT,
+        600_000,
+        "How often idle producers are looked for.",
+        minimum=1,
+        internal=True,
+    ),
     _row("producer.purgatory.purge.interval.requests", _INT, 1000, "Finished produces kept before a purge."),
     _row("queued.max.request.bytes", _LONG, -1, "Bytes of waiting requests before reading stops; -1 is no limit."),
     _row("queued.max.requests", _INT, 500, "Waiting requests before network threads stop reading.", minimum=1),
@@ -403,6 +419,13 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     _row("replication.quota.window.num", _INT, 11, "Samples kept for replication quotas.", minimum=1),
     _row("replication.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
     _row("request.timeout.ms", _INT, 30_000, "Longest wait for an answer of another broker."),
+    _row(
+        "security.inter.broker.protocol",
+        _STRING,
+        "PLAINTEXT",
+        "Security protocol between brokers, if inter.broker.listener.name is not set.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
     _row(
         "server.max.startup.time.ms", _LONG, LONG_MAX, "Longest time that the start may take.", minimum=0, internal=True
     ),

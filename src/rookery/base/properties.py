@@ -33,7 +33,7 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str, source: str) -> dict[str, Property]:
-    """The keys of a properties text; ConfigError only for a broken `\\u` escape."""
+    """The keys of a properties text; ConfigError for a broken `\\u` escape."""
     properties: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         key_end = _KEY.match(line).end()  # type: ignore[union-attr]  # the pattern matches the empty string
@@ -79,4 +79,12 @@ def _unescape(text: str, place: str) -> str:
             return chr(int(escaped[1:], 16))
         return _CONTROL_ESCAPES.get(escaped, escaped)
 
-    return _ESCAPE.sub(character, text)
+    return _join_surrogates(_ESCAPE.sub(character, text), place)
+
+
+def _join_surrogates(text: str, place: str) -> str:
+    """Java writes characters beyond U+FFFF as two escapes."""
+    try:
+        return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{place}: half a surrogate pair") from None

@@ -4,7 +4,7 @@ import asyncio
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
-from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
+from rookery.controller.producer_ids import ProducerIdBlock
 from rookery.controller.service import Controller
 
 
@@ -33,6 +33,4 @@ class ProducerIds:
     async def _allocate(self) -> ProducerIdBlock:
         broker = self._controller.image.brokers.get(self._node_id)
         broker_epoch = broker.broker_epoch if broker is not None else -1
-        return await self._controller.submit(
-            lambda image, context: decide_allocate_producer_ids(image, self._node_id, broker_epoch)
-        )
+        return await self._controller.allocate_producer_ids(self._node_id, broker_epoch)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName
 from rookery.broker.context import Services
-from rookery.controller.topics import NewTopic, decide_create_topics
+from rookery.controller.topics import NewTopic
 
 
 async def create_missing_topics(services: Services, names: Sequence[TopicName]) -> dict[TopicName, ErrorCode]:
@@ -13,8 +13,7 @@ async def create_missing_topics(services: Services, names: Sequence[TopicName]) 
 
     Two clients may ask for one topic at the same time: TOPIC_ALREADY_EXISTS is success here.
     """
-    topics = [NewTopic(name=name) for name in names]
-    created = await services.controller.submit(lambda image, context: decide_create_topics(image, topics, context))
+    created = await services.controller.create_topics([NewTopic(name=name) for name in names])
     return {
         topic.name: topic.outcome.code
         for topic in created

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rookery.base.types import Offset, TopicPartition
     from rookery.cli.positions import StartTail
     from rookery.client.cluster import Cluster
-    from rookery.client.consumer import ConsumedRecord, Start
+    from rookery.client.consumer import ConsumedRecord, Consumer, Start
 
 EXAMPLES = (
     "Examples:"
@@ -100,9 +100,9 @@ class _Reader:
         from rookery.client.consumer import END, Consumer
 
         chosen = await self._partitions(partitions)
-        ends = await self._offsets(chosen, LATEST) if until_end else None
         async with Consumer(self._cluster) as consumer:
-            await consumer.assign(await self._starts(chosen, start))
+            ends = await consumer.offsets_at(chosen, LATEST) if until_end else None
+            await consumer.assign(await _starts(consumer, chosen, start))
             if start == END and not until_end:
                 note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads what is there")
             while not self._is_done(ends, consumer.position):
@@ -121,27 +121,6 @@ class _Reader:
             message = f"topic {self._topic} has {len(present)} partitions, there is no {missing[0]}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return [TopicPartition(self._topic, index) for index in sorted(set(wanted)) or present]
-
-    async def _starts(
-        self, partitions: "list[TopicPartition]", start: "Start | StartTail"
-    ) -> "Mapping[TopicPartition, Start]":
-        from rookery.cli.positions import StartTail
-        from rookery.client.admin import EARLIEST, LATEST
-        from rookery.client.consumer import StartOffset
-
-        if not isinstance(start, StartTail):
-            return dict.fromkeys(partitions, start)
-        first, last = await self._offsets(partitions, EARLIEST), await self._offsets(partitions, LATEST)
-        return {tp: StartOffset(max(first[tp], last[tp] - start.records)) for tp in partitions}
-
-    async def _offsets(self, partitions: "list[TopicPartition]", timestamp_ms: int) -> "dict[TopicPartition, Offset]":
-        from rookery.base.errors import ApiError, ErrorCode
-
-        results = await self._admin.list_offsets(dict.fromkeys(partitions, timestamp_ms))
-        for tp, result in results.items():
-            if result.error != ErrorCode.NONE:
-                raise ApiError(result.error, f"partition {tp}")
-        return {tp: result.offset for tp, result in results.items()}
 
     def _is_done(
         self, ends: "Mapping[TopicPartition, Offset] | None", position: "Callable[[TopicPartition], Offset]"
@@ -163,3 +142,17 @@ class _Reader:
         if records:
             sys.stdout.buffer.write(b"".join(map(self._render, records)))
             sys.stdout.buffer.flush()
+
+
+async def _starts(
+    consumer: "Consumer", partitions: "list[TopicPartition]", start: "Start | StartTail"
+) -> "Mapping[TopicPartition, Start]":
+    from rookery.cli.positions import StartTail
+    from rookery.client.admin import EARLIEST, LATEST
+    from rookery.client.consumer import StartOffset
+
+    if not isinstance(start, StartTail):
+        return dict.fromkeys(partitions, start)
+    first = await consumer.offsets_at(partitions, EARLIEST)
+    last = await consumer.offsets_at(partitions, LATEST)
+    return {tp: StartOffset(max(first[tp], last[tp] - start.records)) for tp in partitions}

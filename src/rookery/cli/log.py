@@ -46,7 +46,7 @@ def dump(
     if not files:
         raise CommandError(f"there is nothing to show in {', '.join(map(str, paths))}")
     if problems:
-        raise CommandError(f"{problems} of the things shown are damaged")
+        raise CommandError(f"damage was found: {problems} of the items above")
 
 
 def _line(item: dict[str, Any]) -> str:

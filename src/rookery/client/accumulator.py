@@ -82,6 +82,13 @@ class Accumulator(Generic[Token]):
         if not queue.waiting:
             del self._queues[batch.partition]
 
+    def drop_waiting(self) -> list[Token]:
+        """Forget the records that are not under way; their tokens."""
+        dropped = [entry for queue in self._queues.values() for entry in queue.waiting]
+        self.size_bytes -= sum(size_bytes for _, _, size_bytes in dropped)
+        self._queues = {tp: _Queue(in_flight=True) for tp, queue in self._queues.items() if queue.in_flight}
+        return [token for _, token, _ in dropped]
+
     @property
     def is_empty(self) -> bool:
         return not self._queues

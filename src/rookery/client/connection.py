@@ -154,10 +154,12 @@ class Connection:
 
     def _accept(self, frame: bytes) -> None:
         (correlation_id,) = _SIZE.unpack_from(frame)
-        pending = self._pending.pop(correlation_id, None)
+        pending = self._pending.get(correlation_id)
         if pending is None:
             raise ProtocolError(f"an answer to request {correlation_id}, which was not asked")
         message = _decode(pending.api_key, pending.api_version, frame)
+        # Only now: what cannot be decoded fails the connection and with it everyone in `_pending`.
+        del self._pending[correlation_id]
         if not pending.response.done():
             pending.response.set_result(message)
 

@@ -86,6 +86,8 @@ class Consumer:
         self._positions: dict[TopicPartition, Offset] = {}
         self._fetches: dict[NodeId, asyncio.Task[Message]] = {}
         self._failures_in_a_row = 0
+        self._failing_since_s: float | None = None
+        self._deferred_failure: ApiError | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,6 +114,12 @@ class Consumer:
         """The offset of the next record to be read."""
         return self._positions[partition]
 
+    async def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: TimestampMs
+    ) -> dict[TopicPartition, Offset]:
+        """Offsets by timestamp, or by EARLIEST or LATEST; -1 where no record is so late."""
+        return await self._offsets(dict.fromkeys(partitions, timestamp_ms))
+
     async def poll(self) -> list[ConsumedRecord]:
         """The records that arrive within about `wait_ms`; an empty list if none do."""
         try:
@@ -120,34 +128,46 @@ class Consumer:
             done, _ = await asyncio.wait(self._fetches.values(), return_when=asyncio.FIRST_COMPLETED)
             records = await self._collect(done)
         except ApiError as error:
-            if not error.code.retriable or self._gave_up():
-                raise
-            self._cluster.forget_leaders()
-            await asyncio.sleep(backoff_s(self._failures_in_a_row))
-            self._failures_in_a_row += 1
+            await self._pause_or_raise(error)
             return []
-        self._failures_in_a_row = 0
+        self._failures_in_a_row, self._failing_since_s = 0, None
         return records
+
+    async def _pause_or_raise(self, error: ApiError) -> None:
+        """Wait before the next try, unless the error is final or has lasted for the cluster's time-out."""
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        if not error.code.retriable or now_s - self._failing_since_s >= self._cluster.timeout_s:
+            raise error
+        self._cluster.forget_leaders()
+        await asyncio.sleep(backoff_s(self._failures_in_a_row))
+        self._failures_in_a_row += 1
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
         while True:
             for record in await self.poll():
                 yield record
 
-    def _gave_up(self) -> bool:
-        """Whether the pauses so far add up to the cluster's time-out."""
-        return sum(map(backoff_s, range(self._failures_in_a_row))) >= self._cluster.timeout_s
-
     async def _start_fetches(self) -> None:
+        """One fetch per leader; a partition without a leader must not hold up the others."""
+        if self._deferred_failure is not None:
+            failure, self._deferred_failure = self._deferred_failure, None
+            raise failure
         by_leader: dict[NodeId, list[TopicPartition]] = {}
+        leaderless: ApiError | None = None
         for tp in self._positions:
-            by_leader.setdefault(await self._cluster.leader(tp), []).append(tp)
+            try:
+                by_leader.setdefault(await self._cluster.leader(tp), []).append(tp)
+            except ApiError as error:
+                leaderless = error
         for node, partitions in by_leader.items():
             if node not in self._fetches:
-                request = self._request(partitions)
                 timeout_s = self._cluster.timeout_s + self._wait_ms / 1000
-                call = self._cluster.call(ApiKey.FETCH, request, node=node, timeout_s=timeout_s)
+                call = self._cluster.call(ApiKey.FETCH, self._request(partitions), node=node, timeout_s=timeout_s)
                 self._fetches[node] = asyncio.get_running_loop().create_task(call)
+        if leaderless is not None and not self._fetches:
+            raise leaderless
 
     def _request(self, partitions: Iterable[TopicPartition]) -> Message:
         topics: dict[TopicName, list[Message]] = {}
@@ -176,17 +196,23 @@ class Consumer:
         )
 
     async def _collect(self, done: "set[asyncio.Task[Message]]") -> list[ConsumedRecord]:
+        """The records of finished fetches. A failure is raised now if there are none, else on the next poll."""
         self._fetches = {node: fetch for node, fetch in self._fetches.items() if fetch not in done}
         records: list[ConsumedRecord] = []
         failure: ApiError | None = None
         for fetch in done:
             try:
-                for tp, row in self._rows(fetch.result()):
-                    records += await self._accept(tp, row)
+                rows = list(self._rows(fetch.result()))
             except ApiError as error:
-                failure = error
+                rows, failure = [], error
+            for tp, row in rows:
+                try:
+                    records += await self._accept(tp, row)
+                except ApiError as error:
+                    failure = error
         if failure is not None and not records:
             raise failure
+        self._deferred_failure = failure
         return records
 
     def _rows(self, response: Message) -> Iterator[tuple[TopicPartition, Message]]:

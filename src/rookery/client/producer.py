@@ -84,6 +84,7 @@ class Producer:
         self._deliveries: set[asyncio.Task[None]] = set()
         self._added_bytes = 0
         self._sender: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,6 +109,7 @@ class Producer:
 
         The future raises ApiError if the record was not written. Await it, or `flush` and look at it later.
         """
+        assert not self._is_closed, "the producer is closed"
         count = await self._partition_count(topic)
         if partition is None:
             partition = self._partitioner.partition(topic, key, count)
@@ -133,7 +135,10 @@ class Producer:
         await self.abort()
 
     async def abort(self) -> None:
-        """Stop at once; records that were not acknowledged may or may not be written."""
+        """Stop at once; what was not acknowledged may or may not be written, and its futures are cancelled."""
+        self._is_closed = True
+        for token in self._accumulator.drop_waiting():
+            token.cancel()
         tasks = [*self._deliveries, *([self._sender] if self._sender else [])]
         for task in tasks:
             task.cancel()
@@ -179,13 +184,16 @@ class Producer:
                 delivery.add_done_callback(self._deliveries.discard)
 
     async def _deliver(self, batches: list[Batch]) -> None:
-        """Bring batches to their ends; a bug on the way must not leave their senders waiting."""
+        """Bring batches to their ends; neither a bug nor `abort` may leave their senders waiting."""
         try:
             await self._attempt_until_done(batches)
         except Exception as error:
             for batch in batches:
                 await self._end(batch, error)
             raise
+        finally:
+            for token in (token for batch in batches for token in batch.tokens):
+                token.cancel()
 
     async def _attempt_until_done(self, batches: list[Batch]) -> None:
         deadline = asyncio.get_running_loop().time() + self._delivery_timeout_s
@@ -204,14 +212,14 @@ class Producer:
 
     async def _attempt(self, batches: list[Batch]) -> list[tuple[Batch, ApiError]]:
         """One try for each batch; what failed and why."""
-        try:
-            if self._acks == Acks.ALL:
+        if self._acks == Acks.ALL:
+            try:
                 await self._ensure_identity(batches)
-            by_leader = await self._group_by_leader(batches)
-        except ApiError as error:
-            return [(batch, error) for batch in batches]
+            except ApiError as error:
+                return [(batch, error) for batch in batches]
+        by_leader, failures = await self._group_by_leader(batches)
         results = await asyncio.gather(*(self._produce(node, group) for node, group in by_leader.items()))
-        return [failure for failures in results for failure in failures]
+        return failures + [failure for some in results for failure in some]
 
     async def _ensure_identity(self, batches: list[Batch]) -> None:
         """Number the batches that have no number yet, under the identity we have or a new one."""
@@ -231,11 +239,20 @@ class Producer:
                 self._sequences.reset(ProducerIdentity(response.producer_id, response.producer_epoch))
             self._sequences.stamp(batch for batch in batches if batch.identity == NO_IDENTITY)
 
-    async def _group_by_leader(self, batches: list[Batch]) -> dict[NodeId, list[Batch]]:
+    async def _group_by_leader(
+        self, batches: list[Batch]
+    ) -> tuple[dict[NodeId, list[Batch]], list[tuple[Batch, ApiError]]]:
+        """A partition without a leader must not hold up the others."""
         groups: dict[NodeId, list[Batch]] = {}
+        failures: list[tuple[Batch, ApiError]] = []
         for batch in batches:
-            groups.setdefault(await self._cluster.leader(batch.partition), []).append(batch)
-        return groups
+            try:
+                leader = await self._cluster.leader(batch.partition)
+            except ApiError as error:
+                failures.append((batch, error))
+            else:
+                groups.setdefault(leader, []).append(batch)
+        return groups, failures
 
     async def _produce(self, node: NodeId, batches: list[Batch]) -> list[tuple[Batch, ApiError]]:
         request = Message(

@@ -19,7 +19,7 @@ from rookery.metadata.records import MetadataRecord
 # As Kafka's controller has it: what one request may write. It also keeps a decision in one batch.
 RECORDS_PER_REQUEST_MAX = 10_000
 
-ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class Outcome(NamedTuple):
@@ -39,9 +39,9 @@ def refusal(error: ApiError) -> Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[ResultT]):
+class Decision(Generic[ResultT_co]):
     records: tuple[MetadataRecord, ...]
-    results: ResultT
+    results: ResultT_co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,8 @@ from rookery.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from rookery.storage.names import METADATA_PARTITION
 
-METADATA_TOPIC: TopicName = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -164,7 +164,7 @@ def _check_name(image: ClusterImage, name: TopicName, names_taken: Mapping[str, 
     problem = name_problem(name)
     if problem:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name == METADATA_TOPIC:
+    if name == METADATA_PARTITION.topic:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

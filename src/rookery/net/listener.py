@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import structlog
-
 from rookery.base.errors import StartupError
 from rookery.net.connection import Connection, ConnectionLimits, Handler
 from rookery.net.receive import SCRATCH_SIZE
-
-_log = structlog.get_logger(__name__)
 
 UNLIMITED = 2**31 - 1
 # Kafka's value for "leave the operating system's buffer size alone".
@@ -43,7 +39,10 @@ class ListenerSettings:
 
 
 class Listener:
-    """`await start()`, then `bound_port`; `await close()` returns when the last connection is gone."""
+    """`await bind()` takes the port, `await start()` serves; `await close()` returns when the last connection is gone.
+
+    The two are apart because a node learns its port before it can tell the cluster, and must not serve before it has.
+    """
 
     def __init__(self, host: str, port: int, handle: Handler, *, settings: ListenerSettings | None = None) -> None:
         self._host = host
@@ -55,6 +54,7 @@ class Listener:
             unfinished_max=self._settings.unfinished_requests_max,
         )
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
@@ -71,14 +71,18 @@ class Listener:
         return len(self._connections)
 
     async def start(self) -> None:
+        """Serve; binds first if that was not done."""
+        if not self._sockets:
+            await self.bind()
         loop = asyncio.get_running_loop()
-        for listening in await self._bind(loop):
+        for listening in self._sockets:
             backlog = self._settings.socket_listen_backlog_size
             self._servers.append(await loop.create_server(self._connect, sock=listening, backlog=backlog))
         self._schedule_check(loop)
 
-    async def _bind(self, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:
-        sockets: list[socket.socket] = []
+    async def bind(self) -> None:
+        """Take the port; StartupError if that cannot be done."""
+        loop, sockets = asyncio.get_running_loop(), self._sockets
         try:
             found = await loop.getaddrinfo(
                 self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -90,13 +94,16 @@ class Listener:
                 listening.bind((address[0], self._port, *address[2:]))
                 self._port = listening.getsockname()[1]
         except OSError as error:
-            for listening in sockets:
-                listening.close()
+            self._close_sockets()
             raise StartupError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; "
                 "stop what uses the port, or set another one in listeners"
             ) from error
-        return sockets
+
+    def _close_sockets(self) -> None:
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
 
     def _make_socket(self, family: int) -> socket.socket:
         """Accepted sockets inherit these options; buffer sizes must be known before the window is negotiated."""
@@ -162,6 +169,7 @@ class Listener:
             self._check.cancel()
         for server in self._servers:
             server.close()
+        self._close_sockets()
         for connection in list(self._connections):
             connection.abort()
         while self._connections:

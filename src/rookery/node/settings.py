@@ -27,6 +27,10 @@ class ListenerAddress(NamedTuple):
     host: str
     port: int
 
+    @property
+    def listens_everywhere(self) -> bool:
+        return self.host in _ANY_ADDRESS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -156,6 +160,6 @@ def _advertised(layers: BrokerLayers, listeners: Sequence[ListenerAddress]) -> d
     if unknown:
         raise ConfigError(f"advertised.listeners: {', '.join(sorted(unknown))} is not one of listeners")
     for listener in advertised.values():
-        if listener.host in _ANY_ADDRESS:
+        if listener.listens_everywhere:
             raise ConfigError(f"advertised.listeners: {listener.name} needs an address that clients can connect to")
     return advertised

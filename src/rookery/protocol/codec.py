@@ -2,14 +2,15 @@
 
 kio's dataclasses, generated from Kafka's own definitions, are the schema. They are imported one version at a time, when
 it is first used, and compiled into readers and writers of our own: kio's native decoder aborts the process on an
-absurd array length, and its encoder is slow (docs/decisions/0001). kio's reader and writer are the oracle in the tests.
+absurd array length, and its encoder is slow (docs/decisions/0004). kio's reader and writer are the oracle in the tests.
 
 How fields appear in a `Message`:
 - names are kio's, except that a duration or a point in time `x` is the plain integer `x_ms`;
 - an error code is an integer; a UUID is never None, the zero UUID stands for "none";
 - arrays are lists, null arrays and null structs None; bytes and records are `bytes`, copied out of the request.
 
-Decoding raises ProtocolError and nothing else, and ignores bytes behind the message, as Kafka does. Encoding takes the
+Decoding raises ProtocolError and nothing else, and ignores bytes behind the message, as Kafka does. A request may make
+at most `ITEMS_MAX` array items: the smallest takes two bytes and becomes an object of hundreds. Encoding takes the
 version's fields from the message, then their declared defaults; a field with neither is a bug and an AttributeError.
 """
 
@@ -30,7 +31,7 @@ from rookery.base.types import NO_TIMESTAMP, NO_TOPIC_ID, Buffer
 from rookery.protocol import wire
 from rookery.protocol.api import ApiKey, is_defined
 from rookery.protocol.message import Message
-from rookery.protocol.wire import MALFORMED, Reader, Writer
+from rookery.protocol.wire import ITEMS_MAX, MALFORMED, Reader, Writer
 
 _Fields: TypeAlias = dict[str, Any]
 # Reads one or more fields into a message's dict, returns the next position.
@@ -78,7 +79,6 @@ class _Type(NamedTuple):
     write: Writer
     size_min: int
     format: str = ""
-    name: str = ""
 
 
 class _Field(NamedTuple):
@@ -89,28 +89,60 @@ class _Field(NamedTuple):
     default: Callable[[], Any] | None
 
 
-def _decode(codec: _Type, data: Buffer, position: int) -> Message:
+class _Budget:
+    """How many array items the current decoding may still make; shared by the readers of one message.
+
+    Two threads that decode the same message at once share it too, which only makes the limit less exact.
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items = 0
+
+    def spend(self, count: int) -> None:
+        self.items -= count
+        if self.items < 0:
+            raise ProtocolError("a message with too many array items")
+
+
+class _Codec(NamedTuple):
+    """A compiled message."""
+
+    type: _Type
+    name: str
+    budget: _Budget
+    items_max: int
+
+
+def _decode(codec: _Codec, data: Buffer, position: int) -> Message:
+    codec.budget.items = codec.items_max
     try:
-        message, _ = codec.read(data, position)
+        message, _ = codec.type.read(data, position)
     except MALFORMED as error:
         raise wire.malformed(codec.name, error) from error
     return cast(Message, message)
 
 
-def _encode(codec: _Type, message: Message) -> bytes:
+def _encode(codec: _Codec, message: Message) -> bytes:
     out = bytearray()
-    codec.write(out, message)
+    codec.type.write(out, message)
     return bytes(out)
 
 
 @cache
-def _request_codec(api_key: int, version: int) -> _Type:
-    return _compile_struct(_load_schema(api_key, version, "request"))
+def _request_codec(api_key: int, version: int) -> _Codec:
+    return _compile(_load_schema(api_key, version, "request"), ITEMS_MAX)
 
 
 @cache
-def _response_codec(api_key: int, version: int) -> _Type:
-    return _compile_struct(_load_schema(api_key, version, "response"))
+def _response_codec(api_key: int, version: int) -> _Codec:
+    return _compile(_load_schema(api_key, version, "response"), sys.maxsize)
+
+
+def _compile(schema: Any, items_max: int) -> _Codec:
+    budget = _Budget()
+    return _Codec(_compile_struct(schema, budget), schema.__name__, budget, items_max)
 
 
 def _load_schema(api_key: int, version: int, direction: str) -> Any:
@@ -137,8 +169,8 @@ def _import_schema(name: str) -> Any:
         del modules["hypothesis"]
 
 
-def _compile_struct(schema: Any) -> _Type:
-    fields = [_compile_field(field, schema.__flexible__) for field in _fields(schema)]
+def _compile_struct(schema: Any, budget: _Budget) -> _Type:
+    fields = [_compile_field(field, schema.__flexible__, budget) for field in _fields(schema)]
     plain = [field for field in fields if field.tag is None]
     runs = _group_runs(plain)
     read_steps = [_read_step(run) for run in runs]
@@ -149,7 +181,7 @@ def _compile_struct(schema: Any) -> _Type:
         read_steps.append(_tagged_read_step(tagged))
         write_steps.append(_tagged_write_step(tagged))
         size_min += 1
-    return _Type(_struct_reader(read_steps), _struct_writer(write_steps), size_min, name=schema.__name__)
+    return _Type(_struct_reader(read_steps), _struct_writer(write_steps), size_min)
 
 
 def _struct_reader(steps: list[_ReadStep]) -> Reader:
@@ -245,7 +277,7 @@ def _tagged_read_step(tagged: list[_Field]) -> _ReadStep:
     def step(data: Buffer, position: int, fields: _Fields) -> int:
         for name, make_default in defaults:
             fields[name] = make_default()
-        count, position = wire.read_varint(data, position)
+        count, position = wire.read_tag_count(data, position)
         for _ in range(count):
             tag, position = wire.read_varint(data, position)
             size, position = wire.read_varint(data, position)
@@ -287,15 +319,15 @@ def _encode_value(field: _Field, value: Any) -> bytearray:
     return out
 
 
-def _compile_field(field: "dataclasses.Field[Any]", flexible: bool) -> _Field:
+def _compile_field(field: "dataclasses.Field[Any]", flexible: bool, budget: _Budget) -> _Field:
     kafka_type = _kafka_type(field)
     annotation, nullable = _without_none(field.type)
     if get_origin(annotation) is tuple:
         item_annotation, _ = _without_none(get_args(annotation)[0])
-        item = _compile_type(item_annotation, kafka_type, flexible=flexible, nullable=False)
-        compiled = _array_type(item, flexible=flexible, nullable=nullable)
+        item = _compile_type(item_annotation, kafka_type, budget, flexible=flexible, nullable=False)
+        compiled = _array_type(item, budget, flexible=flexible, nullable=nullable)
     else:
-        compiled = _compile_type(annotation, kafka_type, flexible=flexible, nullable=nullable)
+        compiled = _compile_type(annotation, kafka_type, budget, flexible=flexible, nullable=nullable)
     tag = field.metadata.get("tag")
     return _Field(_name_of(field), compiled, tag, _default_of(field, kafka_type, tagged=tag is not None))
 
@@ -307,9 +339,9 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     return next(argument for argument in arguments if argument is not NoneType), True
 
 
-def _compile_type(annotation: Any, kafka_type: str, *, flexible: bool, nullable: bool) -> _Type:
+def _compile_type(annotation: Any, kafka_type: str, budget: _Budget, *, flexible: bool, nullable: bool) -> _Type:
     if dataclasses.is_dataclass(annotation):
-        compiled = _compile_struct(annotation)
+        compiled = _compile_struct(annotation, budget)
         return _nullable_struct_type(compiled) if nullable else compiled
     if kafka_type in _FIXED_FORMATS:
         return _fixed_type(_FIXED_FORMATS[kafka_type])
@@ -355,7 +387,7 @@ def _nullable_struct_type(inner: _Type) -> _Type:
     return _Type(read, write, 1)
 
 
-def _array_type(item: _Type, *, flexible: bool, nullable: bool) -> _Type:
+def _array_type(item: _Type, budget: _Budget, *, flexible: bool, nullable: bool) -> _Type:
     read_items = _packed_items_reader(item) if item.format else _items_reader(item)
     write_items = _packed_items_writer(item) if item.format else _items_writer(item)
     read_size = wire.read_compact_array_size if flexible else wire.read_array_size
@@ -365,6 +397,7 @@ def _array_type(item: _Type, *, flexible: bool, nullable: bool) -> _Type:
     def read(data: Buffer, position: int) -> tuple[list[Any] | None, int]:
         count, position = read_size(data, position, item_size_min)
         if count >= 0:
+            budget.spend(count)
             return read_items(data, position, count)
         if not nullable:
             raise ProtocolError("null where an array is needed")

@@ -22,7 +22,7 @@ from rookery.base.types import NO_TOPIC_ID, Buffer, LeaderEpoch, NodeId, Offset,
 from rookery.protocol import wire
 from rookery.protocol.api import ApiKey, is_defined
 from rookery.protocol.framing import parts_size
-from rookery.protocol.wire import MALFORMED, malformed
+from rookery.protocol.wire import ITEMS_MAX, MALFORMED, malformed
 
 _PRODUCE_FLEXIBLE = 9
 _PRODUCE_TOPIC_IDS = 13
@@ -208,10 +208,12 @@ def _read_produce(dialect: _Dialect, data: memoryview, position: int) -> Produce
     transactional_id, position = dialect.read_nullable_string(data, position)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(data, position)
     count, position = _read_count(dialect, data, position + _ACKS_AND_TIMEOUT.size)
-    topics = []
+    topics, partition_count = [], 0
     for _ in range(count):
         name, topic_id, position = _read_topic(dialect, data, position)
         partitions, position = _read_produce_partitions(dialect, data, position)
+        partition_count += len(partitions)
+        _check_items(partition_count)
         topics.append(ProduceTopic(name, topic_id, partitions))
     _skip_tags(dialect, data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -233,7 +235,13 @@ def _read_count(dialect: _Dialect, data: Buffer, position: int) -> tuple[int, in
     count, position = dialect.read_array_size(data, position, 3)
     if count < 0:
         raise ProtocolError("null where an array is needed")
+    _check_items(count)
     return count, position
+
+
+def _check_items(count: int) -> None:
+    if count > ITEMS_MAX:
+        raise ProtocolError("a message with too many array items")
 
 
 def _read_topic(dialect: _Dialect, data: Buffer, position: int) -> tuple[str | None, UUID | None, int]:
@@ -409,13 +417,13 @@ def _read_fetch_topics(
     version: int, dialect: _Dialect, data: memoryview, position: int
 ) -> tuple[list[FetchTopic], int]:
     read_partition, size = _partition_layout(version)
-    topics = []
+    topics, partition_count = [], 0
     topic_count, position = _read_count(dialect, data, position)
     for _ in range(topic_count):
         name, topic_id, position = _read_topic(dialect, data, position)
-        count, position = dialect.read_array_size(data, position, size)
-        if count < 0:
-            raise ProtocolError("null where an array is needed")
+        count, position = _read_count(dialect, data, position)
+        partition_count += count
+        _check_items(partition_count)
         partitions = []
         for _ in range(count):
             partition = read_partition(data, position)
@@ -446,11 +454,13 @@ def _read_int64(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _read_forgotten(dialect: _Dialect, data: memoryview, position: int) -> tuple[list[ForgottenTopic], int]:
-    forgotten = []
+    forgotten, partition_count = [], 0
     topic_count, position = _read_count(dialect, data, position)
     for _ in range(topic_count):
         name, topic_id, position = _read_topic(dialect, data, position)
         count, position = _read_count(dialect, data, position)
+        partition_count += count
+        _check_items(partition_count)
         partitions = list(struct.unpack_from(f">{count}i", data, position))
         position = _skip_tags(dialect, data, position + 4 * count)
         forgotten.append(ForgottenTopic(name, topic_id, partitions))

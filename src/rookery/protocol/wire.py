@@ -21,6 +21,10 @@ _INT32 = struct.Struct(">i")
 _ZERO_UUID = bytes(16)
 _VARINT_BYTES_MAX = 5
 
+# The most array items that a request may have in all: far more than any client sends, few enough to hold in memory.
+ITEMS_MAX = 500_000
+_TAGGED_FIELDS_MAX = 1000
+
 # What a reader may raise besides ProtocolError.
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 
@@ -53,9 +57,16 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+def read_tag_count(data: Buffer, position: int) -> tuple[int, int]:
+    count, position = read_varint(data, position)
+    if count > _TAGGED_FIELDS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one struct")
+    return count, position
+
+
 def skip_tagged_fields(data: Buffer, position: int) -> int:
     """The position behind a section of tagged fields, none of which is known (KIP-482)."""
-    count, position = read_varint(data, position)
+    count, position = read_tag_count(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)
@@ -66,7 +77,7 @@ def skip_tagged_fields(data: Buffer, position: int) -> int:
 def read_tagged_fields(data: Buffer, position: int) -> tuple[dict[int, Buffer], int]:
     """The tagged fields at `position` as undecoded bytes."""
     fields = {}
-    count, position = read_varint(data, position)
+    count, position = read_tag_count(data, position)
     for _ in range(count):
         tag, position = read_varint(data, position)
         size, position = read_varint(data, position)

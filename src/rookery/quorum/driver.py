@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from rookery.base.clock import Clock
 from rookery.base.files import Files, replace_file
-from rookery.base.types import LeaderEpoch, NodeId, Offset, TopicPartition
+from rookery.base.types import LeaderEpoch, NodeId, Offset
 from rookery.quorum.messages import QuorumState, decode_state, encode_state, leader_change_record
 from rookery.records.batch import iterate_headers, read_header
 from rookery.records.record import Record, build_batch, decode_records
@@ -23,8 +23,8 @@ from rookery.storage.config import FOREVER_MS, UNLIMITED, LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.log import Log
+from rookery.storage.names import METADATA_PARTITION
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 STATE_FILE = "quorum-state"
 _READ_SIZE_BYTES = 1 << 20
 _CONFIG = LogConfig(

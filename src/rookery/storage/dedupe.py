@@ -137,6 +137,7 @@ class BatchFilter:
         if self._aborted.contains(header):
             return self._emptied(header)
         if header.base_offset > self._offsets.latest_offset:
+            # Behind the mapped range, which ends with a batch.
             return data
         return self._clean_data(header, data)
 
@@ -173,10 +174,7 @@ class BatchFilter:
         return batch
 
     def _stays(self, header: BatchHeader, span: RecordSpan) -> bool:
-        offset = header.base_offset + span.offset_delta
-        if offset > self._offsets.latest_offset:
-            return True
-        if span.key is None or self._offsets.is_superseded(span.key, offset):
+        if span.key is None or self._offsets.is_superseded(span.key, header.base_offset + span.offset_delta):
             return False
         return not (span.is_tombstone and self._is_expired(header))
 

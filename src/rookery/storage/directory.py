@@ -18,11 +18,13 @@ logger = structlog.get_logger(__name__)
 class LogDirectory:
     """Shared by all logs in it; `failure` is the only field that worker threads write, and only once."""
 
-    __slots__ = ("checkpoint_lock", "failure", "path")
+    __slots__ = ("checkpoint_lock", "failure", "partition_count", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
+        # Kept by the manager: new partitions go where the fewest are.
+        self.partition_count = 0
         # Checkpoints are written by the event loop and by worker threads, aside and then renamed.
         self.checkpoint_lock = Lock()
 

@@ -14,11 +14,85 @@ from typing import TYPE_CHECKING
 
 from rookery.base.files import File, Files, replace_file
 from rookery.base.types import Offset
-from rookery.storage.checkpoints import LEADER_EPOCH_FILE
+from rookery.storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from rookery.storage.directory import LogDirectory
+from rookery.storage.epochs import LeaderEpochs
+from rookery.storage.segment import Segment
 
 if TYPE_CHECKING:
     from rookery.storage.log import Log
+
+
+class Unsynced:
+    """What a crash could still take from a log, besides the bytes of its active segment."""
+
+    __slots__ = (
+        "_epochs_version",
+        "_names_created",
+        "_names_synced",
+        "generation",
+        "has_parent",
+        "lock",
+        "sealed",
+        "snapshots",
+    )
+
+    def __init__(self, sealed: list[Segment], *, is_new: bool) -> None:
+        # Sealed segments: their last bytes and their index files.
+        self.sealed = sealed
+        # Producer snapshots, by offset.
+        self.snapshots: list[Offset] = []
+        # The directory's own name in its parent.
+        self.has_parent = is_new
+        # Counts truncations: a flush that was under way during one proves nothing.
+        self.generation = 0
+        # Flushes of one log may overlap, but not while they replace the epochs' file.
+        self.lock = Lock()
+        self._names_created = 1 if is_new else 0
+        self._names_synced = 0
+        self._epochs_version = 0
+
+    @property
+    def has_names(self) -> bool:
+        return self._names_created > self._names_synced
+
+    def has_epochs(self, epochs: LeaderEpochs | None) -> bool:
+        return epochs is not None and epochs.version > self._epochs_version
+
+    def has_any(self, epochs: LeaderEpochs | None) -> bool:
+        return bool(self.sealed or self.snapshots or self.has_names or self.has_epochs(epochs))
+
+    def name_created(self) -> None:
+        self._names_created += 1
+
+    def names_synced(self, count: int | None = None) -> None:
+        """All names, or those that had been created when a flush was prepared, are synced now."""
+        self._names_synced = max(self._names_synced, self._names_created if count is None else count)
+
+    @property
+    def names_created(self) -> int:
+        return self._names_created
+
+    def cut(self, sealed: Sequence[Segment], snapshots: Sequence[Offset]) -> None:
+        """The log was truncated, and these are left; a sealed segment may be active again."""
+        self.sealed = [segment for segment in self.sealed if segment in sealed]
+        self.snapshots = [offset for offset in self.snapshots if offset in snapshots]
+
+    def forget_below(self, base_offset: Offset) -> None:
+        """The log gave up its start."""
+        self.sealed = [segment for segment in self.sealed if segment.base_offset >= base_offset]
+        self.snapshots = [offset for offset in self.snapshots if offset >= base_offset]
+
+    def settle(self, job: "FlushJob") -> bool:
+        """Note what `job` has synced; False if the log was cut meanwhile."""
+        if job.generation != self.generation:
+            return False
+        self.sealed = [segment for segment in self.sealed if segment.base_offset >= job.up_to]
+        self.snapshots = [offset for offset in self.snapshots if offset > job.up_to]
+        self.has_parent = False
+        self.names_synced(job.names)
+        self._epochs_version = max(self._epochs_version, job.epochs_version)
+        return True
 
 
 class FlushJob:
@@ -31,6 +105,7 @@ class FlushJob:
         "_lock",
         "_log_directory",
         "_open_files",
+        "_syncs_directory",
         "_syncs_parent",
         "epochs_version",
         "generation",
@@ -45,26 +120,23 @@ class FlushJob:
         directory: Path,
         *,
         open_files: Sequence[File],
-        epochs: bytes | None,
-        epochs_version: int,
-        lock: Lock,
-        syncs_parent: bool,
+        epochs: LeaderEpochs | None,
+        state: Unsynced,
         up_to: Offset,
-        generation: int,
-        names: int,
     ) -> None:
         self._files = files
         self._log_directory = log_directory
         self._directory = directory
         self._open_files = open_files
-        self._epochs = epochs
-        self._lock = lock
-        self._syncs_parent = syncs_parent
+        self._epochs = encode_epochs(epochs.entries()) if epochs is not None else None
+        self._lock = state.lock
+        # Sealing and closing write index files and snapshots, so their names may be new as well.
+        self._syncs_directory = bool(state.has_names or state.sealed or state.snapshots)
+        self._syncs_parent = state.has_parent
         self.up_to = up_to
-        # The log's own counters at the time of preparation: changes of the epochs, truncations, names created.
-        self.epochs_version = epochs_version
-        self.generation = generation
-        self.names = names
+        self.epochs_version = epochs.version if epochs is not None else 0
+        self.generation = state.generation
+        self.names = state.names_created
 
     def run(self) -> None:
         """May run in any thread. An IO error takes the log directory offline and is raised as StorageError."""
@@ -81,7 +153,7 @@ class FlushJob:
     def _sync_names(self) -> None:
         if self._epochs is not None:
             replace_file(self._files, self._directory / LEADER_EPOCH_FILE, self._epochs)
-        else:
+        elif self._syncs_directory:
             self._files.sync_directory(self._directory)
         if self._syncs_parent:
             self._files.sync_directory(self._directory.parent)

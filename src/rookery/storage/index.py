@@ -74,7 +74,10 @@ class OffsetIndex:
         del self._positions[slot:]
 
     def entries(self) -> list[tuple[Offset, int]]:
-        return [(self.base_offset + offset, position) for offset, position in zip(self._offsets, self._positions)]
+        return [
+            (self.base_offset + offset, position)
+            for offset, position in zip(self._offsets, self._positions, strict=True)
+        ]
 
     def encode(self) -> bytes:
         pairs = array("i", bytes(self.size_bytes))
@@ -141,7 +144,7 @@ class TimeIndex:
         del self._offsets[slot:]
 
     def entries(self) -> list[TimeIndexEntry]:
-        pairs = zip(self._timestamps, self._offsets)
+        pairs = zip(self._timestamps, self._offsets, strict=True)
         return [TimeIndexEntry(timestamp_ms, self.base_offset + offset) for timestamp_ms, offset in pairs]
 
     def encode(self) -> bytes:
@@ -156,7 +159,9 @@ class TimeIndex:
         for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(data):
             index._timestamps.append(timestamp_ms)
             index._offsets.append(offset)
-        if index._offsets and (index._offsets[0] < 0 or index._timestamps[0] < 0):
+        # A file of zeros, which a crash or a preallocating writer may leave, would pass for one early timestamp.
+        first = (index._timestamps[0], index._offsets[0]) if index._offsets else (1, 0)
+        if first == (0, 0) or min(first) < 0:
             raise CorruptionError("the first entry of the time index is out of range")
         if not (_grows(index._timestamps) and _grows(index._offsets)):
             raise CorruptionError("the time index does not grow from entry to entry")

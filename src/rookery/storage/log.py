@@ -15,41 +15,49 @@ Crash safety rests on a few orders that `tests/storage/test_crash_points.py` enu
 - segments below the start offset are removed after the start offset was checkpointed (`take_doomed`).
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from threading import Lock
-from typing import NamedTuple
-from zlib import crc32
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rookery.base.clock import Clock
-from rookery.base.errors import ErrorCode, StorageError
-from rookery.base.files import File, Files, FileSlice
+from rookery.base.errors import StorageError
+from rookery.base.files import File, Files
 from rookery.base.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
-from rookery.records.batch import LENGTH_PREFIX_SIZE, BatchHeader, batch_size_at, stamp
+from rookery.records.batch import BatchHeader, stamp
 from rookery.storage import recovery, replacement, retention, timestamps
-from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_epochs, encode_partition_metadata
+from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.epochs import LeaderEpochs
-from rookery.storage.flush import FlushJob
-from rookery.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from rookery.storage.names import OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from rookery.storage.flush import FlushJob, Unsynced
+from rookery.storage.names import SNAPSHOT_SUFFIX, file_name
 from rookery.storage.producers import ProducerStates
+from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_segments
+from rookery.storage.rolling import RollPolicy
 from rookery.storage.segment import Segment
 from rookery.storage.timestamps import TimestampOffset
 
-
-class LogRead(NamedTuple):
-    """What a read found: file ranges of whole batches (the last may be cut short), or why there is nothing."""
-
-    error_code: ErrorCode
-    slices: Sequence[FileSlice]
-    size_bytes: int
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
-_EMPTY_READ = LogRead(ErrorCode.NONE, (), 0)
-_OUT_OF_RANGE = LogRead(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
+def _guarded(
+    method: Callable[Concatenate["Log", _Parameters], _Result],
+) -> Callable[Concatenate["Log", _Parameters], _Result]:
+    """Refuse when the log is closed or its directory offline; an OSError takes the directory offline."""
+
+    @wraps(method)
+    def guarded(log: "Log", /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        if log.log_directory.failure is not None or log.is_closed:
+            raise log.refusal()
+        try:
+            return method(log, *args, **kwargs)
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+
+    return guarded
 
 
 class Log:
@@ -84,20 +92,12 @@ class Log:
         self._snapshots = loaded.snapshots
         self._epochs = loaded.epochs
         self._producers = loaded.producers
-        self._epochs_synced = 0
         self._latest_epoch: LeaderEpoch | None = None
         self._doomed: list[Segment] = []
-        # What the next flush must sync besides the active segment's file.
-        self._sealed_unsynced = loaded.unsynced
-        self._snapshots_unsynced: list[Offset] = []
-        self._names_created = 1 if loaded.is_new else 0
-        self._names_synced = 0
-        self._parent_unsynced = loaded.is_new
+        self._unsynced = Unsynced(loaded.unsynced, is_new=loaded.is_new)
         # Whether closing has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
-        self._generation = 0
-        self._flush_lock = Lock()
         self._last_flush_ms = clock.now_ms()
         self._unflushed_messages = 0
         self.update_config(config)
@@ -180,21 +180,26 @@ class Log:
         return self._is_closed
 
     @property
+    def generation(self) -> int:
+        """Counts the times that the log was cut: a worker that has read the log can tell whether it still holds."""
+        return self._unsynced.generation
+
+    @property
     def producers(self) -> ProducerStates:
-        if self._producers is None:
-            try:
-                self._producers = recovery.load_producers(self.files, self.directory, self._loaded_view())
-            except OSError as error:
-                raise self._fail(error) from error
-        return self._producers
+        return self._producers if self._producers is not None else self._load_producers()
 
     @property
     def epochs(self) -> LeaderEpochs:
-        if self._epochs is None:
-            try:
-                self._epochs = recovery.load_epochs(self.files, self.directory, self._loaded_view())
-            except OSError as error:
-                raise self._fail(error) from error
+        return self._epochs if self._epochs is not None else self._load_epochs()
+
+    @_guarded
+    def _load_producers(self) -> ProducerStates:
+        self._producers = recovery.load_producers(self.files, self.directory, self._loaded_view())
+        return self._producers
+
+    @_guarded
+    def _load_epochs(self) -> LeaderEpochs:
+        self._epochs = recovery.load_epochs(self.files, self.directory, self._loaded_view())
         return self._epochs
 
     @property
@@ -204,15 +209,13 @@ class Log:
 
     def flush_is_due(self, now_ms: TimestampMs) -> bool:
         """`flush.ms` passed with something unflushed, or sealed segments wait to be synced."""
-        if self._sealed_unsynced:
+        if self._unsynced.sealed:
             return True
         return self.end_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.config.flush_ms
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_SIZE
-        # One slot stays free for the entry that sealing writes.
-        self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+        self._rolling = RollPolicy(self.partition, config, self.clock)
         self._active.index_interval_bytes = config.index_interval_bytes
 
     # Appending
@@ -235,19 +238,21 @@ class Log:
 
     def _write(self, data: bytearray | memoryview | bytes, header: BatchHeader) -> None:
         if self.log_directory.failure is not None or self._is_closed:
-            self._refuse()
+            raise self.refusal()
         # Loaded before the write: later, the new batch would have to be replayed from the file.
         producers = self._producers if self._producers is not None else self.producers
         segment = self._active
         last_offset = header.base_offset + header.last_offset_delta
         try:
-            if self._must_roll(segment, len(data), last_offset, header.max_timestamp_ms):
+            if self._rolling.must_roll(
+                segment, len(data), last_offset=last_offset, max_timestamp_ms=header.max_timestamp_ms
+            ):
                 segment = self.roll()
             if not segment.fits(last_offset):
                 raise ValueError(f"offset {last_offset} is too far from the end of {self.partition}")
             segment.append(data, last_offset=last_offset, max_timestamp_ms=header.max_timestamp_ms)
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.log_directory.fail(error) from error
         self._is_dirty = True
         if header.leader_epoch != self._latest_epoch and header.leader_epoch != NO_LEADER_EPOCH:
             self._assign_epoch(header.leader_epoch, header.base_offset)
@@ -255,26 +260,6 @@ class Log:
         self._unflushed_messages += header.last_offset_delta + 1
         if header.producer_id >= 0:
             producers.update(header)
-
-    def _must_roll(self, segment: Segment, size: int, last_offset: Offset, max_timestamp_ms: TimestampMs) -> bool:
-        segment_size = segment.size_bytes
-        return segment_size > 0 and (
-            segment_size + size > self.config.segment_bytes
-            or len(segment.offset_index) >= self._offset_entries_max
-            or len(segment.time_index) >= self._time_entries_max
-            or not segment.fits(last_offset)
-            or self._waited_ms(segment, max_timestamp_ms) > self.config.segment_ms - self._jitter_ms(segment)
-        )
-
-    def _waited_ms(self, segment: Segment, max_timestamp_ms: TimestampMs) -> int:
-        """By record timestamps, so that replaying old data rolls as it did; by the clock where there are none."""
-        first_ms = segment.first_timestamp_ms
-        return max_timestamp_ms - first_ms if first_ms >= 0 else self.clock.now_ms() - segment.created_ms
-
-    def _jitter_ms(self, segment: Segment) -> int:
-        """Spreads the rolls of many partitions over time; fixed per segment, so that a run can be repeated."""
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.partition}/{segment.base_offset}".encode()) % jitter_ms if jitter_ms > 0 else 0
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
         """A leader takes over: its epoch begins at the end of the log, before it has written anything."""
@@ -287,23 +272,20 @@ class Log:
             self._is_dirty = True
         self._latest_epoch = epoch
 
+    @_guarded
     def roll(self) -> Segment:
         """Seal the active segment and begin a new one at the end of the log; an empty one stays as it is."""
-        self._check()
         if not self._active.size_bytes:
             return self._active
-        try:
-            return self._roll()
-        except OSError as error:
-            raise self._fail(error) from error
+        return self._roll()
 
     def _roll(self) -> Segment:
-        if self._names_created > self._names_synced:
+        if self._unsynced.has_names:
             # At most the newest segment's name may be lost in a crash: otherwise a later one could survive alone.
             self.files.sync_directory(self.directory)
-            self._names_synced = self._names_created
+            self._unsynced.names_synced()
         self._active.write_indexes()
-        self._sealed_unsynced.append(self._active)
+        self._unsynced.sealed.append(self._active)
         self._write_snapshot()
         self._add_segment(self.end_offset)
         return self._active
@@ -319,7 +301,7 @@ class Log:
         self._segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
-        self._names_created += 1
+        self._unsynced.name_created()
         self._is_dirty = True
 
     def _write_snapshot(self) -> None:
@@ -330,7 +312,7 @@ class Log:
             self.files.write_file(self._snapshot_path(offset), self.producers.encode())
             self._snapshots.append(offset)
             self._snapshots.sort()
-            self._snapshots_unsynced.append(offset)
+            self._unsynced.snapshots.append(offset)
 
     # Reading
 
@@ -342,67 +324,41 @@ class Log:
         The first batch comes whole even if it is larger (`at_least_one`); the last one may be cut short.
         """
         if self.log_directory.failure is not None or self._is_closed:
-            self._refuse()
+            raise self.refusal()
         log_end = self.end_offset
         if offset < self.start_offset or offset > log_end:
-            return _OUT_OF_RANGE
+            return OUT_OF_RANGE
         limit = log_end if end_offset is None or end_offset > log_end else end_offset
         if offset >= limit:
-            return _EMPTY_READ
+            return EMPTY_READ
         try:
-            return self._read(offset, max_bytes, limit, at_least_one)
+            return read_segments(
+                self._segments,
+                self._bases,
+                offset=offset,
+                limit=limit,
+                end_offset=log_end,
+                max_bytes=max_bytes,
+                at_least_one=at_least_one,
+            )
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.log_directory.fail(error) from error
 
-    def _read(self, offset: Offset, remaining: int, limit: Offset, at_least_one: bool) -> LogRead:
-        slices: list[FileSlice] = []
-        bases, total = self._bases, 0
-        slot = len(bases) - 1 if offset >= bases[-1] else bisect_right(bases, offset) - 1
-        while slot < len(bases) and bases[slot] < limit:
-            segment = self._segments[slot]
-            segment_end = bases[slot + 1] if slot + 1 < len(bases) else self.end_offset
-            start = segment.position_of(offset) if offset > segment.base_offset else 0
-            available = (segment.size_bytes if segment_end <= limit else segment.position_of(limit)) - start
-            slot += 1
-            if available <= 0:
-                continue
-            size = available
-            if available > remaining:
-                first_size = batch_size_at(segment.file.read_at(start, LENGTH_PREFIX_SIZE))
-                if first_size > remaining:
-                    if slices or not at_least_one:
-                        break
-                    size = min(first_size, available)
-                else:
-                    size = remaining
-            slices.append(FileSlice(segment.file, start, size))
-            total += size
-            remaining -= size
-            if size < available or remaining <= 0:
-                break
-        return LogRead(ErrorCode.NONE, slices, total)
-
+    @_guarded
     def offset_for_timestamp(
         self, timestamp_ms: TimestampMs, end_offset: Offset | None = None
     ) -> TimestampOffset | None:
         """The first record below `end_offset` that is not older than `timestamp_ms`."""
-        self._check()
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        try:
-            return timestamps.first_at_or_after(
-                self._segments, timestamp_ms, start_offset=self.start_offset, end_offset=limit
-            )
-        except OSError as error:
-            raise self._fail(error) from error
+        return timestamps.first_at_or_after(
+            self._segments, timestamp_ms, start_offset=self.start_offset, end_offset=limit
+        )
 
+    @_guarded
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
         """The first of the newest records below `end_offset` (ListOffsets -3)."""
-        self._check()
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        try:
-            return timestamps.latest(self._segments, start_offset=self.start_offset, end_offset=limit)
-        except OSError as error:
-            raise self._fail(error) from error
+        return timestamps.latest(self._segments, start_offset=self.start_offset, end_offset=limit)
 
     def epoch_end_offset(self, leader_epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to the one asked for and where it ended; (-1, -1) if that is not known."""
@@ -417,63 +373,38 @@ class Log:
             job.run()
             self.finish_flush(job)
 
+    @_guarded
     def prepare_flush(self) -> FlushJob | None:
         """Collect what must be synced, None if nothing is. See `flush` for the other two steps."""
-        self._check()
         if not self._has_unsynced:
             return None
-        version = self._epochs.version if self._epochs is not None else 0
-        epochs_changed = self._epochs is not None and version > self._epochs_synced
-        try:
-            return FlushJob(
-                self.files,
-                self.log_directory,
-                self.directory,
-                open_files=self._unsynced_files(),
-                epochs=encode_epochs(self.epochs.entries()) if epochs_changed else None,
-                epochs_version=version,
-                lock=self._flush_lock,
-                syncs_parent=self._parent_unsynced,
-                up_to=self.end_offset,
-                generation=self._generation,
-                names=self._names_created,
-            )
-        except OSError as error:
-            raise self._fail(error) from error
+        return FlushJob(
+            self.files,
+            self.log_directory,
+            self.directory,
+            open_files=self._unsynced_files(),
+            epochs=self._epochs if self._unsynced.has_epochs(self._epochs) else None,
+            state=self._unsynced,
+            up_to=self.end_offset,
+        )
 
     @property
     def _has_unsynced(self) -> bool:
-        return bool(
-            self.end_offset > self.recovery_point
-            or self._sealed_unsynced
-            or self._snapshots_unsynced
-            or self._names_created > self._names_synced
-            or (self._epochs is not None and self._epochs.version > self._epochs_synced)
-        )
+        return self.end_offset > self.recovery_point or self._unsynced.has_any(self._epochs)
 
     def _unsynced_files(self) -> list[File]:
-        open_files = []
-        for segment in self._sealed_unsynced:
-            open_files.append(segment.file)
-            open_files.extend(
-                self.files.open(segment.path(suffix)) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-            )
-        open_files.extend(self.files.open(self._snapshot_path(offset)) for offset in self._snapshots_unsynced)
-        open_files.append(self._active.file)
-        if self._parent_unsynced and self.topic_id != NO_TOPIC_ID:
-            open_files.append(self.files.open(self.directory / PARTITION_METADATA_FILE))
-        return open_files
+        paths = [self._snapshot_path(offset) for offset in self._unsynced.snapshots]
+        for segment in self._unsynced.sealed:
+            paths.extend(segment.paths())
+        if self._unsynced.has_parent and self.topic_id != NO_TOPIC_ID:
+            paths.append(self.directory / PARTITION_METADATA_FILE)
+        return [self._active.file, *(self.files.open(path) for path in paths)]
 
     def finish_flush(self, job: FlushJob) -> None:
         """Move the recovery point to where `job` was prepared, unless the log was cut meanwhile."""
-        if job.generation != self._generation:
+        if not self._unsynced.settle(job):
             return
         self.recovery_point = max(self.recovery_point, job.up_to)
-        self._sealed_unsynced = [segment for segment in self._sealed_unsynced if segment.base_offset >= job.up_to]
-        self._snapshots_unsynced = [offset for offset in self._snapshots_unsynced if offset > job.up_to]
-        self._names_synced = max(self._names_synced, job.names)
-        self._parent_unsynced = False
-        self._epochs_synced = max(self._epochs_synced, job.epochs_version)
         self._last_flush_ms = self.clock.now_ms()
         self._unflushed_messages = self.end_offset - job.up_to
 
@@ -484,10 +415,10 @@ class Log:
         if self._is_dirty and self.log_directory.is_online:
             try:
                 self._active.write_indexes()
-                self._sealed_unsynced.append(self._active)
+                self._unsynced.sealed.append(self._active)
                 self._write_snapshot()
             except OSError as error:
-                raise self._fail(error) from error
+                raise self.log_directory.fail(error) from error
             self.flush()
             self._is_dirty = False
         self._is_closed = True
@@ -496,28 +427,27 @@ class Log:
         """Close without writing: the partition is being deleted."""
         self._is_closed = True
 
+    def expire_producers(self, now_ms: TimestampMs, expiration_ms: int) -> None:
+        """Forget silent producers; those of a log that nobody wrote to are not even loaded."""
+        if self._producers is not None and self._producers.expire(now_ms, expiration_ms):
+            self._is_dirty = True
+
     # Giving up the end
 
+    @_guarded
     def truncate_to(self, offset: Offset) -> None:
         """Forget everything from the batch that holds `offset` on."""
-        self._check()
         if offset >= self.end_offset:
             return
-        try:
-            if offset <= self.start_offset:
-                self._restart_at(offset)
-            else:
-                self._truncate_to(offset)
-        except OSError as error:
-            raise self._fail(error) from error
+        if offset <= self.start_offset:
+            self._restart_at(offset)
+        else:
+            self._truncate_to(offset)
 
+    @_guarded
     def restart_at(self, offset: Offset) -> None:
         """Forget everything and continue with an empty log at `offset`."""
-        self._check()
-        try:
-            self._restart_at(offset)
-        except OSError as error:
-            raise self._fail(error) from error
+        self._restart_at(offset)
 
     def _truncate_to(self, offset: Offset) -> None:
         kept = max(1, bisect_left(self._bases, offset))
@@ -529,14 +459,16 @@ class Log:
         self._after_cut()
 
     def _restart_at(self, offset: Offset) -> None:
-        self._before_cut(min(offset, self.recovery_point))
+        self._before_cut(0)
+        for path in self.take_doomed():
+            self.files.remove(path)
         self._drop_segments_from(0)
         self._add_segment(offset)
         self.start_offset = self.end_offset = self.recovery_point = offset
         self._after_cut()
 
     def _before_cut(self, offset: Offset) -> None:
-        self._generation += 1
+        self._unsynced.generation += 1
         if self.recovery_point > offset:
             self.recovery_point = offset
             if self.checkpoint_recovery_point is not None:
@@ -553,13 +485,10 @@ class Log:
             self._segments.pop().remove()
             self._bases.pop()
             self.files.sync_directory(self.directory)
-        self._names_synced = self._names_created
+        self._unsynced.names_synced()
 
     def _after_cut(self) -> None:
-        self._sealed_unsynced = [
-            segment for segment in self._sealed_unsynced if segment.base_offset < self._active.base_offset
-        ]
-        self._snapshots_unsynced = [offset for offset in self._snapshots_unsynced if offset in self._snapshots]
+        self._unsynced.cut(self._segments[:-1], self._snapshots)
         self.epochs.truncate_from_end(self.end_offset)
         self._latest_epoch = None
         self._producers = None
@@ -567,9 +496,9 @@ class Log:
 
     # Giving up the start
 
+    @_guarded
     def advance_start_offset(self, offset: Offset) -> bool:
         """Let the log begin at `offset` (DeleteRecords); the next retention run removes the segments below."""
-        self._check()
         if offset > self.end_offset:
             raise ValueError(f"{offset} is behind the end of {self}")
         if offset <= self.start_offset:
@@ -579,26 +508,23 @@ class Log:
         self._is_dirty = True
         return True
 
+    @_guarded
     def apply_retention(self, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
         """Give up expired segments that lie below `stable_offset` (the high watermark).
 
         They are gone for readers at once. Their files go when `take_doomed` hands them out, which must wait until the
         new start offset was checkpointed.
         """
-        self._check()
-        try:
-            count = retention.count_expired(
-                self._segments,
-                self.config,
-                start_offset=self.start_offset,
-                stable_offset=self.end_offset if stable_offset is None else stable_offset,
-                end_offset=self.end_offset,
-                now_ms=now_ms,
-            )
-            if count == len(self._segments):
-                self._roll()
-        except OSError as error:
-            raise self._fail(error) from error
+        count = retention.count_expired(
+            self._segments,
+            self.config,
+            start_offset=self.start_offset,
+            stable_offset=self.end_offset if stable_offset is None else stable_offset,
+            end_offset=self.end_offset,
+            now_ms=now_ms,
+        )
+        if count == len(self._segments):
+            self._roll()
         expired = self._segments[:count]
         if expired:
             self._detach_oldest(count)
@@ -609,27 +535,26 @@ class Log:
         del self._segments[:count]
         del self._bases[:count]
         self._doomed.extend(expired)
-        self._sealed_unsynced = [segment for segment in self._sealed_unsynced if segment not in expired]
+        self._unsynced.forget_below(self._bases[0])
         self.advance_start_offset(self._bases[0])
         self._is_dirty = True
 
     def take_doomed(self) -> list[Path]:
-        """The files that retention gave up, oldest first, to be removed by the caller."""
+        """The files that retention gave up, oldest first, for the caller to remove."""
         paths: list[Path] = []
         for segment in self._doomed:
             paths.extend(segment.paths())
         for snapshot in [known for known in self._snapshots if known < self._bases[0]]:
             self._snapshots.remove(snapshot)
-            if snapshot not in self._snapshots_unsynced:
-                paths.append(self._snapshot_path(snapshot))
+            paths.append(self._snapshot_path(snapshot))
         self._doomed = []
         return paths
 
     # Replacing the middle
 
+    @_guarded
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put `new`, which the cleaner built aside and sealed, in the place of `old`; see `replacement`."""
-        self._check()
         slot = self._segments.index(old[0])
         if self._segments[slot : slot + len(old)] != list(old) or self._active in old:
             raise ValueError(f"{old} are not neighbouring sealed segments of {self}")
@@ -637,13 +562,10 @@ class Log:
         if self.recovery_point < end:
             # Recovery tells a hole from a cleaned gap by this: what is not flushed has never been cleaned.
             self.flush()
-        try:
-            if self.checkpoint_recovery_point is not None:
-                self.checkpoint_recovery_point()
-            replacement.swap_in(old, new)
-            self._forget_snapshots_between(old[0].base_offset, end)
-        except OSError as error:
-            raise self._fail(error) from error
+        if self.checkpoint_recovery_point is not None:
+            self.checkpoint_recovery_point()
+        replacement.swap_in(old, new)
+        self._forget_snapshots_between(old[0].base_offset, end)
         self._segments[slot : slot + len(old)] = [new]
         self._bases[slot : slot + len(old)] = [new.base_offset]
         self._is_dirty = True
@@ -661,13 +583,8 @@ class Log:
     def _loaded_view(self) -> recovery.LogView:
         return recovery.LogView(self._segments, self._snapshots, self.start_offset, self.end_offset)
 
-    def _check(self) -> None:
-        if self.log_directory.failure is not None or self._is_closed:
-            self._refuse()
-
-    def _refuse(self) -> None:
-        self.log_directory.check()
-        raise StorageError(f"{self} is closed")
-
-    def _fail(self, error: OSError) -> StorageError:
-        return self.log_directory.fail(error)
+    def refusal(self) -> StorageError:
+        """Why the log takes no calls any more."""
+        if self.log_directory.failure is not None:
+            return StorageError(f"log directory {self.log_directory.path} is offline: {self.log_directory.failure}")
+        return StorageError(f"{self} is closed")

@@ -1,8 +1,8 @@
 """Produce (0): append one batch per partition to logs that this broker leads.
 
 Stage 1 checks each batch (header and CRC only), stamps it and appends the same bytes, in the order of the connection's
-requests. The answer follows at once unless it has to wait: `acks=all` for the in-sync replicas, and any `acks` but 0 for
-the fsync that `flush.messages` asks for; partitions that do not get there in time are answered with REQUEST_TIMED_OUT.
+requests. The answer follows at once unless it has to wait: `acks=all` for the in-sync replicas, and any `acks` but 0
+for the fsync that `flush.messages` asks for; what does not get there in time is answered with REQUEST_TIMED_OUT.
 
 - `acks=0` has no answer; an error closes the connection, which is how the client learns of it.
 - A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error.
@@ -210,7 +210,9 @@ def refuse_old_version(version: int, frame: memoryview, position: int) -> list[B
 def _encode_refusal(version: int, frame: memoryview, position: int) -> bytes:
     """Copies the request's structure: acks, timeout, then arrays of topics and their partitions with records."""
     out = bytearray()
-    _, _, topic_count = struct.unpack_from(">hii", frame, position)
+    acks, _, topic_count = struct.unpack_from(">hii", frame, position)
+    if acks == ACKS_NONE:
+        raise ProtocolError(f"Produce v{version} is not supported")
     position += 10
     out += struct.pack(">i", topic_count)
     for _ in range(topic_count):

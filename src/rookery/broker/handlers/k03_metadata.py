@@ -6,11 +6,11 @@ INVALID_TOPIC_EXCEPTION if no topic could have that name. The controller id is t
 requests for the controller.
 
 Versions: in v0 an empty list of topics means all, from v1 on null means all and an empty list none. v1 controller id,
-rack and internal flag. v2 cluster id. v4 `allow_auto_topic_creation` (before, it was always allowed). v5 offline replicas.
-v6 LISTENER_NOT_FOUND where a leader lacks the client's listener (before, LEADER_NOT_AVAILABLE). v7 leader epochs. v8
-authorized operations, -2147483648 where they were not asked for; those of the cluster only up to v10. v9 flexible. v10
-topic ids in the response, v12 also in requests (UNKNOWN_TOPIC_ID). v13 an error for the whole response, which is for
-clients that must start over (never here).
+rack and internal flag. v2 cluster id. v4 `allow_auto_topic_creation` (before, it was always allowed). v5 offline
+replicas. v6 LISTENER_NOT_FOUND where a leader lacks the client's listener (before, LEADER_NOT_AVAILABLE). v7 leader
+epochs. v8 authorized operations, -2147483648 where they were not asked for; those of the cluster only up to v10. v9
+flexible. v10 topic ids in the response, v12 also in requests (UNKNOWN_TOPIC_ID). v13 an error for the whole response,
+which is for clients that must start over (never here).
 """
 
 from collections.abc import Awaitable, Iterable, Sequence

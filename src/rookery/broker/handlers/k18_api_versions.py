@@ -27,20 +27,24 @@ def handle(context: RequestContext, request: Message) -> Message:
     if context.api_version >= _NAMES_SOFTWARE_SINCE:
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
-    image = context.services.image
+    services = context.services
+    broker = services.image.brokers.get(services.node_id)
     return Message(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
         api_keys=[_row(key) for key in SERVED],
         supported_features=[
-            Message(name=feature.name, min_version=feature.min_version, max_version=feature.max_version)
+            Message(
+                name=feature.name, min_version=feature.min_supported_version, max_version=feature.max_supported_version
+            )
             for feature in SUPPORTED_FEATURES
-            if feature.min_version > 0 or context.api_version >= _ZERO_FEATURE_VERSIONS_SINCE
+            if feature.min_supported_version > 0 or context.api_version >= _ZERO_FEATURE_VERSIONS_SINCE
         ],
-        finalized_features_epoch=image.offset,
+        # The features as of this broker's registration; its epoch is the metadata log's offset at that time.
+        finalized_features_epoch=broker.broker_epoch if broker is not None else -1,
         finalized_features=[
             Message(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in services.image.features.items()
             if level > 0
         ],
     )

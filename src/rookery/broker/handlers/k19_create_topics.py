@@ -12,7 +12,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
-from rookery.controller.topics import CreatedTopic, NewTopic, decide_create_topics
+from rookery.controller.topics import CreatedTopic, NewTopic
 from rookery.protocol.message import Message
 
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
@@ -20,9 +20,7 @@ _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 async def handle(context: RequestContext, request: Message) -> Message:
     topics = [_new_topic(topic) for topic in request.topics]
-    submitted = context.services.controller.submit(
-        lambda image, decision: decide_create_topics(image, topics, decision, validate_only=request.validate_only)
-    )
+    submitted = context.services.controller.create_topics(topics, validate_only=request.validate_only)
     created = await within(request.timeout_ms, submitted)
     if created is None:
         created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in topics]

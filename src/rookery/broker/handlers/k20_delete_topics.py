@@ -12,7 +12,7 @@ from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
-from rookery.controller.topics import DeletedTopic, decide_delete_topics
+from rookery.controller.topics import DeletedTopic
 from rookery.protocol.message import Message
 
 _DELETION_DISABLED_SINCE = 3
@@ -21,10 +21,7 @@ _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 async def handle(context: RequestContext, request: Message) -> Message:
     topics = _topics(request)
-    submitted = context.services.controller.submit(
-        lambda image, decision: decide_delete_topics(image, topics, decision)
-    )
-    deleted = await within(request.timeout_ms, submitted)
+    deleted = await within(request.timeout_ms, context.services.controller.delete_topics(topics))
     if deleted is None:
         deleted = [DeletedTopic(name, topic_id, _TIMED_OUT) for name, topic_id in topics]
     return Message(throttle_time_ms=0, responses=[_answer(topic, context.api_version) for topic in deleted])

@@ -6,7 +6,7 @@ Versions: v0 and v1 are the same, v2 flexible.
 """
 
 from rookery.broker.context import RequestContext
-from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange, decide_alter_configs
+from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
 from rookery.protocol.message import Message
 
@@ -19,9 +19,7 @@ async def handle(context: RequestContext, request: Message) -> Message:
         )
         for resource in request.resources
     ]
-    altered = await context.services.controller.submit(
-        lambda image, decision: decide_alter_configs(image, changes, decision, validate_only=request.validate_only)
-    )
+    altered = await context.services.controller.alter_configs(changes, validate_only=request.validate_only)
     return Message(throttle_time_ms=0, responses=[answer_altered(resource) for resource in altered])
 
 

@@ -9,7 +9,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
-from rookery.controller.topics import ChangedTopic, MorePartitions, decide_create_partitions
+from rookery.controller.topics import ChangedTopic, MorePartitions
 from rookery.protocol.message import Message
 
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
@@ -17,9 +17,7 @@ _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 async def handle(context: RequestContext, request: Message) -> Message:
     topics = [MorePartitions(topic.name, topic.count, _assignments(topic)) for topic in request.topics]
-    submitted = context.services.controller.submit(
-        lambda image, decision: decide_create_partitions(image, topics, decision, validate_only=request.validate_only)
-    )
+    submitted = context.services.controller.create_partitions(topics, validate_only=request.validate_only)
     changed = await within(request.timeout_ms, submitted)
     if changed is None:
         changed = [ChangedTopic(topic.name, _TIMED_OUT) for topic in topics]

@@ -8,7 +8,7 @@ Versions: v0, v1 flexible.
 
 from rookery.broker.context import RequestContext
 from rookery.broker.handlers.k33_alter_configs import answer_altered
-from rookery.controller.configs import ConfigChange, ResourceChange, decide_incremental_alter_configs
+from rookery.controller.configs import ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
 from rookery.protocol.message import Message
 
@@ -21,9 +21,5 @@ async def handle(context: RequestContext, request: Message) -> Message:
         )
         for resource in request.resources
     ]
-    altered = await context.services.controller.submit(
-        lambda image, decision: decide_incremental_alter_configs(
-            image, changes, decision, validate_only=request.validate_only
-        )
-    )
+    altered = await context.services.controller.incremental_alter_configs(changes, validate_only=request.validate_only)
     return Message(throttle_time_ms=0, responses=[answer_altered(resource) for resource in altered])

@@ -29,8 +29,8 @@ def handle(context: RequestContext, request: Message) -> Message:
 
 
 def _limit(context: RequestContext, request: Message) -> int:
-    limit = context.services.config().integer("max.request.partition.size.limit")
-    return max(min(limit, request.response_partition_limit), 1)
+    asked: int = request.response_partition_limit
+    return max(min(context.services.config().integer("max.request.partition.size.limit"), asked), 1)
 
 
 def _page(context: RequestContext, names: Sequence[str], cursor: Message | None, remaining: int) -> Message:

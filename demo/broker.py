@@ -1,0 +1,61 @@
+"""The demo's broker: `rookery start` in a process of its own, which scenes may kill and start again."""
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+STOP_TIMEOUT_S = 30
+
+
+class Broker:
+    """A broker on one port and one data directory, over all its restarts."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.data_dir = directory / "data"
+        self.log_path = directory / "broker.log"
+        self.address = f"127.0.0.1:{_free_port()}"
+        self._settings = settings
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def command(self) -> list[str]:
+        arguments = ["start", "--data-dir", str(self.data_dir), "--listen", self.address]
+        for setting in self._settings:
+            arguments += ["--set", setting]
+        return [sys.executable, "-m", "rookery.cli.main", *arguments]
+
+    def start(self) -> float:
+        """Start and wait until it serves; the seconds that took."""
+        started = time.monotonic()
+        with self.log_path.open("a") as log:
+            self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("ready on "):
+            raise RuntimeError(f"the broker did not start: {line}{self.log_path.read_text()}")
+        return time.monotonic() - started
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is closed, no handler runs."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(STOP_TIMEOUT_S)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,58 @@
+"""A node as a process: event loop, signals, limits of the operating system."""
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Callable
+from random import SystemRandom
+
+import structlog
+
+from rookery.base.clock import SystemClock
+from rookery.base.files import OsFiles
+from rookery.node.node import Node
+from rookery.node.settings import Settings
+from rookery.telemetry.logs import configure_logs
+
+logger = structlog.get_logger(__name__)
+
+
+def run(settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """Run a node until SIGTERM or SIGINT. `announce` gets its address when it serves."""
+    configure_logs(os.environ.get("ROOKERY_LOG_LEVEL", "info"))
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, announce))
+
+
+async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if settings.without_effect:
+        logger.warning("these settings have no effect here", keys=",".join(settings.without_effect))
+    node = Node(settings, files=OsFiles(), clock=SystemClock(), random=SystemRandom())
+    await node.start()
+    try:
+        announce(node.address)
+        await stopping.wait()
+        logger.info("stopping")
+    finally:
+        await node.stop()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed (the extra `fast`), asyncio's own loop otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _raise_file_limit() -> None:
+    """Segments and connections each hold a descriptor; the soft limit is often 1,024, the hard one is not."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

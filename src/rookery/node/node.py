@@ -1,0 +1,219 @@
+"""One node, built from its parts: the only place that knows all of them.
+
+Everything that is not repeatable comes in from outside (files, clock, randomness, the running event loop with its
+network), so that the same node runs as a process, inside a test, and in simulated time.
+
+Order of the start: lock the directories, replay the metadata log, take the ports (before the work that may take long),
+open the partitions' logs, register with the controller, serve. The stop goes back the same way.
+"""
+
+import asyncio
+import socket
+from concurrent.futures import Executor
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import structlog
+
+from rookery.base.clock import Clock
+from rookery.base.errors import CorruptionError, StartupError, StorageError
+from rookery.base.files import DirectoryLock, Files
+from rookery.broker.context import Services
+from rookery.broker.dispatch import Dispatcher
+from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.producer_ids import ProducerIds
+from rookery.controller.brokers import Registration
+from rookery.controller.service import Controller
+from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.metadata.records import BrokerEndpoint
+from rookery.net.listener import Listener
+from rookery.node.background import Background
+from rookery.node.chores import Chores
+from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
+from rookery.node.listeners import listener_settings
+from rookery.node.settings import ListenerAddress, Settings
+from rookery.quorum.driver import QuorumDriver
+from rookery.replication.flusher import Flusher
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.pending import Pending
+from rookery.storage.directory import LogDirectory
+from rookery.storage.manager import LoadSummary, LogManager
+
+logger = structlog.get_logger(__name__)
+
+_PLAINTEXT = 0
+
+
+class Node:
+    """`await start()`, then `address`; `await stop()` leaves the directories clean and free."""
+
+    def __init__(
+        self, settings: Settings, *, files: Files, clock: Clock, random: Random, executor: Executor | None = None
+    ) -> None:
+        self._settings = settings
+        self._files = files
+        self._clock = clock
+        self._random = random
+        self._executor = executor
+        self._background = Background()
+        self._flusher = Flusher(executor)
+        self._locks: list[DirectoryLock] = []
+        self._listeners: list[tuple[ListenerAddress, Listener]] = []
+        self._logs: LogManager | None = None
+        self._quorum: QuorumDriver | None = None
+        self._controller: Controller | None = None
+        self._broker_epoch = -1
+
+    @property
+    def address(self) -> str:
+        """Where the first listener's clients connect to."""
+        advertised = self._advertised(*self._listeners[0])
+        host = f"[{advertised.host}]" if ":" in advertised.host else advertised.host
+        return f"{host}:{advertised.port}"
+
+    async def start(self) -> None:
+        """Serve when this returns; StartupError, with everything let go again, if that cannot be."""
+        try:
+            await self._start()
+        except StorageError as error:
+            await self._stop(clean=False)
+            raise StartupError(f"{error}. Make room or repair the disk, then start again.") from error
+        except CorruptionError as error:
+            await self._stop(clean=False)
+            raise StartupError(f"the metadata log cannot be read: {error}. Restore it from a copy.") from error
+        except BaseException:
+            await self._stop(clean=False)
+            raise
+
+    async def stop(self) -> None:
+        await self._stop(clean=True)
+
+    async def _start(self) -> None:
+        settings = self._settings
+        directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
+        self._locks = lock_directories(self._files, directories)
+        identity = establish_identity(
+            self._files,
+            directories,
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            new_uuid=self._new_uuid,
+        )
+        controller, logs = self._open_metadata()
+        services = self._build_services(identity, controller, logs)
+        await self._bind_listeners(Dispatcher(services))
+        summary = await self._load_logs(controller, logs)
+        services.replicas.start(controller.image)
+        controller.on_image(services.replicas.apply)
+        await self._register(controller, identity, is_clean=summary.is_clean)
+        for _, listener in self._listeners:
+            await listener.start()
+        self._background.start(*Chores(services, logs, executor=self._executor).jobs())
+        logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
+
+    async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
+        for address in self._settings.listeners:
+            limits = listener_settings(address.name, self._settings.layers)
+            listener = Listener(address.host, address.port, dispatcher.handle, settings=limits)
+            self._listeners.append((address, listener))
+            await listener.bind()
+
+    def _open_metadata(self) -> tuple[Controller, LogManager]:
+        settings = self._settings
+        self._logs = LogManager(
+            self._files,
+            self._clock,
+            settings.log_directories,
+            worker_threads=settings.layers.integer("num.recovery.threads.per.data.dir"),
+            producer_expiration_ms=settings.layers.integer("producer.id.expiration.ms"),
+            new_uuid=self._new_uuid,
+        )
+        self._quorum = QuorumDriver.open(
+            self._files,
+            _find_directory(self._logs, settings.metadata_directory),
+            node_id=settings.node_id,
+            clock=self._clock,
+            executor=self._executor,
+        )
+        self._controller = Controller(
+            self._quorum, node_id=settings.node_id, static=settings.layers.static, random=self._random
+        )
+        self._controller.start()
+        return self._controller, self._logs
+
+    async def _load_logs(self, controller: Controller, logs: LogManager) -> LoadSummary:
+        image = controller.image
+        configs = LogConfigs(broker_layers(image, self._settings.node_id, self._settings.layers.static))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
+        )
+
+    def _build_services(self, identity: Identity, controller: Controller, logs: LogManager) -> Services:
+        settings = self._settings
+        pending = Pending(asyncio.get_running_loop())
+        replicas = ReplicaManager(
+            logs,
+            node_id=settings.node_id,
+            static_config=settings.layers.static,
+            pending=pending,
+            flusher=self._flusher,
+        )
+        slots = settings.layers.integer("max.incremental.fetch.session.cache.slots")
+        return Services(
+            node_id=settings.node_id,
+            cluster_id=identity.cluster_id,
+            clock=self._clock,
+            controller=controller,
+            replicas=replicas,
+            pending=pending,
+            fetch_sessions=FetchSessions(slots_max=slots, random_id=lambda: self._random.randrange(1, 1 << 31)),
+            producer_ids=ProducerIds(controller, node_id=settings.node_id),
+            static_config=settings.layers.static,
+            fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
+        )
+
+    async def _register(self, controller: Controller, identity: Identity, *, is_clean: bool) -> None:
+        endpoints = (self._advertised(*pair) for pair in self._listeners)
+        self._broker_epoch = await controller.register_broker(
+            Registration(
+                node_id=self._settings.node_id,
+                incarnation_id=self._new_uuid(),
+                endpoints=tuple(BrokerEndpoint(item.name, item.host, item.port, _PLAINTEXT) for item in endpoints),
+                rack=self._settings.layers.text("broker.rack"),
+                log_directories=tuple(identity.directory_ids[path] for path in self._settings.log_directories),
+                clean=is_clean,
+            )
+        )
+
+    def _advertised(self, address: ListenerAddress, listener: Listener) -> ListenerAddress:
+        """What clients are told: as configured, else where we listen, under this host's name if that is everywhere."""
+        advertised = self._settings.advertised.get(address.name)
+        if advertised is not None:
+            return advertised
+        host = socket.gethostname() if address.listens_everywhere else address.host
+        return ListenerAddress(address.name, host, listener.bound_port)
+
+    async def _stop(self, *, clean: bool) -> None:
+        for _, listener in self._listeners:
+            await listener.close()
+        await self._background.stop()
+        await self._flusher.wait()
+        if self._controller is not None:
+            await self._controller.close()
+        if self._quorum is not None:
+            self._quorum.close()
+        if self._logs is not None:
+            loop = asyncio.get_running_loop()
+            logs, epoch = self._logs, self._broker_epoch
+            await loop.run_in_executor(self._executor, lambda: logs.close(clean=clean, broker_epoch=epoch))
+        release_directories(self._locks)
+        self._locks.clear()
+
+    def _new_uuid(self) -> UUID:
+        return UUID(bytes=self._random.randbytes(16), version=4)
+
+
+def _find_directory(logs: LogManager, path: Path) -> LogDirectory:
+    return next((directory for directory in logs.directories if directory.path == path), None) or LogDirectory(path)

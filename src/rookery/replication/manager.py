@@ -1,0 +1,221 @@
+"""The partitions that this node hosts: made from the cluster image, found by the handlers.
+
+`apply` is the image listener: it opens or creates the logs of new partitions, gives them their leader, epoch and
+configs, and removes the logs of deleted ones. A topic that was deleted and made anew under its name has another id; the
+old log is removed before the new one is made, so records never pass from one to the other.
+
+High watermarks are checkpointed per log directory as Kafka does (`replication-offset-checkpoint`); a partition starts
+from there, and a single replica moves on to the end of its log at once.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from rookery.base.errors import CorruptionError, ErrorCode, StorageError
+from rookery.base.types import NodeId, Offset, TopicId, TopicName, TopicPartition
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, ResourceType, TopicImage
+from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.replication.flusher import Flusher
+from rookery.replication.partition import Partition
+from rookery.replication.pending import Pending
+from rookery.replication.replica import Replica
+from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, write_offsets
+from rookery.storage.directory import LogDirectory
+from rookery.storage.manager import LogManager
+
+logger = structlog.get_logger(__name__)
+
+
+class ReplicaManager:
+    """All replicas of one node."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        *,
+        node_id: NodeId,
+        static_config: Mapping[str, str],
+        pending: Pending,
+        flusher: Flusher,
+    ) -> None:
+        self._logs = logs
+        self._files = logs.files
+        self._node_id = node_id
+        self._static_config = static_config
+        self._pending = pending
+        self._flusher = flusher
+        self._image = EMPTY_IMAGE
+        self._configs = LogConfigs(broker_layers(EMPTY_IMAGE, node_id, static_config))
+        self._replicas: dict[TopicPartition, Replica] = {}
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._replicas.values())
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        return self._logs.directories
+
+    def volume_bytes(self, directory: LogDirectory) -> tuple[int, int]:
+        """Total and free bytes of the volume that a log directory lies on."""
+        return self._files.total_bytes(directory.path), self._files.free_bytes(directory.path)
+
+    def find(self, partition: TopicPartition) -> Replica | ErrorCode:
+        """The replica, or why there is none to serve."""
+        replica = self._replicas.get(partition)
+        if replica is None:
+            return self._why_missing(partition)
+        if replica.log.log_directory.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return replica
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether the cluster has this partition, here or elsewhere."""
+        topic = self._image.topics.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    def topic_name(self, topic_id: TopicId) -> TopicName | None:
+        return self._image.topic_names.get(topic_id)
+
+    def _why_missing(self, partition: TopicPartition) -> ErrorCode:
+        topic = self._image.topics.get(partition.topic)
+        found = topic.partitions.get(partition.partition) if topic is not None else None
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        # A replica of ours that has no log lies in a directory that failed.
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in found.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def start(self, image: ClusterImage) -> None:
+        """Host what the image says, with the logs that were found on disk."""
+        self._high_watermarks = self._read_checkpoints()
+        self._remember(image)
+        for partition in self._logs.strays(self._topic_id_here):
+            logger.warning("removing a log that the cluster does not have here", partition=str(partition))
+            self._logs.delete(partition)
+        for topic in image.topics.values():
+            self._host(topic, topic.partitions, is_new=False)
+        self._high_watermarks = {}
+
+    def apply(self, image: ClusterImage, delta: Delta) -> None:
+        """Follow the cluster from one image to the next."""
+        brokers_before = self._image.broker_config(self._node_id), self._image.broker_default_config()
+        self._remember(image)
+        for topic in delta.deleted:
+            self._remove(topic.name, topic.partitions)
+        for topic in delta.created:
+            self._host(topic, topic.partitions)
+        for topic_id, partitions in delta.changed.items():
+            topic_changed = image.topic_by_id(topic_id)
+            if topic_changed is not None:
+                self._host(topic_changed, partitions)
+        if brokers_before != (image.broker_config(self._node_id), image.broker_default_config()):
+            self._configure(image.topics)
+        else:
+            self._configure(resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC)
+
+    def _remember(self, image: ClusterImage) -> None:
+        self._image = image
+        self._configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
+
+    def _topic_id_here(self, partition: TopicPartition) -> TopicId | None:
+        """The id of the topic whose partition this node should have; None if it should not."""
+        topic = self._image.topics.get(partition.topic)
+        found = topic.partitions.get(partition.partition) if topic is not None else None
+        if topic is None or found is None or self._node_id not in found.replicas:
+            return None
+        return topic.topic_id
+
+    def _host(self, topic: TopicImage, indexes: Iterable[int], *, is_new: bool = True) -> None:
+        for index in indexes:
+            partition, state = TopicPartition(topic.name, index), topic.partitions[index]
+            if self._node_id not in state.replicas:
+                self._remove(topic.name, [index])
+                continue
+            try:
+                replica = self._replicas.get(partition) or self._create(topic, partition, is_new=is_new)
+            except StorageError as error:
+                logger.error("partition is offline", partition=str(partition), error=str(error))
+                continue
+            self._lead(replica, state)
+
+    def _create(self, topic: TopicImage, partition: TopicPartition, *, is_new: bool) -> Replica:
+        config = self._configs.get(self._image.topic_config(topic.name))
+        log = self._logs.create(partition, topic.topic_id, config, is_new=is_new)
+        state = Partition(partition, topic.topic_id, node_id=self._node_id)
+        state.start(
+            high_watermark=self._high_watermarks.get(partition, 0),
+            start_offset=log.start_offset,
+            end_offset=log.end_offset,
+        )
+        replica = Replica(state, log, changed=self._changed, flush=self._flusher.request)
+        self._replicas[partition] = replica
+        return replica
+
+    def _lead(self, replica: Replica, state: PartitionImage) -> None:
+        replica.state.lead(
+            state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+        )
+        self._changed(replica)
+
+    def _remove(self, topic: TopicName, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            partition = TopicPartition(topic, index)
+            if self._replicas.pop(partition, None) is not None:
+                try:
+                    self._logs.delete(partition)
+                except StorageError as error:
+                    logger.error("could not remove a log", partition=str(partition), error=str(error))
+                self._pending.wake(partition)
+
+    def _configure(self, topics: Iterable[TopicName]) -> None:
+        for name in topics:
+            topic = self._image.topics.get(name)
+            for index in topic.partitions if topic is not None else ():
+                replica = self._replicas.get(TopicPartition(name, index))
+                if replica is not None:
+                    replica.configure(self._configs.get(self._image.topic_config(name)))
+
+    def _changed(self, replica: Replica) -> None:
+        self._pending.wake(replica.state.topic_partition)
+
+    def _read_checkpoints(self) -> dict[TopicPartition, Offset]:
+        found: dict[TopicPartition, Offset] = {}
+        for directory in self._logs.directories:
+            try:
+                found |= read_offsets(self._files, directory.path / HIGH_WATERMARK_FILE)
+            except CorruptionError as error:
+                # The high watermark then starts low and catches up with the in-sync replicas.
+                logger.warning("ignoring a checkpoint", directory=str(directory.path), reason=str(error))
+            except OSError as error:
+                directory.fail(error)
+        return found
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write all high watermarks, in a worker thread since the files are synced."""
+        by_directory: dict[Path, dict[TopicPartition, Offset]] = {}
+        for replica in self:
+            if replica.log.log_directory.is_online:
+                offsets = by_directory.setdefault(replica.log.log_directory.path, {})
+                offsets[replica.state.topic_partition] = replica.state.high_watermark
+        await asyncio.get_running_loop().run_in_executor(None, self._write_checkpoints, by_directory)
+
+    def _write_checkpoints(self, by_directory: Mapping[Path, Mapping[TopicPartition, Offset]]) -> None:
+        for directory in self._logs.directories:
+            offsets = by_directory.get(directory.path)
+            if offsets is None or not directory.is_online:
+                continue
+            try:
+                with directory.checkpoint_lock:
+                    write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
+            except OSError as error:
+                directory.fail(error)

@@ -1,0 +1,393 @@
+"""All logs of a node, over one or several log directories.
+
+A partition's log lives in one directory, chosen when it is created (the one with the fewest partitions). Directories
+fail independently: an IO error takes one offline, with all logs in it, and the others go on serving. At a clean stop
+every log is closed, the checkpoints are written, and a marker file says so; the next start takes the marker away
+before it opens anything, so that a crash is always noticed.
+
+A deleted partition's directory is renamed and its files are removed later: the name is free at once, and fetches that
+are being sent keep their open files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+from uuid import UUID, uuid4
+
+import structlog
+
+from rookery.base.clock import Clock
+from rookery.base.errors import CorruptionError, StartupError, StorageError
+from rookery.base.files import Files, remove_tree, replace_file
+from rookery.base.types import NO_TOPIC_ID, Offset, TimestampMs, TopicId, TopicName, TopicPartition
+from rookery.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    START_OFFSET_FILE,
+    decode_clean_shutdown,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_offsets,
+    encode_partition_metadata,
+    read_offsets,
+)
+from rookery.storage.config import LogConfig
+from rookery.storage.directory import LogDirectory
+from rookery.storage.log import Log
+from rookery.storage.names import ASIDE_SUFFIX, DELETED_DIRECTORY_SUFFIX, METADATA_PARTITION, partition_of
+from rookery.storage.segment import Segment
+
+logger = structlog.get_logger(__name__)
+
+NO_BROKER_EPOCH = -1
+PRODUCER_EXPIRATION_MS = 86_400_000
+_NAME_LENGTH_MAX = 255
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class LoadSummary(NamedTuple):
+    partitions: int
+    # All directories carried the marker of a clean stop.
+    is_clean: bool
+    # The broker epoch that the marker tells, -1 if there is none.
+    broker_epoch: int
+
+
+class _Found(NamedTuple):
+    """A partition's directory as it was found at start."""
+
+    partition: TopicPartition
+    log_directory: LogDirectory
+    is_clean: bool
+    recovery_point: Offset
+    start_offset: Offset
+
+
+class LogManager:
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        directories: Sequence[Path],
+        *,
+        worker_threads: int = 1,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        skipped: Iterable[TopicPartition] = (METADATA_PARTITION,),
+        new_uuid: Callable[[], UUID] = uuid4,
+    ) -> None:
+        """`skipped` partitions live in a log directory but belong to someone else: the quorum's own log."""
+        self.files = files
+        self._clock = clock
+        self.directories = [LogDirectory(path) for path in directories]
+        self._worker_threads = worker_threads
+        self._producer_expiration_ms = producer_expiration_ms
+        self._skipped = frozenset(skipped)
+        self._new_uuid = new_uuid
+        self._logs: dict[TopicPartition, Log] = {}
+        # Deleted partitions' directories and when their files may go.
+        self._deleted: list[tuple[LogDirectory, Path, TimestampMs]] = []
+        # What the checkpoint files of each directory hold, so that they are only written when that changed.
+        self._written: dict[Path, bytes] = {}
+        self._checkpointed: dict[Path, set[TopicPartition]] = {}
+
+    # Starting and stopping
+
+    def load(self, config_for_topic: Callable[[TopicName], LogConfig]) -> LoadSummary:
+        """Open all logs; after an unclean stop they are recovered. Blocks: call it before serving."""
+        found: list[_Found] = []
+        epochs: list[int | None] = []
+        for log_directory in self.directories:
+            try:
+                epochs.append(self._take_marker(log_directory.path))
+                found.extend(self._find_partitions(log_directory, is_clean=epochs[-1] is not None))
+            except OSError as error:
+                log_directory.fail(error)
+        self._refuse_duplicates(found)
+        for log in self._map(lambda item: self._open(item, config_for_topic(item.partition.topic)), found):
+            if log is not None:
+                self._adopt(log)
+        is_clean = bool(epochs) and None not in epochs
+        broker_epoch = max((epoch for epoch in epochs if epoch is not None), default=NO_BROKER_EPOCH)
+        return LoadSummary(len(self._logs), is_clean, broker_epoch if is_clean else NO_BROKER_EPOCH)
+
+    def _take_marker(self, path: Path) -> int | None:
+        """Whether this directory was left cleanly: the broker epoch at that time, or None."""
+        self.files.make_directory(path)
+        marker = path / CLEAN_SHUTDOWN_FILE
+        try:
+            broker_epoch: int | None = decode_clean_shutdown(self.files.read_file(marker))
+        except FileNotFoundError:
+            return None
+        except CorruptionError:
+            broker_epoch = None
+        self.files.remove(marker)
+        self.files.sync_directory(path)
+        return broker_epoch
+
+    def _find_partitions(self, log_directory: LogDirectory, *, is_clean: bool) -> list[_Found]:
+        path = log_directory.path
+        recovery_points = self._read_checkpoint(path / RECOVERY_POINT_FILE)
+        start_offsets = self._read_checkpoint(path / START_OFFSET_FILE)
+        self._checkpointed[path] = {*recovery_points, *start_offsets}
+        found = []
+        for name in self.files.list_directory(path):
+            partition = partition_of(path / name)
+            if name.endswith(DELETED_DIRECTORY_SUFFIX):
+                self._deleted.append((log_directory, path / name, self._clock.now_ms()))
+            elif name.endswith(ASIDE_SUFFIX):
+                self.files.remove(path / name)
+            elif partition is not None and partition not in self._skipped:
+                offsets = recovery_points.get(partition, 0), start_offsets.get(partition, 0)
+                found.append(_Found(partition, log_directory, is_clean, *offsets))
+        return found
+
+    def _read_checkpoint(self, path: Path) -> dict[TopicPartition, Offset]:
+        """A checkpoint that cannot be read costs a longer recovery, no data."""
+        try:
+            return read_offsets(self.files, path)
+        except CorruptionError as error:
+            logger.warning("ignoring a checkpoint", path=str(path), reason=str(error))
+            return {}
+
+    def _refuse_duplicates(self, found: Sequence[_Found]) -> None:
+        places: dict[TopicPartition, Path] = {}
+        for item in found:
+            path = item.log_directory.path
+            if item.partition in places:
+                raise StartupError(
+                    f"partition {item.partition} is in {places[item.partition]} and in {path}: remove one of the two"
+                )
+            places[item.partition] = path
+
+    def _open(self, item: _Found, config: LogConfig) -> Log | None:
+        directory = item.log_directory.path / str(item.partition)
+        try:
+            log = Log.open(
+                self.files,
+                directory,
+                config,
+                clock=self._clock,
+                partition=item.partition,
+                topic_id=self._read_topic_id(item.log_directory, directory),
+                recovery_point=item.recovery_point,
+                start_offset=item.start_offset,
+                clean=item.is_clean,
+                log_directory=item.log_directory,
+            )
+        except StorageError:
+            return None
+        return log
+
+    def _read_topic_id(self, log_directory: LogDirectory, directory: Path) -> TopicId:
+        try:
+            return decode_partition_metadata(self.files.read_file(directory / PARTITION_METADATA_FILE))
+        except (FileNotFoundError, CorruptionError):
+            # Lost in a crash before the first flush: whoever knows the topic tells it again, see `create`.
+            return NO_TOPIC_ID
+        except OSError as error:
+            raise log_directory.fail(error) from error
+
+    def close(self, *, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Close all logs; `clean` writes everything that makes the next start quick, else files stay as they are."""
+        if not clean:
+            for log in self._logs.values():
+                log.abandon()
+            return
+        self._map(self._close_log, [log for log in self._logs.values() if log.log_directory.is_online])
+        self.checkpoint()
+        for log_directory in self.directories:
+            if log_directory.is_online:
+                try:
+                    replace_file(
+                        self.files, log_directory.path / CLEAN_SHUTDOWN_FILE, encode_clean_shutdown(broker_epoch)
+                    )
+                except OSError as error:
+                    log_directory.fail(error)
+
+    def _close_log(self, log: Log) -> None:
+        try:
+            log.close()
+        except StorageError:
+            logger.warning("a log was not closed cleanly", partition=str(log.partition))
+
+    def _map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        if self._worker_threads == 1 or len(items) < 2:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(self._worker_threads, "rookery-storage") as executor:
+            return list(executor.map(function, items))
+
+    # Partitions
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        return self._logs.get(partition)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self.logs())
+
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def is_online(self, partition: TopicPartition) -> bool:
+        log = self._logs.get(partition)
+        return log is not None and log.log_directory.is_online
+
+    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool = True) -> Log:
+        """The partition's log, made if there is none.
+
+        A partition that is not new may lie in a directory that is offline: then StorageError, not an empty log.
+        """
+        log = self._logs.get(partition)
+        if log is not None:
+            if log.topic_id == NO_TOPIC_ID and topic_id != NO_TOPIC_ID:
+                self._tell_topic_id(log, topic_id)
+            return log
+        online = [log_directory for log_directory in self.directories if log_directory.is_online]
+        if not online or (not is_new and len(online) < len(self.directories)):
+            raise StorageError(f"no log directory for {partition}: {len(online)} of {len(self.directories)} are online")
+        log_directory = min(online, key=lambda candidate: candidate.partition_count)
+        self._forget_checkpoints(log_directory, partition)
+        log = Log.open(
+            self.files,
+            log_directory.path / str(partition),
+            config,
+            clock=self._clock,
+            partition=partition,
+            topic_id=topic_id,
+            log_directory=log_directory,
+        )
+        self._adopt(log)
+        return log
+
+    def _adopt(self, log: Log) -> None:
+        self._logs[log.partition] = log
+        log.log_directory.partition_count += 1
+        log.checkpoint_recovery_point = partial(self._checkpoint_recovery_points, log.log_directory)
+
+    def _tell_topic_id(self, log: Log, topic_id: TopicId) -> None:
+        try:
+            replace_file(self.files, log.directory / PARTITION_METADATA_FILE, encode_partition_metadata(topic_id))
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+        log.topic_id = topic_id
+
+    def _forget_checkpoints(self, log_directory: LogDirectory, partition: TopicPartition) -> None:
+        """A new partition must not inherit the offsets of a deleted one with the same name."""
+        if partition in self._checkpointed.get(log_directory.path, ()):
+            self._checkpoint_directory(log_directory)
+
+    def delete(self, partition: TopicPartition) -> bool:
+        """Take a partition away; its files go with a later `purge_deleted`. False if there is none."""
+        log = self._logs.pop(partition, None)
+        if log is None:
+            return False
+        log.abandon()
+        log.log_directory.partition_count -= 1
+        if log.log_directory.is_online:
+            suffix = f"-{partition.partition}.{self._new_uuid().hex}{DELETED_DIRECTORY_SUFFIX}"
+            target = log.directory.with_name(partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
+            try:
+                self.files.rename(log.directory, target)
+            except OSError as error:
+                raise log.log_directory.fail(error) from error
+            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+            self._deleted.append((log.log_directory, target, due_ms))
+        return True
+
+    def purge_deleted(self, now_ms: TimestampMs) -> int:
+        """Remove the files of partitions that were deleted long enough ago; tells how many."""
+        due = [item for item in self._deleted if item[2] <= now_ms]
+        self._deleted = [item for item in self._deleted if item[2] > now_ms]
+        for log_directory, path, _ in due:
+            if log_directory.is_online:
+                try:
+                    remove_tree(self.files, path)
+                except OSError as error:
+                    log_directory.fail(error)
+        return len(due)
+
+    def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
+        """Partitions on disk that the metadata does not have here, or has with another topic id; `delete` them."""
+        strays = []
+        for partition, log in self._logs.items():
+            expected = topic_id_of(partition)
+            if expected is None or log.topic_id not in (expected, NO_TOPIC_ID):
+                strays.append(partition)
+        return strays
+
+    # The regular chores
+
+    def flush_due(self, now_ms: TimestampMs) -> list[Log]:
+        """Logs to flush now, see `flush.flush_in_executor`."""
+        return [log for log in self._logs.values() if log.log_directory.is_online and log.flush_is_due(now_ms)]
+
+    def apply_retention(
+        self, now_ms: TimestampMs, stable_offset_of: Callable[[TopicPartition], Offset | None] = lambda _: None
+    ) -> dict[TopicPartition, list[Segment]]:
+        """Give up what has expired: decide, checkpoint the new start offsets, and only then remove files."""
+        expired: dict[TopicPartition, list[Segment]] = {}
+        for partition, log in self._logs.items():
+            try:
+                segments = log.apply_retention(now_ms, stable_offset_of(partition))
+                log.expire_producers(now_ms, self._producer_expiration_ms)
+            except StorageError:
+                continue
+            if segments:
+                expired[partition] = segments
+        for log_directory in {self._logs[partition].log_directory for partition in expired}:
+            self._remove_expired(log_directory, [self._logs[partition] for partition in expired])
+        return expired
+
+    def _remove_expired(self, log_directory: LogDirectory, logs: Sequence[Log]) -> None:
+        try:
+            self._checkpoint_directory(log_directory)
+            for log in logs:
+                if log.log_directory is log_directory:
+                    for path in log.take_doomed():
+                        self.files.remove(path)
+        except StorageError:
+            return
+        except OSError as error:
+            log_directory.fail(error)
+
+    # Checkpoints
+
+    def checkpoint(self) -> None:
+        """Write recovery points and start offsets of all directories, where they have changed."""
+        for log_directory in self.directories:
+            if log_directory.is_online:
+                try:
+                    self._checkpoint_directory(log_directory)
+                except StorageError:
+                    continue
+
+    def _checkpoint_directory(self, log_directory: LogDirectory) -> None:
+        """Start offsets first: a recovery point may be too low, never too high."""
+        try:
+            logs = self._logs_in(log_directory)
+            starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
+            self._write_checkpoint(log_directory, START_OFFSET_FILE, starts)
+            self._checkpoint_recovery_points(log_directory)
+            self._checkpointed[log_directory.path] = {log.partition for log in logs}
+        except OSError as error:
+            raise log_directory.fail(error) from error
+
+    def _checkpoint_recovery_points(self, log_directory: LogDirectory) -> None:
+        points = {log.partition: log.recovery_point for log in self._logs_in(log_directory)}
+        self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, points)
+
+    def _write_checkpoint(
+        self, log_directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, Offset]
+    ) -> None:
+        path, data = log_directory.path / name, encode_offsets(offsets)
+        with log_directory.checkpoint_lock:
+            if self._written.get(path) != data:
+                replace_file(self.files, path, data)
+                self._written[path] = data
+
+    def _logs_in(self, log_directory: LogDirectory) -> list[Log]:
+        return [log for log in self._logs.values() if log.log_directory is log_directory]

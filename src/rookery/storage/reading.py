@@ -1,0 +1,67 @@
+"""Turning an offset into file ranges: the part of every fetch that touches a log.
+
+Nothing but a few batch headers is read here; the ranges go to the socket as they are.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rookery.base.errors import ErrorCode
+from rookery.base.files import FileSlice
+from rookery.base.types import Offset
+from rookery.records.batch import LENGTH_PREFIX_SIZE, batch_size_at
+from rookery.storage.segment import Segment
+
+
+class LogRead(NamedTuple):
+    """What a read found: file ranges of whole batches (the last may be cut short), or why there is nothing."""
+
+    error_code: ErrorCode
+    slices: Sequence[FileSlice]
+    size_bytes: int
+
+
+EMPTY_READ = LogRead(ErrorCode.NONE, (), 0)
+OUT_OF_RANGE = LogRead(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
+
+
+def read_segments(
+    segments: Sequence[Segment],
+    bases: Sequence[Offset],
+    *,
+    offset: Offset,
+    limit: Offset,
+    end_offset: Offset,
+    max_bytes: int,
+    at_least_one: bool,
+) -> LogRead:
+    """Ranges from the batch that holds `offset` on, in as many segments as `max_bytes` reach, all below `limit`."""
+    slices: list[FileSlice] = []
+    total = 0
+    slot = len(bases) - 1 if offset >= bases[-1] else bisect_right(bases, offset) - 1
+    while slot < len(bases) and bases[slot] < limit and total < max(max_bytes, 1):
+        segment = segments[slot]
+        slot += 1
+        segment_end = bases[slot] if slot < len(bases) else end_offset
+        start = segment.position_of(offset) if offset > segment.base_offset else 0
+        available = (segment.size_bytes if segment_end <= limit else segment.position_of(limit)) - start
+        if available <= 0:
+            continue
+        size = available
+        if available > max_bytes - total:
+            size = _cut(segment, start, max_bytes - total, at_least_one=at_least_one and not slices)
+        if size:
+            slices.append(FileSlice(segment.file, start, size))
+            total += size
+        if size < available:
+            break
+    return LogRead(ErrorCode.NONE, slices, total)
+
+
+def _cut(segment: Segment, start: int, remaining: int, *, at_least_one: bool) -> int:
+    """How much to send of a range that is longer than wanted: no batch that is cut short may come first."""
+    first_size = batch_size_at(segment.file.read_at(start, LENGTH_PREFIX_SIZE))
+    if first_size <= remaining:
+        return remaining
+    return first_size if at_least_one else 0

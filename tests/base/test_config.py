@@ -1,0 +1,191 @@
+"""Layers of configuration: what is in force, where it comes from, and what the start refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from rookery.base import config_docs
+from rookery.base.config import (
+    BROKER_KEYS,
+    BrokerLayers,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    can_update,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+    effective_topic_values,
+    find_broker_key,
+    find_topic_key,
+    ineffective,
+    load_static,
+    validate_topic,
+)
+from rookery.base.config_key import ConfigType
+from rookery.base.config_topic import TOPIC_KEYS
+from rookery.base.errors import ConfigError
+
+TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
+DYNAMIC = ConfigSource.DYNAMIC_BROKER_CONFIG
+DYNAMIC_DEFAULT = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+STATIC = ConfigSource.STATIC_BROKER_CONFIG
+DEFAULT = ConfigSource.DEFAULT_CONFIG
+PLAIN = BrokerLayers()
+
+
+def by_name(entries: list[ConfigEntry]) -> dict[str, ConfigEntry]:
+    found = {entry.name: entry for entry in entries}
+    assert len(found) == len(entries)
+    return found
+
+
+def test_every_topic_key_of_kafka_is_there() -> None:
+    assert len(TOPIC_KEYS) == 34
+    assert len(BROKER_KEYS) > 350
+
+
+def test_load_static() -> None:
+    static = load_static("node.id=1\nnum.io.threads=8\nlog.dirs=a,b\n", "server.properties", ["node.id=2"])
+    assert static == {"node.id": "2", "num.io.threads": "8", "log.dirs": "a,b"}
+    assert ineffective(static) == ["num.io.threads"]
+    layers = BrokerLayers(static=static)
+    assert layers.integer("node.id") == 2
+    assert layers.items("log.dirs") == ("a", "b")
+    assert layers.items("advertised.listeners") is None
+    assert layers.text("broker.rack") is None
+    assert layers.boolean("delete.topic.enable") is True
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    text = "\nlog.retention.hour=24\nnum.partitions=x\nnum.network.threads=0\n"
+    with pytest.raises(ConfigError) as caught:
+        load_static(text, "server.properties", ["nonsense=1"])
+    assert str(caught.value).splitlines() == [
+        "server.properties:2: unknown key 'log.retention.hour'; did you mean log.retention.hours?",
+        "server.properties:3: Invalid value x for configuration num.partitions: not a number of type INT",
+        "server.properties:4: Invalid value 0 for configuration num.network.threads: must be at least 1",
+        "--set: unknown key 'nonsense'",
+    ]
+
+
+def test_static_values_must_fit_together() -> None:
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(9\) must not exceed"):
+        load_static("log.cleaner.min.compaction.lag.ms=9\nlog.cleaner.max.compaction.lag.ms=8", "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("listener.name.internal.ssl.keystore.location", "ssl.keystore.location"),
+        ("listener.name.internal.plain.sasl.jaas.config", "sasl.jaas.config"),
+    ],
+)
+def test_keys_for_one_listener(name: str, key: str) -> None:
+    assert find_broker_key(name).name == key
+    entry = by_name(describe_broker(BrokerLayers(static={name: "x"})))[name]
+    assert entry.source is STATIC
+    assert entry.value == (None if entry.is_sensitive else "x")
+
+
+@pytest.mark.parametrize("name", ["listener.name.internal", "listener.name.internal.nonsense", "nonsense", ""])
+def test_unknown_broker_keys(name: str) -> None:
+    with pytest.raises(ConfigError, match="unknown key"):
+        find_broker_key(name)
+
+
+def test_unknown_topic_keys() -> None:
+    with pytest.raises(ConfigError, match=r"^Unknown topic config name: retentoin.ms; did you mean retention.ms\?$"):
+        find_topic_key("retentoin.ms")
+
+
+@pytest.mark.parametrize(
+    ("layers", "retention_ms"),
+    [
+        (PLAIN, 604_800_000),
+        (BrokerLayers(static={"log.retention.hours": "1"}), 3_600_000),
+        (BrokerLayers(static={"log.retention.hours": "1", "log.retention.minutes": "2"}), 120_000),
+        (BrokerLayers(static={"log.retention.ms": "3", "log.retention.minutes": "2"}), 3),
+        (BrokerLayers(static={"log.retention.hours": "-1"}), -1),
+        (BrokerLayers(static={"log.retention.ms": "3"}, dynamic_default={"log.retention.ms": "4"}), 4),
+        (BrokerLayers(dynamic_default={"log.retention.ms": "4"}, dynamic={"log.retention.ms": "5"}), 5),
+    ],
+)
+def test_topic_values_come_from_the_broker(layers: BrokerLayers, retention_ms: int) -> None:
+    assert effective_topic_values({}, layers)["retention.ms"] == retention_ms
+    assert effective_topic_values({"retention.ms": "6"}, layers)["retention.ms"] == 6
+
+
+def test_topic_entries_show_where_a_value_comes_from() -> None:
+    layers = BrokerLayers(
+        dynamic={"log.retention.ms": "5"},
+        dynamic_default={"log.retention.ms": "4"},
+        static={"log.retention.ms": "3", "log.retention.hours": "2"},
+    )
+    entry = by_name(describe_topic({"retention.ms": "6"}, layers))["retention.ms"]
+    assert (entry.value, entry.source, entry.read_only, entry.type) == ("6", TOPIC, False, ConfigType.LONG)
+    assert entry.synonyms == (
+        ConfigSynonym("retention.ms", "6", TOPIC),
+        ConfigSynonym("log.retention.ms", "5", DYNAMIC),
+        ConfigSynonym("log.retention.ms", "4", DYNAMIC_DEFAULT),
+        ConfigSynonym("log.retention.ms", "3", STATIC),
+        ConfigSynonym("log.retention.hours", "2", STATIC),
+        ConfigSynonym("log.retention.hours", "168", DEFAULT),
+    )
+
+
+def test_topic_entries_without_overrides() -> None:
+    entries = by_name(describe_topic({}, PLAIN))
+    assert entries["segment.bytes"].synonyms == (ConfigSynonym("log.segment.bytes", "1073741824", DEFAULT),)
+    assert entries["remote.storage.enable"].synonyms == ()
+    assert all(entry.source is DEFAULT and not entry.read_only for entry in entries.values())
+    assert "internal.segment.bytes" not in entries
+    assert "internal.segment.bytes" in by_name(describe_topic({"internal.segment.bytes": "100"}, PLAIN))
+
+
+def test_broker_entries() -> None:
+    layers = BrokerLayers(
+        static={"log.retention.hours": "2", "ssl.key.password": "secret"}, dynamic={"max.connections": "7"}
+    )
+    entries = by_name(describe_broker(layers))
+    assert entries["max.connections"][1:4] == ("7", DYNAMIC, False)
+    assert entries["log.retention.hours"][1:4] == ("2", STATIC, True)
+    assert entries["log.retention.ms"].value is None
+    assert entries["log.retention.ms"].synonyms == ()
+    assert entries["ssl.key.password"].value is None
+    assert entries["ssl.key.password"].is_sensitive
+    assert entries["ssl.key.password"].synonyms == (ConfigSynonym("ssl.key.password", None, STATIC),)
+    assert entries["node.id"].read_only
+    assert "internal.metadata.log.segment.bytes" not in entries
+
+
+def test_broker_defaults_show_only_what_was_set() -> None:
+    (entry,) = describe_broker_defaults({"log.retention.ms": "4"})
+    assert entry[:4] == ("log.retention.ms", "4", DYNAMIC_DEFAULT, False)
+    assert entry.synonyms == (ConfigSynonym("log.retention.ms", "4", DYNAMIC_DEFAULT),)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ({"nope": "1"}, "Unknown topic config name: nope"),
+        ({"retention.ms": "x"}, "type LONG"),
+        ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "must not exceed"),
+        ({"max.compaction.lag.ms": "4"}, "must not exceed"),
+        ({"remote.storage.enable": "true"}, "tiered storage"),
+    ],
+)
+def test_refused_topic_configs(overrides: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        validate_topic(overrides, BrokerLayers(static={"log.cleaner.min.compaction.lag.ms": "5"}))
+
+
+def test_what_has_no_effect_cannot_be_changed_at_run_time() -> None:
+    assert can_update(BROKER_KEYS["log.retention.ms"])
+    assert not can_update(BROKER_KEYS["num.io.threads"])
+    assert not can_update(BROKER_KEYS["node.id"])
+
+
+def test_the_documentation_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "config.md"
+    assert page.read_text() == config_docs.render(), "run: make docs"

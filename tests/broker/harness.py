@@ -1,0 +1,207 @@
+"""A broker without sockets: real services on a directory, and requests as the frames that a client would send."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from rookery.base.clock import ManualClock
+from rookery.base.errors import ErrorCode
+from rookery.base.files import File, Files, FileSlice, OsFile, OsFiles
+from rookery.base.types import TopicPartition
+from rookery.broker.context import Services
+from rookery.broker.dispatch import Dispatcher
+from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.producer_ids import ProducerIds
+from rookery.controller.brokers import Registration
+from rookery.controller.service import Controller
+from rookery.metadata.log_config import broker_layers, log_config
+from rookery.metadata.records import BrokerEndpoint
+from rookery.net.connection import ConnectionInfo
+from rookery.net.send import Reply
+from rookery.protocol.codec import decode_response, encode_request
+from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_response_header
+from rookery.protocol.message import Message
+from rookery.quorum.driver import QuorumDriver
+from rookery.records.record import Record, build_batch
+from rookery.replication.flusher import Flusher
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.pending import Pending
+from rookery.replication.replica import Replica
+from rookery.storage.directory import LogDirectory
+from rookery.storage.manager import LogManager
+
+NODE_ID = 1
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+CORRELATION_ID = 77
+_SIZE_PREFIX = 4
+
+
+class UnsyncedFile(OsFile):
+    def sync(self) -> None:
+        """Tests that do not crash need not wait for the disk."""
+
+
+class UnsyncedFiles(OsFiles):
+    """The operating system's files, without fsync."""
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return UnsyncedFile(path, create=create)
+
+    def sync_directory(self, path: Path) -> None:
+        pass
+
+
+class Broker:
+    """One node's services, and a client's view of them."""
+
+    def __init__(self, services: Services, logs: LogManager, quorum: QuorumDriver, flusher: Flusher) -> None:
+        self.services = services
+        self.logs = logs
+        self.dispatcher = Dispatcher(services)
+        self.connection = ConnectionInfo("127.0.0.1", 50_000, "PLAINTEXT")
+        self._quorum = quorum
+        self._flusher = flusher
+
+    def send(self, api_key: int, version: int, **fields: Any) -> Reply | Awaitable[Reply | None] | None:
+        """What the dispatcher answers to one request; the frame is overwritten afterwards, as a connection does."""
+        frame = request_frame(api_key, version, **fields)
+        answer = self.dispatcher.handle(memoryview(frame), self.connection)
+        frame[:] = b"\xee" * len(frame)
+        return answer
+
+    async def call(self, api_key: int, version: int, **fields: Any) -> Message:
+        answer = self.send(api_key, version, **fields)
+        if not isinstance(answer, list):
+            assert answer is not None
+            answer = await answer
+        assert answer is not None
+        return decode(api_key, version, answer)
+
+    def call_now(self, api_key: int, version: int, **fields: Any) -> Message:
+        """A call that must be answered in stage 1."""
+        answer = self.send(api_key, version, **fields)
+        assert isinstance(answer, list), "the answer had to wait"
+        return decode(api_key, version, answer)
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> UUID:
+        response = await self.call(
+            19,
+            7,
+            topics=[
+                Message(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[Message(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
+        topic_id: UUID = response.topics[0].topic_id
+        return topic_id
+
+    def replica(self, topic: str, partition: int = 0) -> Replica:
+        found = self.services.replicas.find(TopicPartition(topic, partition))
+        assert isinstance(found, Replica)
+        return found
+
+    def append(self, topic: str, *values: bytes, partition: int = 0, **fields: Any) -> int:
+        """Put one batch into a log as the leader; the base offset."""
+        data = bytearray(batch(*values, **fields))
+        appended = self.replica(topic, partition).append(data, acks=1, now_ms=self.services.clock.now_ms())
+        assert appended.error_code is ErrorCode.NONE, appended.message
+        return appended.base_offset
+
+    async def close(self) -> None:
+        await self._flusher.wait()
+        await self.services.controller.close()
+        await self.services.replicas.checkpoint_high_watermarks()
+        self.logs.close()
+        self._quorum.close()
+
+
+@asynccontextmanager
+async def running(
+    path: Path, *, config: Mapping[str, str] | None = None, files: Files | None = None, directories: int = 1
+) -> AsyncIterator[Broker]:
+    broker = await start(path, config=config or {}, files=files or UnsyncedFiles(), directories=directories)
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+async def start(path: Path, *, config: Mapping[str, str], files: Files, directories: int = 1) -> Broker:
+    clock, random = ManualClock(), Random(0)
+    paths = [path / f"disk{number}" for number in range(directories)]
+    metadata = path / "metadata"
+    for directory in (*paths, metadata):
+        directory.mkdir(parents=True, exist_ok=True)
+    quorum = QuorumDriver.open(UnsyncedFiles(), LogDirectory(metadata), node_id=NODE_ID, clock=clock)
+    controller = Controller(quorum, node_id=NODE_ID, static=config, random=random)
+    controller.start()
+    layers = broker_layers(controller.image, NODE_ID, config)
+    logs = LogManager(files, clock, paths)
+    summary = logs.load(lambda topic: log_config(controller.image.topic_config(topic), layers))
+    pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
+    replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
+    replicas.start(controller.image)
+    controller.on_image(replicas.apply)
+    await controller.register_broker(
+        Registration(
+            node_id=NODE_ID,
+            incarnation_id=UUID(int=random.getrandbits(128)),
+            endpoints=(BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+            clean=summary.is_clean,
+        )
+    )
+    services = Services(
+        node_id=NODE_ID,
+        cluster_id=CLUSTER_ID,
+        clock=clock,
+        controller=controller,
+        replicas=replicas,
+        pending=pending,
+        fetch_sessions=FetchSessions(
+            slots_max=layers.integer("max.incremental.fetch.session.cache.slots"),
+            random_id=lambda: random.randrange(1, 2**31),
+        ),
+        producer_ids=ProducerIds(controller, node_id=NODE_ID),
+        static_config=config,
+        fetch_max_bytes=layers.integer("fetch.max.bytes"),
+    )
+    return Broker(services, logs, quorum, flusher)
+
+
+def request_frame(api_key: int, version: int, **fields: Any) -> bytearray:
+    """A request without its size, in memory that may be written to."""
+    body = encode_request(api_key, version, Message(**fields))
+    header = RequestHeader(api_key, version, CORRELATION_ID, "test")
+    return bytearray(encode_request_frame(header, body)[_SIZE_PREFIX:])
+
+
+def decode(api_key: int, version: int, reply: Reply) -> Message:
+    data = joined(reply)
+    assert int.from_bytes(data[:_SIZE_PREFIX], "big") == len(data) - _SIZE_PREFIX
+    frame = data[_SIZE_PREFIX:]
+    correlation_id, position = parse_response_header(api_key, version, frame)
+    assert correlation_id == CORRELATION_ID
+    return decode_response(api_key, version, frame, position)
+
+
+def joined(reply: Reply) -> bytes:
+    """The bytes that the connection would send."""
+    return b"".join(
+        part.file.read_at(part.position, part.size) if isinstance(part, FileSlice) else part for part in reply
+    )
+
+
+def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, key: bytes | None = b"k", **fields: Any) -> bytes:
+    records = [Record(index, timestamp_ms + index, key, value) for index, value in enumerate(values)]
+    return bytes(build_batch(records, **fields))

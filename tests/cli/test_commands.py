@@ -1,0 +1,105 @@
+"""What the commands say to wrong usage, and how quickly they start; what they do is in `test_end_to_end`."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rookery.cli.main import app
+
+NOBODY = ["-b", "127.0.0.1:1"]
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["start"],
+        ["topics"],
+        *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
+        ["produce"],
+        ["consume"],
+        ["configs", "describe"],
+        ["configs", "alter"],
+        ["log", "dump"],
+    ],
+)
+def test_every_command_has_help(command: list[str]) -> None:
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_version() -> None:
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("rookery ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topics", "create"], "Missing argument"),
+        (["topics", "create", "t", "--partitions", "0"], "--partitions"),
+        (["topics", "create", "t", "--set", "novalue"], "not key=value"),
+        (["topics", "alter", "t"], "nothing to change"),
+        (["configs", "alter", "topic", "t"], "nothing to change"),
+        (["configs", "alter", "topic", "t", "--set", "a=1", "--delete", "a"], "both set and deleted"),
+        (["configs", "describe", "broker", "x"], "neither a broker's id"),
+        (["configs", "describe", "planet", "x"], "planet"),
+        (["consume", "t", "--from", "middle"], "is none of"),
+        (["consume", "t", "--format", "%z"], "is none of"),
+        (["produce", "t", "--key", "a", "--key-separator", ":"], "not both"),
+        (["produce", "t", "--acks", "2"], "--acks"),
+        (["produce", "t", "--file", "/no/such/file"], "--file"),
+        (["log", "dump", "/no/such/file"], "does not exist"),
+        (["topics", "list", "-b", "host:port"], "is no bootstrap server"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topics", "list"], ["topics", "create", "t"], ["consume", "t"], ["configs", "describe", "topic", "t"]],
+)
+def test_an_unreachable_cluster_exits_with_1_and_a_sentence(arguments: list[str]) -> None:
+    result = invoke(*arguments, *NOBODY)
+    assert result.exit_code == 1
+    assert "error: cannot connect to 127.0.0.1:1: Connection refused; is the broker running" in result.stderr
+    assert result.stdout == ""
+
+
+def test_deleting_without_a_terminal_needs_yes() -> None:
+    result = invoke("topics", "delete", "t", *NOBODY)
+    assert result.exit_code == 1
+    assert "--yes" in result.stderr
+
+
+def test_the_bootstrap_server_can_come_from_the_environment() -> None:
+    result = CliRunner(env={"ROOKERY_BOOTSTRAP_SERVER": "127.0.0.1:2"}).invoke(app, ["topics", "list"])
+    assert "cannot connect to 127.0.0.1:2" in result.stderr
+
+
+def test_describing_the_commands_imports_nothing_heavy() -> None:
+    """Help and completion must be instant: what a command works with is imported when it runs."""
+    script = "import sys, rookery.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"kio", "cramjam", "crc32c", "pyarrow", "uvloop", "asyncio", "structlog", "prometheus_client", "rich"}
+    assert heavy.isdisjoint(loaded)
+    assert [name for name in loaded if name.startswith(("rookery.client.", "rookery.storage.", "rookery.node."))] == []
+
+
+def test_consuming_needs_no_column_library_or_event_loop_of_others() -> None:
+    script = "import sys, rookery.cli.session, rookery.client.producer, rookery.client.consumer; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {"pyarrow", "uvloop", "numpy"}.isdisjoint(loaded)

@@ -1,0 +1,75 @@
+import io
+
+import pytest
+
+from rookery.cli.errors import CommandError
+from rookery.cli.output import Styled, confirm, print_table
+from rookery.cli.produce import split_lines
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_table_in_a_pipe_is_plain_aligned_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["NAME", "COUNT"], [("a", 5), (Styled("longer", "bold red"), 12)], title="things")
+    assert capsys.readouterr().out == "things\nNAME    COUNT\na           5\nlonger     12\n"
+
+
+def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["NAME", "COUNT"], [])
+    assert capsys.readouterr().out == "NAME  COUNT\n"
+
+
+def test_what_is_missing_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["A"], [(None,)])
+    assert capsys.readouterr().out == "A\n-\n"
+
+
+def test_a_table_on_a_terminal_shows_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    print_table(["NAME"], [("[bold]x[/bold]",), (Styled("y", "red"),)], title="t")
+    assert "[bold]x[/bold]" in terminal.getvalue()
+
+
+def test_without_a_terminal_nothing_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(CommandError, match="--yes"):
+        confirm("Delete it?", yes=False)
+    confirm("Delete it?", yes=True)
+
+
+@pytest.mark.parametrize(("typed", "done"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str, done: bool) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    if done:
+        confirm("Delete it?", yes=False)
+    else:
+        with pytest.raises(CommandError, match="nothing was done"):
+            confirm("Delete it?", yes=False)
+
+
+class Chunks:
+    """Reads that return what is there."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = list(chunks)
+
+    def read(self, size: int, /) -> bytes:
+        return self._chunks.pop(0) if self._chunks else b""
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ((b"a\nb\n",), [[b"a", b"b"]]),
+        ((b"a", b"b\nc"), [[b"ab"], [b"c"]]),
+        ((b"a\r", b"\n\n"), [[b"a", b""]]),
+        ((), []),
+        ((b"no end",), [[b"no end"]]),
+    ],
+)
+def test_lines_come_as_reads_complete_them(chunks: tuple[bytes, ...], expected: list[list[bytes]]) -> None:
+    assert list(split_lines(Chunks(*chunks))) == expected

@@ -1,0 +1,33 @@
+import pytest
+
+from rookery.cli.positions import StartTail, parse_start
+from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTimestamp
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("beginning", BEGINNING),
+        ("earliest", BEGINNING),
+        ("end", END),
+        ("0", StartOffset(0)),
+        ("17", StartOffset(17)),
+        ("offset:17", StartOffset(17)),
+        ("offset 17", StartOffset(17)),
+        ("-5", StartTail(5)),
+        ("timestamp:1700000000000", StartTimestamp(1700000000000)),
+        ("timestamp 2023-11-14T22:13:20Z", StartTimestamp(1700000000000)),
+        ("2023-11-14T22:13:20.5+00:00", StartTimestamp(1700000000500)),
+        ("2023-11-14T23:13:20+01:00", StartTimestamp(1700000000000)),
+    ],
+)
+def test_positions(text: str, expected: Start | StartTail) -> None:
+    parsed = parse_start(text)
+    assert parsed == expected
+    assert type(parsed) is type(expected)
+
+
+@pytest.mark.parametrize("text", ["", "middle", "offset:x", "offset:-1", "timestamp:", "--5", "1.5", "١"])
+def test_what_is_no_position(text: str) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        parse_start(text)

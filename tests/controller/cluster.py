@@ -1,0 +1,39 @@
+"""A small cluster to decide about."""
+
+from collections.abc import Mapping
+from itertools import count
+from uuid import UUID
+
+from rookery.controller.decision import Context, Decision
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage
+from rookery.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
+
+
+def broker(node_id: int, *, rack: str | None = None, fenced: bool = False) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=node_id,
+        incarnation_id=UUID(int=1000 + node_id),
+        broker_epoch=node_id,
+        endpoints=(BrokerEndpoint("PLAINTEXT", "localhost", 9092),),
+        rack=rack,
+        fenced=fenced,
+    )
+
+
+def image_of(*records: MetadataRecord) -> ClusterImage:
+    return EMPTY_IMAGE.apply(records)[0]
+
+
+def context(static: Mapping[str, str] | None = None, *, placement_start: int = 0, first_id: int = 1) -> Context:
+    numbers = count(first_id)
+    return Context(
+        node_id=1, static=static or {}, new_id=lambda: UUID(int=next(numbers)), placement_start=placement_start
+    )
+
+
+def carry_out(image: ClusterImage, decision: Decision[object]) -> ClusterImage:
+    return image.apply(decision.records)[0]
+
+
+ONE = image_of(broker(1))
+THREE = image_of(broker(1), broker(2), broker(3))

@@ -1,0 +1,167 @@
+"""The controller over a real metadata log: one decision at a time, listeners before results, state by replay."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from rookery.base.clock import ManualClock
+from rookery.base.errors import ErrorCode, StorageError
+from rookery.base.files import OsFiles
+from rookery.base.types import NO_TOPIC_ID
+from rookery.controller.brokers import Registration
+from rookery.controller.configs import ConfigChange, ResourceChange
+from rookery.controller.service import Controller
+from rookery.controller.topics import MorePartitions, NewTopic
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta, ResourceType
+from rookery.metadata.records import BrokerEndpoint
+from rookery.quorum.driver import QuorumDriver
+from rookery.storage.directory import LogDirectory
+
+
+def open_quorum(path: Path) -> QuorumDriver:
+    return QuorumDriver.open(OsFiles(), LogDirectory(path), node_id=1, clock=ManualClock())
+
+
+def new_controller(log: QuorumDriver) -> Controller:
+    controller = Controller(log, node_id=1, static={}, random=Random(7))
+    controller.start()
+    return controller
+
+
+def registration(*, clean: bool = True) -> Registration:
+    endpoints = (BrokerEndpoint("PLAINTEXT", "localhost", 9092),)
+    return Registration(node_id=1, incarnation_id=UUID(int=1), endpoints=endpoints, clean=clean)
+
+
+async def use_everything(controller: Controller) -> None:
+    epoch = await controller.register_broker(registration())
+    await controller.create_topics([NewTopic(name="a", partition_count=2), NewTopic(name="b")])
+    await controller.create_topics([NewTopic(name="not-really")], validate_only=True)
+    await controller.delete_topics([("b", NO_TOPIC_ID)])
+    await controller.create_partitions([MorePartitions("a", 3)])
+    topic = ConfigResource(ResourceType.TOPIC, "a")
+    await controller.alter_configs([ResourceChange(topic, (ConfigChange("retention.ms", "5"),))])
+    await controller.incremental_alter_configs([ResourceChange(topic, (ConfigChange("segment.ms", "6"),))])
+    block = await controller.allocate_producer_ids(1, epoch)
+    assert (block.first, block.size) == (0, 1000)
+
+
+def test_the_image_survives_restarts(tmp_path: Path) -> None:
+    log = open_quorum(tmp_path)
+    controller = new_controller(log)
+    asyncio.run(use_everything(controller))
+    image = controller.image
+    assert list(image.topics) == ["a"]
+    assert len(image.topics["a"].partitions) == 3
+    assert image.topic_config("a") == {"retention.ms": "5", "segment.ms": "6"}
+    assert image.next_producer_id == 1000
+    assert image.brokers[1].broker_epoch == 2
+    log.close()
+    log = open_quorum(tmp_path)
+    again = new_controller(log)
+    assert again.image == image
+    asyncio.run(again.register_broker(registration(clean=False)))
+    assert [partition.leader_epoch for partition in again.image.topics["a"].partitions.values()] == [1, 1, 1]
+    log.close()
+
+
+def test_listeners_see_the_image_before_the_result(tmp_path: Path) -> None:
+    controller = new_controller(open_quorum(tmp_path))
+    seen: list[str] = []
+
+    def listen(image: ClusterImage, delta: Delta) -> None:
+        assert image is controller.image
+        seen.extend(topic.name for topic in delta.created)
+
+    async def scenario() -> None:
+        await controller.register_broker(registration())
+        controller.on_image(listen)
+        await controller.create_topics([NewTopic(name="a")])
+        assert seen == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_the_start_is_one_change_of_the_empty_cluster(tmp_path: Path) -> None:
+    log = open_quorum(tmp_path)
+    asyncio.run(use_everything(new_controller(log)))
+    log.close()
+    controller = Controller(open_quorum(tmp_path), node_id=1, static={}, random=Random(1))
+    deltas: list[Delta] = []
+    controller.on_image(lambda _, delta: deltas.append(delta))
+    controller.start()
+    (delta,) = deltas
+    assert [topic.name for topic in delta.created] == ["a"]
+    assert delta.brokers == {1}
+
+
+def test_racing_requests_see_each_other(tmp_path: Path) -> None:
+    controller = new_controller(open_quorum(tmp_path))
+
+    async def scenario() -> list[ErrorCode]:
+        await controller.register_broker(registration())
+        results = await asyncio.gather(*(controller.create_topics([NewTopic(name="a")]) for _ in range(5)))
+        return [result.outcome.code for (result,) in results]
+
+    codes = asyncio.run(scenario())
+    assert sorted(codes) == [ErrorCode.NONE] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 4
+
+
+class SlowLog:
+    """A log whose appends finish when told to."""
+
+    def __init__(self) -> None:
+        self.may_finish = asyncio.Event()
+        self.is_broken = False
+        self.next_offset = 0
+
+    def replay(self, listener: Callable[[int, Sequence[bytes]], None]) -> None:
+        """It is empty."""
+
+    async def append(self, values: Sequence[bytes]) -> int:
+        if self.is_broken:
+            raise StorageError("offline")
+        await self.may_finish.wait()
+        self.next_offset += len(values)
+        return self.next_offset - len(values)
+
+
+def test_a_decision_is_finished_even_if_nobody_waits() -> None:
+    async def scenario() -> None:
+        log = SlowLog()
+        controller = Controller(log, node_id=1, static={}, random=Random(7))
+        waiter = asyncio.ensure_future(controller.register_broker(registration()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        assert controller.image == EMPTY_IMAGE
+        log.may_finish.set()
+        await controller.close()
+        assert list(controller.image.brokers) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_log_changes_nothing() -> None:
+    async def scenario() -> None:
+        log = SlowLog()
+        log.is_broken = True
+        controller = Controller(log, node_id=1, static={}, random=Random(7))
+        with pytest.raises(StorageError):
+            await controller.register_broker(registration())
+        assert controller.image == EMPTY_IMAGE
+
+    asyncio.run(scenario())
+
+
+def test_topic_ids_do_not_look_like_options() -> None:
+    controller = Controller(SlowLog(), node_id=1, static={}, random=Random(7))
+    ids = {controller._new_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(topic_id.bytes[0] >> 2 != 62 for topic_id in ids), "62 is '-' in base64"

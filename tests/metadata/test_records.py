@@ -1,0 +1,167 @@
+"""Metadata records against bytes that Kafka 4.3's own serialiser wrote."""
+
+import contextlib
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.base.errors import CorruptionError
+from rookery.metadata.records import (
+    RECORD_TYPES,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+
+TOPIC_ID = UUID(int=(1 << 64) + 2)
+DIRECTORY = UUID(int=(3 << 64) + 4)
+
+GOLDEN: list[tuple[MetadataRecord, str]] = [
+    (
+        RegisterBrokerRecord(
+            broker_id=1,
+            incarnation_id=TOPIC_ID,
+            broker_epoch=5,
+            endpoints=(BrokerEndpoint("PLAINTEXT", "localhost", 9092),),
+            features=(BrokerFeature("metadata.version", 22, 22),),
+            rack="r1",
+            fenced=False,
+            log_directories=(DIRECTORY,),
+        ),
+        "0100030000000100000000000000000100000000000000020000000000000005020a504c41494e544558540a6c6f63616c686f73742384"
+        "00000002116d657461646174612e76657273696f6e001600160003723100000100110200000000000000030000000000000004",
+    ),
+    (
+        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=5, endpoints=()),
+        "0100030000000100000000000000000100000000000000020000000000000005010100010000",
+    ),
+    (UnregisterBrokerRecord(1, 5), "01010000000001000000000000000500"),
+    (TopicRecord("orders", TOPIC_ID), "010200076f72646572730000000000000001000000000000000200"),
+    (
+        PartitionRecord(
+            partition_id=2,
+            topic_id=TOPIC_ID,
+            replicas=(1, 2),
+            isr=(1,),
+            adding_replicas=(2,),
+            leader=1,
+            leader_recovery_state=1,
+            leader_epoch=7,
+            partition_epoch=9,
+            directories=(DIRECTORY, UUID(int=0)),
+        ),
+        "010301000000020000000000000001000000000000000203000000010000000202000000010102000000020000000100000007000000"
+        "0903000000000000000300000000000000040000000000000000000000000000000001000101",
+    ),
+    (
+        ConfigRecord(2, "orders", "retention.ms", "1000"),
+        "01040002076f72646572730d726574656e74696f6e2e6d73053130303000",
+    ),
+    (ConfigRecord(4, "", "log.retention.ms", None), "0104000401116c6f672e726574656e74696f6e2e6d730000"),
+    (
+        PartitionChangeRecord(
+            partition_id=2,
+            topic_id=TOPIC_ID,
+            isr=(1, 2),
+            leader=2,
+            replicas=(2, 1),
+            removing_replicas=(1,),
+            adding_replicas=(),
+            leader_recovery_state=0,
+            directories=(DIRECTORY, DIRECTORY),
+        ),
+        "01050100000002000000000000000100000000000000020700090300000001000000020104000000020209030000000200000001030502"
+        "000000010401010501000821030000000000000003000000000000000400000000000000030000000000000004",
+    ),
+    (
+        PartitionChangeRecord(partition_id=2, topic_id=TOPIC_ID, leader=1),
+        "010501000000020000000000000001000000000000000201010400000001",
+    ),
+    (FenceBrokerRecord(1, 5), "01070000000001000000000000000500"),
+    (UnfenceBrokerRecord(1, 5), "01080000000001000000000000000500"),
+    (RemoveTopicRecord(TOPIC_ID), "0109000000000000000001000000000000000200"),
+    (FeatureLevelRecord("metadata.version", 22), "010c00116d657461646174612e76657273696f6e001600"),
+    (ProducerIdsRecord(1, 5, 1000), "010f0000000001000000000000000500000000000003e800"),
+    (
+        BrokerRegistrationChangeRecord(
+            broker_id=1, broker_epoch=5, fenced=-1, in_controlled_shutdown=1, log_directories=(DIRECTORY,)
+        ),
+        "011102000000010000000000000005030001ff01010102110200000000000000030000000000000004",
+    ),
+    (NoOpRecord(), "01140000"),
+]
+
+OLDER: list[tuple[str, MetadataRecord]] = [
+    (
+        "010000000000010000000000000001000000000000000200000000000000050101000000",
+        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=5, endpoints=(), fenced=False),
+    ),
+    (
+        "010300000000020000000000000001000000000000000202000000010200000001010100000001000000070000000900",
+        PartitionRecord(
+            partition_id=2, topic_id=TOPIC_ID, replicas=(1,), isr=(1,), leader=1, leader_epoch=7, partition_epoch=9
+        ),
+    ),
+]
+
+
+def test_every_type_has_golden_bytes() -> None:
+    assert {type(record) for record, _ in GOLDEN} == set(RECORD_TYPES)
+
+
+@pytest.mark.parametrize(("record", "golden"), GOLDEN)
+def test_golden_bytes(record: MetadataRecord, golden: str) -> None:
+    assert encode_record(record).hex() == golden
+    assert decode_record(bytes.fromhex(golden)) == record
+
+
+@pytest.mark.parametrize(("data", "record"), OLDER)
+def test_older_versions_are_read(data: str, record: MetadataRecord) -> None:
+    assert decode_record(bytes.fromhex(data)) == record
+
+
+@pytest.mark.parametrize(("record", "golden"), GOLDEN)
+def test_cut_off_or_longer_bytes_are_corruption(record: MetadataRecord, golden: str) -> None:
+    data = bytes.fromhex(golden)
+    for size in range(len(data)):
+        with pytest.raises(CorruptionError):
+            decode_record(data[:size])
+    with pytest.raises(CorruptionError, match="1 bytes are left"):
+        decode_record(data + b"\0")
+
+
+def test_unknown_tags_are_skipped() -> None:
+    assert decode_record(bytes.fromhex("01140001630201ff")) == NoOpRecord()
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["001400", "02140000", "01630000", "01140100", "010201076f726465727300"],
+    ids=["frame 0", "frame 2", "type 99", "version 1 of a no-op", "version 1 of a topic"],
+)
+def test_unknown_kinds_are_corruption(data: str) -> None:
+    with pytest.raises(CorruptionError):
+        decode_record(bytes.fromhex(data))
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_record_or_corruption(data: bytes) -> None:
+    with contextlib.suppress(CorruptionError):
+        decode_record(data)

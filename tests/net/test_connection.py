@@ -1,0 +1,443 @@
+"""Connections over real sockets: order, pipelining, flow control, files, and peers that misbehave."""
+
+import asyncio
+import random
+import socket
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from rookery.base.errors import ProtocolError
+from rookery.base.files import FileSlice, OsFiles
+from rookery.net.connection import FRAMES_PER_TURN, Answer, ConnectionInfo
+from rookery.net.send import Reply
+from tests.net.support import (
+    BOTH_LOOPS,
+    MemoryFile,
+    Run,
+    connect,
+    connections_of,
+    echo,
+    expect_closed,
+    frame,
+    listening,
+    read_reply,
+    reset,
+    until,
+)
+
+
+@BOTH_LOOPS
+def test_requests_are_answered(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            reader, writer = await connect(listener)
+            for body in (b"", b"a", b"b" * 100_000, b"c" * 5_000_000):
+                writer.write(frame(body))
+                assert await read_reply(reader) == body
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_bytes_that_arrive_one_by_one(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            reader, writer = await connect(listener)
+            for byte in frame(b"hello") + frame(b"world"):
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            assert [await read_reply(reader), await read_reply(reader)] == [b"hello", b"world"]
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_many_pipelined_requests_are_answered_in_order(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            reader, writer = await connect(listener)
+            bodies = [b"%d" % number for number in range(20 * FRAMES_PER_TURN + 1)]
+            writer.write(b"".join(map(frame, bodies)))
+            assert [await read_reply(reader) for _ in bodies] == bodies
+            writer.close()
+
+    run(scenario())
+
+
+class Parking:
+    """Answers `later...` requests when told to, `never...` requests not at all, and others at once."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.parked: dict[bytes, asyncio.Future[Reply | None]] = {}
+
+    def __call__(self, request: memoryview, _: ConnectionInfo) -> Answer:
+        body = bytes(request)
+        self.seen.append(body)
+        if body.startswith(b"never"):
+            return None
+        if not body.startswith(b"later"):
+            return [frame(body)]
+        self.parked[body] = asyncio.get_running_loop().create_future()
+        return self.parked[body]
+
+    def release(self, body: bytes) -> None:
+        self.parked.pop(body).set_result([frame(body)])
+
+
+@BOTH_LOOPS
+def test_replies_keep_the_order_of_requests_while_one_waits(run: Run) -> None:
+    async def scenario() -> None:
+        handle = Parking()
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            bodies = [b"first", b"later 1", b"never", b"second", b"later 2", b"third"]
+            writer.write(b"".join(map(frame, bodies)))
+            await until(lambda: handle.seen == bodies)
+            assert await read_reply(reader) == b"first"
+            handle.release(b"later 2")
+            handle.release(b"later 1")
+            expected = [b"later 1", b"second", b"later 2", b"third"]
+            assert [await read_reply(reader) for _ in expected] == expected
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_coroutines_are_awaited_and_may_have_no_reply(run: Run) -> None:
+    async def answer(body: bytes) -> Reply | None:
+        await asyncio.sleep(0)
+        return None if body == b"no reply" else [frame(body)]
+
+    async def scenario() -> None:
+        async with listening(lambda request, _: answer(bytes(request))) as listener:
+            reader, writer = await connect(listener)
+            writer.write(frame(b"a") + frame(b"no reply") + frame(b"b"))
+            assert [await read_reply(reader), await read_reply(reader)] == [b"a", b"b"]
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_at_most_eight_requests_are_unfinished(run: Run) -> None:
+    async def scenario() -> None:
+        handle = Parking()
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            bodies = [b"later %d" % number for number in range(100)]
+            writer.write(b"".join(map(frame, bodies)))
+            await until(lambda: len(handle.seen) == 8)
+            other_reader, other_writer = await connect(listener)
+            other_writer.write(frame(b"others are served"))
+            assert await read_reply(other_reader) == b"others are served"
+            assert len(handle.seen) == 9
+            for number, body in enumerate(bodies):
+                await until(lambda body=body: body in handle.parked)  # type: ignore[misc]  # the default binds it now
+                assert len(handle.seen) <= number + 10
+                handle.release(body)
+                assert await read_reply(reader) == body
+            writer.close()
+            other_writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_a_slow_reader_does_not_make_memory_grow(run: Run) -> None:
+    """Megabytes of requests, each with a megabyte to read, and nobody who reads."""
+    handled = 0
+
+    def handle(_: memoryview, __: ConnectionInfo) -> Reply:
+        nonlocal handled
+        handled += 1
+        return [frame(bytes(1_000_000))]
+
+    async def scenario() -> None:
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
+            writer.write(frame(b"more") * 500)
+            await until(lambda: handled >= 9)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            (connection,) = connections_of(listener)
+            assert handled <= 20
+            assert connection.unsent_bytes <= 2_000_000
+            assert connection._sender.unfinished <= 8
+            writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+            for _ in range(500):
+                assert len(await read_reply(reader)) == 1_000_000
+            writer.close()
+
+    run(scenario())
+
+
+def _slices(path: Path, chance: random.Random) -> tuple[list[FileSlice], bytes]:
+    """Slices of a file with a descriptor and of one without, and the bytes that they stand for."""
+    data = chance.randbytes(6_000_000)
+    path.write_bytes(data)
+    slices, expected = [], []
+    for file in (OsFiles().open(path), MemoryFile(data), OsFiles().open(path)):
+        for size in (3_000_000, 0, 1, 70_000):
+            position = chance.randint(0, len(data) - size)
+            slices.append(FileSlice(file, position, size))
+            expected.append(data[position : position + size])
+    return slices, b"".join(expected)
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("direct", [True, False], ids=["sendfile", "transport"])
+def test_file_slices_arrive_whole_at_a_reader_that_pauses(run: Run, direct: bool, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    slices, expected = _slices(tmp_path / "segment", chance)
+    body_size = len(expected) + 6
+
+    def handle(request: memoryview, _: ConnectionInfo) -> Reply:
+        if bytes(request) == b"small":
+            return [frame(b"small")]
+        return [body_size.to_bytes(4, "big"), b"abc", *slices, b"", b"xyz"]
+
+    async def scenario() -> None:
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            await until(lambda: listener.connection_count == 1)
+            if not direct:
+                connections_of(listener)[0]._sender._plain_socket = None
+            writer.write((frame(b"small") + frame(b"large")) * 3)
+            received = bytearray()
+            while len(received) < 3 * (9 + 4 + body_size):
+                received += await reader.read(chance.choice((1000, 100_000, 1_000_000)))
+                if chance.random() < 0.2:
+                    await asyncio.sleep(0.001)
+            assert received == (frame(b"small") + frame(b"abc" + expected + b"xyz")) * 3
+            assert (connections_of(listener)[0]._sender._socket is not None) == direct
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_files_are_never_buffered_for_a_slow_reader(run: Run) -> None:
+    file = MemoryFile(bytes(50_000_000))
+
+    async def scenario() -> None:
+        async with listening(lambda _, __: [FileSlice(file, 0, 50_000_000)]) as listener:
+            _, writer = await connect(listener)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
+            await until(lambda: listener.connection_count == 1)
+            (connection,) = connections_of(listener)
+            connection._sender._plain_socket = None
+            writer.write(frame(b"more") * 100)
+            await until(lambda: connection._sender._waiting and len(file.read_sizes) > 0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert sum(file.read_sizes) < 20_000_000
+            assert connection.unsent_bytes <= 1_000_000
+            assert connection._sender.unfinished <= 8
+            writer.transport.abort()
+            await until(lambda: listener.connection_count == 0)
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_a_peer_that_resets_while_a_file_is_sent(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(20_000_000))
+    file = OsFiles().open(path)
+
+    async def scenario() -> None:
+        async with listening(lambda _, __: [FileSlice(file, 0, 20_000_000)]) as listener:
+            reader, writer = await connect(listener)
+            writer.write(frame(b"more"))
+            await reader.readexactly(1000)
+            (connection,) = connections_of(listener)
+            reset(writer)
+            await until(lambda: listener.connection_count == 0)
+            assert connection._sender._socket is None
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert logs == []
+
+
+@BOTH_LOOPS
+def test_closing_the_listener_while_a_file_is_sent(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(20_000_000))
+    file = OsFiles().open(path)
+
+    async def scenario() -> None:
+        async with listening(lambda _, __: [FileSlice(file, 0, 20_000_000)]) as listener:
+            reader, writer = await connect(listener)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
+            writer.write(frame(b"more"))
+            await until(lambda: any(connection._sender.is_mid_reply for connection in connections_of(listener)))
+            await listener.close()
+            assert listener.connection_count == 0
+            writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+            assert len(await expect_closed(reader)) < 20_000_000
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_a_file_that_is_shorter_than_promised_ends_the_connection(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(100))
+    file = OsFiles().open(path)
+
+    async def scenario() -> None:
+        async with listening(lambda _, __: [FileSlice(file, 0, 200)]) as listener:
+            reader, writer = await connect(listener)
+            writer.write(frame(b"more"))
+            await expect_closed(reader)
+            writer.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert [log["event"] for log in logs] == ["reply failed"]
+
+
+@BOTH_LOOPS
+def test_a_peer_that_finished_sending_still_gets_its_replies(run: Run) -> None:
+    async def scenario() -> None:
+        handle = Parking()
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            bodies = [b"later %d" % number for number in range(20)]
+            writer.write(b"".join(map(frame, bodies)))
+            writer.write_eof()
+            for body in bodies:
+                await until(lambda body=body: body in handle.parked)  # type: ignore[misc]  # the default binds it now
+                handle.release(body)
+            assert await reader.read() == b"".join(map(frame, bodies))
+            await until(lambda: listener.connection_count == 0)
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_parked_requests_end_with_their_connection(run: Run) -> None:
+    async def scenario() -> None:
+        handle = Parking()
+        async with listening(handle) as listener:
+            _, writer = await connect(listener)
+            writer.write(frame(b"later"))
+            await until(lambda: b"later" in handle.parked)
+            reset(writer)
+            await until(lambda: handle.parked[b"later"].cancelled())
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "an HTTP request on a plaintext listener"),
+        (b"\xff\xff\xff\xfe", "a frame with the negative size -2"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes is larger than socket.request.max.bytes=1000"),
+        (b"\x00\x00\x00\x03bad", "the handler says so"),
+    ],
+)
+def test_bad_bytes_close_the_connection_with_one_line(run: Run, data: bytes, reason: str) -> None:
+    def handle(request: memoryview, info: ConnectionInfo) -> Reply:
+        if bytes(request) == b"bad":
+            raise ProtocolError("the handler says so")
+        return echo(request, info)
+
+    async def scenario() -> None:
+        async with listening(handle, socket_request_max_bytes=1000) as listener:
+            reader, writer = await connect(listener)
+            other_reader, other_writer = await connect(listener)
+            writer.write(frame(b"good") + data)
+            assert await expect_closed(reader) in (frame(b"good"), b"")
+            other_writer.write(frame(b"others are served"))
+            assert await read_reply(other_reader) == b"others are served"
+            for each in (writer, other_writer):
+                each.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    (log,) = logs
+    assert (log["event"], log["reason"], log["log_level"]) == ("connection closed", reason, "warning")
+    assert log["peer"].startswith("127.0.0.1:")
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("later", [False, True], ids=["stage 1", "stage 2"])
+def test_a_bug_in_a_handler_closes_only_its_connection(run: Run, later: bool) -> None:
+    async def fail() -> Reply:
+        raise ValueError("a bug")
+
+    def handle(request: memoryview, info: ConnectionInfo) -> Answer:
+        if bytes(request) != b"bug":
+            return echo(request, info)
+        if later:
+            return fail()
+        raise ValueError("a bug")
+
+    async def scenario() -> None:
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            other_reader, other_writer = await connect(listener)
+            writer.write(frame(b"bug"))
+            assert await expect_closed(reader) == b""
+            other_writer.write(frame(b"others are served"))
+            assert await read_reply(other_reader) == b"others are served"
+            for each in (writer, other_writer):
+                each.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert [(log["event"], log["exc_info"]) for log in logs] == [("request failed", True)]
+
+
+@BOTH_LOOPS
+def test_a_port_scan_is_not_worth_a_line(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            for _ in range(50):
+                scanner = socket.create_connection(("127.0.0.1", listener.bound_port))
+                scanner.close()
+            await asyncio.sleep(0)
+            reader, writer = await connect(listener)
+            writer.write(frame(b"still here"))
+            assert await read_reply(reader) == b"still here"
+            await until(lambda: listener.connection_count == 1)
+            writer.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert logs == []
+
+
+@BOTH_LOOPS
+def test_the_handler_knows_the_peer_and_may_remember_it(run: Run) -> None:
+    seen = []
+
+    def handle(request: memoryview, info: ConnectionInfo) -> Reply:
+        seen.append((info.peer, info.listener_name, info.client_software_name))
+        info.client_software_name = "kcat"
+        return echo(request, info)
+
+    async def scenario() -> None:
+        async with listening(handle, name="CLIENTS") as listener:
+            reader, writer = await connect(listener)
+            for _ in range(2):
+                writer.write(frame(b"who am I"))
+                await read_reply(reader)
+            host, port = writer.get_extra_info("sockname")
+            assert seen == [(f"{host}:{port}", "CLIENTS", "unknown"), (f"{host}:{port}", "CLIENTS", "kcat")]
+            writer.close()
+
+    run(scenario())

@@ -1,0 +1,160 @@
+"""Limits, idle connections and the end of a listener."""
+
+import asyncio
+import socket
+
+import pytest
+from structlog.testing import capture_logs
+
+from rookery.base.errors import StartupError
+from rookery.net.connection import ConnectionInfo
+from rookery.net.listener import Listener
+from rookery.net.send import Reply
+from tests.net.support import (
+    BOTH_LOOPS,
+    Run,
+    connect,
+    connections_of,
+    echo,
+    expect_closed,
+    frame,
+    listening,
+    read_reply,
+    until,
+)
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"max_connections": 2}, "max.connections=2 are open"),
+        ({"max_connections_per_ip": 2}, "max.connections.per.ip=2 are open from this address"),
+        ({"max_connections_per_ip_overrides": {"127.0.0.1": 2}}, "max.connections.per.ip=2 are open from this address"),
+    ],
+)
+def test_the_newest_connection_is_refused(run: Run, settings: dict[str, object], reason: str) -> None:
+    async def scenario() -> None:
+        async with listening(echo, **settings) as listener:
+            first = await connect(listener)
+            second = await connect(listener)
+            await until(lambda: listener.connection_count == 2)
+            refused_reader, refused_writer = await connect(listener)
+            assert await expect_closed(refused_reader) == b""
+            for reader, writer in (first, second):
+                writer.write(frame(b"still here"))
+                assert await read_reply(reader) == b"still here"
+            first[1].close()
+            await until(lambda: listener.connection_count == 1)
+            reader, writer = await connect(listener)
+            writer.write(frame(b"room again"))
+            assert await read_reply(reader) == b"room again"
+            for each in (refused_writer, second[1], writer):
+                each.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert [log["reason"] for log in logs] == [reason]
+
+
+@BOTH_LOOPS
+def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo, connections_max_idle_ms=200) as listener:
+            idle_reader, idle_writer = await connect(listener)
+            busy_reader, busy_writer = await connect(listener)
+
+            async def stay_busy() -> None:
+                while True:
+                    busy_writer.write(frame(b"busy"))
+                    assert await read_reply(busy_reader) == b"busy"
+                    await asyncio.sleep(0.01)
+
+            busy = asyncio.create_task(stay_busy())
+            assert await expect_closed(idle_reader) == b""
+            assert not busy.done()
+            busy.cancel()
+            for each in (idle_writer, busy_writer):
+                each.close()
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert [log["reason"] for log in logs] == ["idle for connections.max.idle.ms"]
+
+
+@BOTH_LOOPS
+def test_a_peer_that_stopped_reading_is_idle(run: Run) -> None:
+    def handle(_: memoryview, __: ConnectionInfo) -> Reply:
+        return [frame(bytes(30_000_000))]
+
+    async def scenario() -> None:
+        async with listening(handle, connections_max_idle_ms=100) as listener:
+            _, writer = await connect(listener)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
+            writer.write(frame(b"more"))
+            await until(lambda: listener.connection_count == 1)
+            await until(lambda: listener.connection_count == 0)
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_idle_check_can_be_switched_off(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo, connections_max_idle_ms=-1) as listener:
+            reader, writer = await connect(listener)
+            await until(lambda: listener.connection_count == 1)
+            (connection,) = connections_of(listener)
+            for now in (0.0, 1e9, 2e9):
+                connection.check_idle(now, None)
+            writer.write(frame(b"still here"))
+            assert await read_reply(reader) == b"still here"
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_close_ends_all_connections(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            clients = [await connect(listener) for _ in range(5)]
+            await until(lambda: listener.connection_count == 5)
+            await listener.close()
+            for reader, writer in clients:
+                assert await expect_closed(reader) == b""
+                writer.close()
+            with pytest.raises(ConnectionRefusedError):
+                await connect(listener)
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_a_port_in_use_is_said_so(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            second = Listener("127.0.0.1", listener.bound_port, echo)
+            with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{listener.bound_port}: .*in use"):
+                await second.start()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_all_addresses_share_the_port_and_the_options(run: Run) -> None:
+    async def scenario() -> None:
+        listener = Listener("localhost", 0, echo)
+        await listener.start()
+        reader, writer = await asyncio.open_connection("localhost", listener.bound_port)
+        writer.write(frame(b"hello"))
+        assert await read_reply(reader) == b"hello"
+        (connection,) = connections_of(listener)
+        accepted = connection._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 102_400
+        writer.close()
+        await listener.close()
+
+    run(scenario())

@@ -1,0 +1,101 @@
+"""Batches and logs that the storage tests share."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from rookery.base.clock import Clock, ManualClock
+from rookery.base.files import Files, FileSlice
+from rookery.base.types import Offset, TimestampMs, TopicPartition
+from rookery.records.batch import iterate_headers, read_header
+from rookery.records.record import Record, build_batch
+from rookery.storage.config import FOREVER_MS, LogConfig
+from rookery.storage.log import Log
+
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = UUID(int=7)
+DATA = Path("/data")
+DIRECTORY = DATA / str(PARTITION)
+EPOCH = 3
+START_MS = 1_700_000_000_000
+
+# Three or four of `batch`'s smallest fill a segment, and every second one gets an index entry.
+SMALL = LogConfig(segment_bytes=300, index_interval_bytes=64, segment_index_bytes=1200, retention_ms=-1)
+# Wide open: only tests that say so roll or flush.
+ROOMY = LogConfig(segment_ms=FOREVER_MS, retention_ms=-1)
+
+
+def batch(
+    *timestamps_ms: TimestampMs,
+    value: bytes = b"value",
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+) -> bytearray:
+    """A batch with one record per timestamp."""
+    records = [Record(index, ms, b"key", value) for index, ms in enumerate(timestamps_ms or (START_MS,))]
+    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def append(log: Log, data: bytearray, leader_epoch: int = EPOCH) -> Offset:
+    return log.append(data, read_header(data), leader_epoch=leader_epoch)
+
+
+def append_all(log: Log, batches: Iterable[bytearray], leader_epoch: int = EPOCH) -> list[Offset]:
+    return [append(log, data, leader_epoch) for data in batches]
+
+
+def open_log(
+    files: Files,
+    directory: Path = DIRECTORY,
+    config: LogConfig = ROOMY,
+    *,
+    clock: Clock | None = None,
+    recovery_point: Offset = 0,
+    start_offset: Offset = 0,
+    clean: bool = False,
+) -> Log:
+    return Log.open(
+        files,
+        directory,
+        config,
+        clock=clock or ManualClock(START_MS),
+        partition=PARTITION,
+        topic_id=TOPIC_ID,
+        recovery_point=recovery_point,
+        start_offset=start_offset,
+        clean=clean,
+    )
+
+
+def reopen(log: Log, *, clean: bool = True) -> Log:
+    """Close and open again, or only open again."""
+    if clean:
+        log.close()
+    return open_log(
+        log.files,
+        log.directory,
+        log.config,
+        clock=log.clock,
+        recovery_point=log.recovery_point,
+        start_offset=log.start_offset,
+        clean=clean,
+    )
+
+
+def read_bytes(slices: Sequence[FileSlice]) -> bytes:
+    return b"".join(part.file.read_at(part.position, part.size) for part in slices)
+
+
+def contents(log: Log) -> list[tuple[Offset, bytes]]:
+    """All batches from the start offset on, with their base offsets, read as a consumer would: in small fetches."""
+    found: list[tuple[Offset, bytes]] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = read_bytes(log.read(offset, 200).slices)
+        if not data:
+            break
+        for position, header in iterate_headers(data):
+            found.append((header.base_offset, data[position : position + header.size_bytes]))
+            offset = header.last_offset + 1
+    return found

@@ -1,0 +1,306 @@
+"""Every crash point of the operations that write, enumerated.
+
+Each scenario runs once to count its mutations of the disk (writes, syncs, renames, removals). Then it runs again and
+again, each time stopped before the next mutation, with every `Survival` of what was not synced. After the crash the
+node starts again and must have: everything that was flushed, byte for byte and in order; nothing that was never
+written; no hole; no leftovers; and a log that can be appended to, closed, and opened once more.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import pytest
+
+from rookery.base.clock import ManualClock
+from rookery.base.types import Offset
+from rookery.records.batch import read_header
+from rookery.storage.config import LogConfig
+from rookery.storage.log import Log
+from rookery.storage.manager import LogManager
+from rookery.storage.replacement import create_aside, seal_aside
+from tests.faults.files import Crash, CrashFiles, Survival
+from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, batch, contents
+
+LEFTOVERS = (".cleaned", ".swap", ".deleted", ".tmp")
+COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+
+History = dict[Offset, bytes]
+
+
+@dataclass
+class Ledger:
+    """What the log may hold after a crash: a prefix of one of the histories, from `start_max` at the latest."""
+
+    histories: list[History] = field(default_factory=lambda: [{}])
+    flushed: Offset = 0
+    start_max: Offset = 0
+
+    def fork(self, history: History) -> None:
+        """From now on the log may also be like this, and goes on like this."""
+        self.histories.append(history)
+
+    @property
+    def latest(self) -> History:
+        return self.histories[-1]
+
+    def settle(self) -> None:
+        """The latest history is the only one left."""
+        self.histories = [self.latest]
+
+
+class Node:
+    """A manager with one log directory on a disk that may crash, and the ledger of what it was told."""
+
+    def __init__(self, files: CrashFiles, ledger: Ledger, config: LogConfig = SMALL) -> None:
+        self.files = files
+        self.ledger = ledger
+        self.config = config
+        self.clock = ManualClock(START_MS)
+        self.manager = LogManager(files, self.clock, [DATA])
+        self.summary = self.manager.load(lambda topic: config)
+
+    @property
+    def log(self) -> Log:
+        return self.manager.create(PARTITION, TOPIC_ID, self.config)
+
+    def append(self, count: int, value: bytes = b"value") -> None:
+        for _ in range(count):
+            data = batch(START_MS + self.log.end_offset, value=value, producer_id=9, epoch=0, sequence=0)
+            offset = self.log.end_offset
+            self.ledger.latest[offset] = b""
+            append(self.log, data)
+            self.ledger.latest[offset] = bytes(data)
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.ledger.flushed = self.log.recovery_point
+
+
+def scenario_append_and_roll(node: Node) -> None:
+    node.append(5)
+    node.flush()
+    node.append(4)
+    node.manager.checkpoint()
+    node.append(4)
+    node.flush()
+    node.append(1)
+    node.flush()
+    node.manager.checkpoint()
+    node.append(3)
+
+
+def scenario_roll_without_flushing(node: Node) -> None:
+    node.append(13)
+
+
+def scenario_truncate(node: Node) -> None:
+    node.append(10)
+    node.flush()
+    node.manager.checkpoint()
+    ledger = node.ledger
+    ledger.flushed = 5
+    ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 5})
+    node.log.truncate_to(5)
+    ledger.settle()
+    node.append(7, value=b"other")
+    node.flush()
+    node.append(1)
+
+
+def scenario_give_up_the_start(node: Node) -> None:
+    node.append(11)
+    node.flush()
+    node.ledger.start_max = 4
+    node.log.advance_start_offset(4)
+    node.manager.checkpoint()
+    node.log.update_config(replace(SMALL, retention_bytes=400))
+    node.ledger.start_max = 11
+    node.manager.apply_retention(START_MS)
+    assert node.log.start_offset == 6
+    node.ledger.start_max = 6
+    node.append(2)
+    node.flush()
+    node.log.update_config(replace(SMALL, retention_ms=1))
+    node.ledger.start_max = 13
+    node.manager.apply_retention(START_MS + 1_000_000)
+    node.append(2)
+    node.flush()
+
+
+def scenario_clean(node: Node) -> None:
+    """The cleaner's part is played by copying every second batch of three segments, and none of the last."""
+    node.append(13)
+    node.flush()
+    old = node.log.segments[:3]
+    kept = {offset: data for offset, data in node.ledger.latest.items() if offset % 2 and offset < 6 or offset >= 9}
+    new = create_aside(node.files, node.log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
+    for offset in (1, 3, 5):
+        header = read_header(node.ledger.latest[offset])
+        new.append(node.ledger.latest[offset], last_offset=offset, max_timestamp_ms=header.max_timestamp_ms)
+    seal_aside(new)
+    node.ledger.fork(kept)
+    node.log.replace_segments(old, new)
+    node.ledger.settle()
+    assert [offset for offset, _ in contents(node.log)] == [1, 3, 5, 9, 10, 11, 12]
+    node.append(2)
+    node.flush()
+
+
+def scenario_clean_stop(node: Node) -> None:
+    node.append(7)
+    node.manager.close()
+    node.ledger.flushed = 7
+    again = Node(node.files, node.ledger)
+    again.append(4)
+    again.flush()
+    again.manager.close()
+    Node(node.files, node.ledger).append(1)
+
+
+SCENARIOS = [
+    scenario_append_and_roll,
+    scenario_roll_without_flushing,
+    scenario_truncate,
+    scenario_give_up_the_start,
+    scenario_clean,
+    scenario_clean_stop,
+]
+
+
+def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, CrashFiles]]:
+    """The disk after each crash point of `run`, for each survival."""
+    counting = CrashFiles()
+    run(counting)
+    for survival in Survival:
+        for point in range(counting.mutation_count + 1):
+            files = CrashFiles()
+            files.crash_at = point
+            try:
+                run(files)
+            except Crash as crash:
+                where = f"before mutation {point} ({crash}), survival {survival.name}"
+            else:
+                where = f"at the end, survival {survival.name}"
+            files.crash(survival)
+            yield where, files
+
+
+def check(log: Log, ledger: Ledger, where: str) -> None:
+    found = contents(log)
+    assert any(_is_prefix(found, log, history) for history in ledger.histories), f"{where}: {log} has {found}"
+    assert log.start_offset <= ledger.start_max, where
+    assert log.end_offset >= ledger.flushed, f"{where}: {log} lost what was flushed up to {ledger.flushed}"
+    assert log.recovery_point <= log.end_offset, where
+    state = log.producers.get(9)
+    if found:
+        assert state is not None, where
+        assert state.last_offset == found[-1][0], where
+
+
+def _is_prefix(found: list[tuple[Offset, bytes]], log: Log, history: History) -> bool:
+    return found == [
+        (offset, data) for offset, data in history.items() if log.start_offset <= offset < log.end_offset
+    ] and all(offset in history for offset, _ in found)
+
+
+def check_no_leftovers(files: CrashFiles, where: str) -> None:
+    paths = list(files.all_paths())
+    assert not [path for path in paths if path.name.endswith(LEFTOVERS)], where
+    names = {path.name for path in paths}
+    orphans = [name for name in names if name.endswith(("index",)) and f"{name[:20]}.log" not in names]
+    assert not orphans, where
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
+    config = COMPACTED if scenario is scenario_clean else SMALL
+    ledgers: list[Ledger] = []
+
+    def run(files: CrashFiles) -> None:
+        ledgers.append(Ledger())
+        scenario(Node(files, ledgers[-1], config))
+
+    for where, files in crashes(run):
+        ledger = ledgers[-1]
+        node = Node(files, ledger, config)
+        check(node.log, ledger, where)
+        check_no_leftovers(files, where)
+        go_on(node, where)
+
+
+def go_on(node: Node, where: str) -> None:
+    """The log must still take records, keep them over a crash and over a clean stop."""
+    before = contents(node.log)
+    node.ledger.histories = [dict(before)]
+    node.append(4)
+    node.flush()
+    node.manager.checkpoint()
+    node.append(1)
+    node.files.crash(Survival.TORN)
+    again = Node(node.files, node.ledger, node.config)
+    assert (
+        contents(again.log)[:-1][: len(before) + 4]
+        == list(node.ledger.latest.items())[: len(before) + 4][: len(contents(again.log)) - 1]
+    ), where
+    assert len(contents(again.log)) >= len(before) + 4, where
+    again.manager.close()
+    last = Node(node.files, node.ledger, node.config)
+    assert last.summary.is_clean, where
+    assert contents(last.log) == contents(again_log := last.log), where
+    assert again_log.end_offset >= node.ledger.flushed, where
+
+
+def test_every_crash_point_of_deleting_and_making_again() -> None:
+    """A partition that was made again never shows what its deleted namesake held."""
+    second_id = UUID(int=8)
+
+    def run(files: CrashFiles) -> None:
+        node = Node(files, Ledger())
+        node.append(9)
+        node.flush()
+        node.log.advance_start_offset(5)
+        node.manager.checkpoint()
+        node.manager.delete(PARTITION)
+        log = node.manager.create(PARTITION, second_id, SMALL)
+        append(log, batch(value=b"second"))
+        log.flush()
+        append(log, batch(value=b"third"))
+        node.manager.purge_deleted(START_MS + 10_000_000)
+        node.manager.checkpoint()
+
+    for where, files in crashes(run):
+        node = Node(files, Ledger())
+        log = node.manager.get(PARTITION)
+        if log is not None:
+            values = [b"second" in data or b"third" in data for _, data in contents(log)]
+            if log.topic_id == second_id:
+                assert all(values), where
+            elif log.topic_id == TOPIC_ID:
+                assert not any(values), where
+                assert node.manager.strays(lambda _: second_id) == [PARTITION], where
+            node.manager.delete(PARTITION)
+        node.manager.purge_deleted(START_MS + 10_000_000)
+        fresh = node.manager.create(PARTITION, second_id, SMALL)
+        assert (fresh.start_offset, fresh.end_offset) == (0, 0), where
+        append(fresh, batch())
+        fresh.flush()
+        files.crash(Survival.NOTHING)
+        assert len(contents(Node(files, Ledger()).log)) == 1, where
+        check_no_leftovers(files, where)
+
+
+def test_a_full_disk_leaves_no_half_batch() -> None:
+    """Every write of a batch fails once, half done: the directory goes offline and the restart finds whole batches."""
+    for number in range(1, 12):
+        files, ledger = CrashFiles(), Ledger()
+        node = Node(files, ledger)
+        node.append(2)
+        node.flush()
+        files.fail_call(number, code=28)
+        try:
+            node.append(6)
+        except Exception:
+            assert not node.manager.is_online(PARTITION)
+        files.crash(Survival.EVERYTHING)
+        check(Node(files, ledger).log, ledger, f"call {number}")
