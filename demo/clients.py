@@ -60,7 +60,9 @@ def produce_with_kafka_python(address: str, topic: str, values: list[bytes], cod
 
 def read_with_confluent(address: str, topic: str, partition: int = 0, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Every record from `start` up to what is the end now, as offset and value."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "unused", "check.crcs": True})
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
+    )
     first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
     consumer.assign([TopicPartition(topic, partition, max(start, first))])
     position = max(start, first)

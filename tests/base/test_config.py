@@ -145,10 +145,10 @@ def test_topic_entries_without_overrides() -> None:
 
 def test_broker_entries() -> None:
     layers = BrokerLayers(
-        static={"log.retention.hours": "2", "ssl.key.password": "secret"}, dynamic={"max.connections": "7"}
+        static={"log.retention.hours": "2", "ssl.key.password": "secret"}, dynamic={"log.cleaner.backoff.ms": "7"}
     )
     entries = by_name(describe_broker(layers))
-    assert entries["max.connections"][1:4] == ("7", DYNAMIC, False)
+    assert entries["log.cleaner.backoff.ms"][1:4] == ("7", DYNAMIC, False)
     assert entries["log.retention.hours"][1:4] == ("2", STATIC, True)
     assert entries["log.retention.ms"].value is None
     assert entries["log.retention.ms"].synonyms == ()

@@ -1,13 +1,18 @@
 """What the commands say to wrong usage, and how quickly they start; what they do is in `test_end_to_end`."""
 
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from rookery.cli.main import app
 
+GUIDE = Path(__file__).parents[2] / "docs" / "cli.md"
+EXAMPLES = re.findall(r"^(?:.*\| )?rookery (.+?)(?:  +#.*)?$", GUIDE.read_text(), re.MULTILINE)
 NOBODY = ["-b", "127.0.0.1:1"]
 
 
@@ -103,3 +108,16 @@ def test_consuming_needs_no_column_library_or_event_loop_of_others() -> None:
     script = "import sys, rookery.cli.session, rookery.client.producer, rookery.client.consumer; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {"pyarrow", "uvloop", "numpy"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_guides_examples_name_commands_and_options_that_exist(example: str) -> None:
+    """Unknown commands and options are refused before `--help` is looked at."""
+    result = invoke(*shlex.split(example), "--help")
+    assert result.exit_code == 0, result.output
+
+
+def test_the_guide_has_an_example_of_every_command() -> None:
+    assert len(EXAMPLES) > 20
+    for command in ("start", "topics create", "topics alter", "produce", "consume", "configs alter", "log dump"):
+        assert any(example.startswith(command) for example in EXAMPLES), command

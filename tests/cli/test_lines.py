@@ -64,7 +64,7 @@ def test_unknown_fields_are_refused(template: str) -> None:
         compile_format(template)
 
 
-@given(st.text(st.characters(exclude_characters="%\0", codec="utf-8")), st.binary())
+@given(st.text(st.characters(exclude_characters="%", codec="utf-8")), st.binary())
 def test_text_around_the_fields_is_kept(text: str, value: bytes) -> None:
     assert compile_format(f"{text}%v{text}")(record(value=value)) == text.encode() + value + text.encode()
 

@@ -1,8 +1,8 @@
 """A broker that says what a test tells it to, over a real socket: for failures that a healthy broker does not show.
 
 `answers` maps an API to a function from (version, request) to a response, None for no response, or HANG_UP to close
-the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves. Partitions whose
-index is in `leaderless` have no leader.
+the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves. Partitions
+whose index is in `leaderless` have no leader; `versions` are the highest to serve, by the API's name.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ class FakeBroker:
         *,
         topics: Mapping[str, int] | None = None,
         leaderless: Collection[int] = (),
-        **versions: int,
+        versions: Mapping[str, int] | None = None,
     ) -> None:
         self.requests: list[tuple[ApiKey, int, Message]] = []
         self._answers = {ApiKey.API_VERSIONS: self._api_versions, ApiKey.METADATA: self._metadata, **answers}
         self._topics = dict(topics or {})
         self._leaderless = leaderless
         self._versions = {
-            key: VersionRange(DEFINED[key].minimum, versions.get(key.name, DEFINED[key].maximum))
+            key: VersionRange(DEFINED[key].minimum, (versions or {}).get(key.name, DEFINED[key].maximum))
             for key in self._answers
         }
         self._server: asyncio.Server | None = None

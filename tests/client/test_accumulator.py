@@ -41,6 +41,30 @@ def test_a_record_larger_than_a_batch_travels_alone() -> None:
     assert first.tokens == [1]
 
 
+def test_what_waits_can_be_dropped() -> None:
+    accumulator: Accumulator[int] = Accumulator(1000)
+    accumulator.add(A, record(), 1)
+    (under_way,) = accumulator.take_ready()
+    accumulator.add(A, record(), 2)
+    accumulator.add(B, record(), 3)
+    assert accumulator.drop_waiting() == [2, 3]
+    assert accumulator.size_bytes == under_way.size_bytes
+    accumulator.complete(under_way)
+    assert accumulator.is_empty
+
+
+def test_a_request_stays_below_what_brokers_accept() -> None:
+    accumulator: Accumulator[int] = Accumulator(1024 * 1024)
+    value = bytes(1024 * 1024)
+    for index in range(100):
+        accumulator.add(TopicPartition("t", index), record(value), index)
+    sizes = []
+    while batches := accumulator.take_ready():
+        sizes.append(sum(batch.size_bytes for batch in batches))
+    assert max(sizes) < 16 * 1024 * 1024
+    assert sum(sizes) == accumulator.size_bytes
+
+
 @given(st.lists(st.tuples(st.sampled_from([A, B]), st.binary(max_size=200))), st.integers(100, 600))
 def test_everything_comes_out_once_in_order_within_the_size(
     sent: list[tuple[TopicPartition, bytes]], batch_size_bytes: int

@@ -39,7 +39,7 @@ def run_with(
 
     async def run() -> tuple[Result, list[Message]]:
         versions = {} if version is None else {api_key.name: version}
-        async with FakeBroker({api_key: answer}, topics={"t": 2}, **versions) as broker:
+        async with FakeBroker({api_key: answer}, topics={"t": 2}, versions=versions) as broker:
             async with Cluster([broker.address], timeout_s=10) as cluster:
                 result = await work(Admin(cluster))
             return result, broker.requests_of(api_key)

@@ -43,7 +43,7 @@ def test_no_bootstrap_server_at_all_is_told_at_once() -> None:
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.METADATA].minimum, DEFINED[ApiKey.METADATA].maximum + 1))
 def test_every_version_of_metadata_can_be_asked_and_read(version: int) -> None:
     async def run() -> None:
-        fake = FakeBroker({}, topics={"t": 1}, METADATA=version)
+        fake = FakeBroker({}, topics={"t": 1}, versions={"METADATA": version})
         async with fake as broker, Cluster([broker.address], timeout_s=10) as cluster:
             assert await cluster.leader(TopicPartition("t", 0)) == NODE_ID
             if version >= 10:

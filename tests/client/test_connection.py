@@ -35,7 +35,7 @@ async def open_to(broker: FakeBroker, timeout_s: float = 10) -> Connection:
 def test_the_highest_common_version_is_used() -> None:
     async def run() -> None:
         answers = {ApiKey.DESCRIBE_CLUSTER: lambda version, request: described(f"v{version}")}
-        async with FakeBroker(answers, DESCRIBE_CLUSTER=1) as broker:
+        async with FakeBroker(answers, versions={"DESCRIBE_CLUSTER": 1}) as broker:
             connection = await open_to(broker)
             response = await connection.request(ApiKey.DESCRIBE_CLUSTER, CLUSTER, timeout_s=10)
             assert response.cluster_id == "v1"
@@ -46,7 +46,7 @@ def test_the_highest_common_version_is_used() -> None:
 
 def test_an_older_broker_answers_api_versions_in_its_own_version() -> None:
     async def run() -> None:
-        async with FakeBroker({}, API_VERSIONS=2) as broker:
+        async with FakeBroker({}, versions={"API_VERSIONS": 2}) as broker:
             connection = await open_to(broker)
             assert [version for _, version, _ in broker.requests] == [2]
             assert connection.version(ApiKey.METADATA) == DEFINED[ApiKey.METADATA].maximum

@@ -103,7 +103,7 @@ def run_with(
 
     async def run() -> list[int]:
         script = {ApiKey.FETCH: fetch, ApiKey.LIST_OFFSETS: offsets(timestamps or {-1: 100, -2: 7})}
-        async with FakeBroker(script, topics={"t": 1}, **versions) as broker:
+        async with FakeBroker(script, topics={"t": 1}, versions=versions) as broker:
             async with Cluster([broker.address], timeout_s=10) as cluster:
                 await work(cluster)
             requests = broker.requests_of(ApiKey.FETCH)

@@ -48,7 +48,7 @@ def run_with(
 
     async def run() -> tuple[list[bytes], FakeBroker]:
         answers = {ApiKey.PRODUCE: produce, ApiKey.INIT_PRODUCER_ID: producer_ids()}
-        async with FakeBroker(answers, topics={"t": 2}, **versions) as broker:
+        async with FakeBroker(answers, topics={"t": 2}, versions=versions) as broker:
             async with Cluster([broker.address], timeout_s=10) as cluster:
                 await work(cluster)
             return batches_of(broker), broker

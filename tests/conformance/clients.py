@@ -78,6 +78,7 @@ def confluent_consumer(bootstrap: str, **settings: Any) -> confluent_kafka.Consu
             "check.crcs": True,
         }
         | {name.replace("_", "."): value for name, value in settings.items()}
+        | {"log_level": 3}
     )
 
 

@@ -11,6 +11,7 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients import CLIENTS, confluent_consumer, kafka_python_read
 from tests.support.broker import BrokerProcess, start_broker
@@ -57,37 +58,38 @@ def produce_with_kafka_python(bootstrap: str, acknowledge: Acknowledge) -> None:
     producer.close(timeout=TIMEOUT_S)
 
 
-def consume_with_confluent(bootstrap: str) -> list[int]:
-    consumer = confluent_consumer(bootstrap, reconnect_backoff_max_ms=200, log_level=0)
+def consume_with_confluent(bootstrap: str, seen: Acknowledge) -> None:
+    consumer = confluent_consumer(bootstrap, reconnect_backoff_max_ms=200)
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    values: list[int] = []
-    while len(values) < COUNT:
+    count = 0
+    while count < COUNT:
         message = consumer.poll(TIMEOUT_S)
-        assert message is not None, f"{len(values)} records, then none"
+        assert message is not None, f"{count} records, then none"
         # While the broker is away, librdkafka tells so in messages without a record.
         if message.error() is None:
-            values.append(int(message.value() or b""))
+            seen(int(message.value() or b""))
+            count += 1
     consumer.close()
-    return values
 
 
-def consume_with_aiokafka(bootstrap: str) -> list[int]:
-    async def run() -> list[int]:
+def consume_with_aiokafka(bootstrap: str, seen: Acknowledge) -> None:
+    async def run() -> None:
         async with aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None) as consumer:
             consumer.assign([aiokafka.TopicPartition(TOPIC, 0)])
             consumer.seek(aiokafka.TopicPartition(TOPIC, 0), 0)
-            return [int((await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value) for _ in range(COUNT)]
+            for _ in range(COUNT):
+                seen(int((await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value))
 
-    return asyncio.run(run())
+    asyncio.run(run())
 
 
-def consume_with_kafka_python(bootstrap: str) -> list[int]:
+def consume_with_kafka_python(bootstrap: str, seen: Acknowledge) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, reconnect_backoff_max_ms=200)
     consumer.assign([kafka.TopicPartition(TOPIC, 0)])
     consumer.seek(kafka.TopicPartition(TOPIC, 0), 0)
-    values = [int(record.value) for record in kafka_python_read(consumer, COUNT)]
+    for _ in range(COUNT):
+        seen(int(kafka_python_read(consumer, 1)[0].value))
     consumer.close()
-    return values
 
 
 PRODUCERS = {
@@ -100,6 +102,11 @@ CONSUMERS = {
     "aiokafka": consume_with_aiokafka,
     "kafka-python": consume_with_kafka_python,
 }
+
+
+def create_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(TIMEOUT_S)
 
 
 class Background:
@@ -121,30 +128,33 @@ class Background:
     def is_done(self) -> bool:
         return bool(self._outcome)
 
-    def result(self) -> object:
+    def result(self) -> None:
         self._thread.join(TIMEOUT_S)
         assert self._outcome, "the client did not come to an end"
         if isinstance(self._outcome[0], BaseException):
             raise self._outcome[0]
-        return self._outcome[0]
 
 
 @pytest.mark.parametrize("client", PRODUCERS)
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["sigterm", "sigkill"])
 def test_a_client_gets_over_a_restart(tmp_path: Path, client: str, end: Callable[[BrokerProcess], int]) -> None:
     acknowledged: list[int] = []
+    consumed: list[int] = []
     with start_broker(tmp_path / "data") as broker:
         bootstrap = broker.address
+        create_topic(bootstrap)
         producing = Background(lambda: PRODUCERS[client](bootstrap, acknowledged.append))
+        consuming = Background(lambda: CONSUMERS[client](bootstrap, consumed.append))
         deadline = time.monotonic() + TIMEOUT_S
-        while len(acknowledged) < COUNT // 4 and not producing.is_done:
+        while len(acknowledged) < COUNT // 4 or not consumed:
             assert time.monotonic() < deadline
+            assert not producing.is_done or not consuming.is_done
             time.sleep(0.002)
-        consuming = Background(lambda: CONSUMERS[client](bootstrap))
         end(broker)
     with start_broker(tmp_path / "data", port=broker.port):
         producing.result()
         assert acknowledged == list(range(COUNT))
-        assert consuming.result() == list(range(COUNT))
+        consuming.result()
+        assert consumed == list(range(COUNT))
         for reader in CLIENTS:
             assert [int(sample.value or b"") for sample in reader.consume(bootstrap, TOPIC, COUNT)] == acknowledged

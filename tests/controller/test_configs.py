@@ -45,7 +45,7 @@ def change(resource: ConfigResource, name: str, value: str | None, operation: in
             ConfigRecord(2, "t", "leader.replication.throttled.replicas", "0:1,1:1"),
         ),
         (change(BROKER, "log.retention.ms", "9"), ConfigRecord(4, "1", "log.retention.ms", "9")),
-        (change(ALL_BROKERS, "max.connections", "9"), ConfigRecord(4, "", "max.connections", "9")),
+        (change(ALL_BROKERS, "log.cleaner.backoff.ms", "9"), ConfigRecord(4, "", "log.cleaner.backoff.ms", "9")),
         (
             change(ALL_BROKERS, "log.cleanup.policy", "compact", Operation.APPEND),
             ConfigRecord(4, "", "log.cleanup.policy", "delete,compact"),
@@ -123,12 +123,12 @@ REFUSED = [
 @pytest.mark.parametrize("decide", [decide_alter_configs, decide_incremental_alter_configs])
 def test_refused(decide: object, item: ResourceChange, code: ErrorCode) -> None:
     function = decide_alter_configs if decide is decide_alter_configs else decide_incremental_alter_configs
-    other = change(ALL_BROKERS, "max.connections", "9")
+    other = change(ALL_BROKERS, "log.cleaner.backoff.ms", "9")
     static = {"log.cleaner.min.compaction.lag.ms": "5"} if item.resource == BROKER else {}
     decision = function(IMAGE, [item, other], context(static))
     assert [result.outcome.code for result in decision.results] == [code, ErrorCode.NONE]
     assert decision.results[0].outcome.message
-    assert decision.records == (ConfigRecord(4, "", "max.connections", "9"),)
+    assert decision.records == (ConfigRecord(4, "", "log.cleaner.backoff.ms", "9"),)
 
 
 @pytest.mark.parametrize(

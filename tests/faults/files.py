@@ -33,6 +33,8 @@ class Survival(Enum):
     BYTES = auto()
     # Every second change of each directory, and the first half of the writes of each file.
     HALF = auto()
+    # The other changes of each directory, and the whole writes of each file.
+    OTHER_HALF = auto()
 
 
 class Call(NamedTuple):
@@ -90,6 +92,8 @@ class _Directory:
             changes = []
         elif survival is Survival.HALF:
             changes = changes[::2]
+        elif survival is Survival.OTHER_HALF:
+            changes = changes[1::2]
         self.entries = dict(self.synced)
         for change in changes:
             _apply_change(self.entries, *change)

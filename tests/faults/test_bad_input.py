@@ -270,7 +270,7 @@ def test_a_decompression_bomb_where_the_broker_must_look_inside(client: WireClie
     created = client.call(ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout_ms=10_000, validate_only=False)
     assert created.topics[0].error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = b"".join(compressor.compress(bytes(2**20)) for _ in range(500)) + compressor.flush()
+    bomb = b"".join(compressor.compress(bytes(2**20)) for _ in range(100)) + compressor.flush()
     batch = good_batch(b"v", codec=Codec.GZIP)[:61] + bomb
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">I", batch, 17, compute_crc(batch))

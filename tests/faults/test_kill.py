@@ -97,7 +97,7 @@ def wait_for_acknowledgements(producers: list[SteadyProducer], more: int) -> Non
 def read_all(bootstrap: str) -> dict[int, list[tuple[str, int, int]]]:
     """What the broker serves, as (producer, index, offset) by partition."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True, "enable.partition.eof": False}
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True, "enable.auto.commit": False}
     )
     found: dict[int, list[tuple[str, int, int]]] = {}
     for partition in range(PARTITIONS):

@@ -1,6 +1,8 @@
 """Connections over real sockets: order, pipelining, flow control, files, and peers that misbehave."""
 
 import asyncio
+import errno
+import os
 import random
 import socket
 from pathlib import Path
@@ -11,6 +13,7 @@ from structlog.testing import capture_logs
 from rookery.base.errors import ProtocolError
 from rookery.base.files import FileSlice, OsFiles
 from rookery.net.connection import FRAMES_PER_TURN, Answer, ConnectionInfo
+from rookery.net.listener import Listener
 from rookery.net.send import Reply
 from tests.net.support import (
     BOTH_LOOPS,
@@ -63,6 +66,60 @@ def test_many_pipelined_requests_are_answered_in_order(run: Run) -> None:
             bodies = [b"%d" % number for number in range(20 * FRAMES_PER_TURN + 1)]
             writer.write(b"".join(map(frame, bodies)))
             assert [await read_reply(reader) for _ in bodies] == bodies
+            writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_connections_do_not_mix_up_their_bytes(run: Run) -> None:
+    """They share a buffer while nothing is left over between reads, so much is left over here."""
+
+    async def client(listener: Listener, seed: int) -> None:
+        chance = random.Random(seed)
+        reader, writer = await connect(listener)
+        bodies = [chance.randbytes(chance.choice((0, 10, 3000, 70_000, 600_000))) for _ in range(15)]
+        data = b"".join(map(frame, bodies))
+
+        async def send() -> None:
+            position = 0
+            while position < len(data):
+                size = chance.choice((1, 50, 5000, 300_000))
+                writer.write(data[position : position + size])
+                position += size
+                await writer.drain()
+                await asyncio.sleep(0)
+
+        sending = asyncio.create_task(send())
+        assert [await read_reply(reader) for _ in bodies] == bodies
+        await sending
+        writer.close()
+
+    async def scenario() -> None:
+        async with listening(echo) as listener:
+            await asyncio.gather(*(client(listener, seed) for seed in range(6)))
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_without_a_descriptor_to_spare_files_go_through_the_transport(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"records" * 100_000)
+    file = OsFiles().open(path)
+
+    def no_more(_: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async def scenario() -> None:
+        size = (700_000).to_bytes(4, "big")
+        async with listening(lambda _, __: [size, FileSlice(file, 0, 700_000)]) as listener:
+            reader, writer = await connect(listener)
+            monkeypatch.setattr(os, "dup", no_more)
+            writer.write(frame(b"more"))
+            assert await read_reply(reader) == b"records" * 100_000
             writer.close()
 
     run(scenario())

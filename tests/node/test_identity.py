@@ -38,13 +38,13 @@ def test_the_configured_cluster_id_is_used(tmp_path: Path) -> None:
 
 def test_another_node_id_is_refused(tmp_path: Path) -> None:
     establish(tmp_path, node_id=1)
-    with pytest.raises(StartupError, match="belongs to node.id=1.*Set node.id=1"):
+    with pytest.raises(StartupError, match=r"belongs to node.id=1.*Set node.id=1"):
         establish(tmp_path, node_id=2)
 
 
 def test_another_cluster_id_is_refused(tmp_path: Path) -> None:
     establish(tmp_path, cluster_id="one")
-    with pytest.raises(StartupError, match="belongs to the cluster one.*Set cluster.id=one"):
+    with pytest.raises(StartupError, match=r"belongs to the cluster one.*Set cluster.id=one"):
         establish(tmp_path, cluster_id="two")
 
 
@@ -61,14 +61,14 @@ def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "version=1\ncluster.id=x\n", "cluster.id=x\nnode.id=seven\ndirectory.id=y\n"])
 def test_a_damaged_stamp_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(StartupError, match="is damaged"):
+    with pytest.raises(StartupError, match=r"is damaged"):
         establish(tmp_path)
 
 
 def test_a_held_directory_is_refused_and_the_others_are_let_go(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     held = lock_directories(OsFiles(), [second])
-    with pytest.raises(StartupError, match="another process holds"):
+    with pytest.raises(StartupError, match=r"another process holds"):
         lock_directories(OsFiles(), [first, second])
     release_directories(held)
     release_directories(lock_directories(OsFiles(), [first, second]))
@@ -76,7 +76,7 @@ def test_a_held_directory_is_refused_and_the_others_are_let_go(tmp_path: Path) -
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StartupError, match="cannot write to the log directory.*log.dirs"):
+    with pytest.raises(StartupError, match=r"cannot write to the log directory.*log.dirs"):
         lock_directories(OsFiles(), [tmp_path / "file" / "data"])
 
 

@@ -92,7 +92,7 @@ def contents(log: Log) -> list[tuple[Offset, bytes]]:
     found: list[tuple[Offset, bytes]] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        data = read_bytes(log.read(offset, 200).slices)
+        data = read_bytes(log.read(offset, 400).slices)
         if not data:
             break
         for position, header in iterate_headers(data):

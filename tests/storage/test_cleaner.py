@@ -305,6 +305,25 @@ def test_producers_last_sequence_survives_cleaning(log: Log, clock: ManualClock)
     assert state.last_sequence == 3
 
 
+def test_offsets_by_timestamp_do_not_stumble_over_emptied_batches(log: Log, clock: ManualClock) -> None:
+    early_ms = clock.now_ms()
+    append(log, (b"a", b"1"))
+    clock.advance(10)
+    append(log, (b"b", b"1"), producer=(9, 0))
+    batch = build_batch([Record(0, early_ms + 5, b"b", b"2")])
+    log.append(batch, read_header(batch), leader_epoch=0)
+    seal(log)
+    clean(make_cleaner(log))
+    assert [record.offset for record in read_records(log)] == [0, 2]
+    latest = log.max_timestamp_offset()
+    assert latest is not None
+    assert (latest.offset, latest.timestamp_ms) == (2, early_ms + 5)
+    found = log.offset_for_timestamp(early_ms + 1)
+    assert found is not None
+    assert found.offset == 2
+    assert log.offset_for_timestamp(early_ms + 6) is None
+
+
 def test_log_that_was_cut_meanwhile_throws_the_result_away(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
@@ -385,6 +404,27 @@ def test_unreadable_batch_makes_the_log_uncleanable_and_harms_nothing(log: Log) 
     assert clean(cleaner) is None
     assert log.log_directory.is_online
     assert log.segments[0].file.read_at(0, 1 << 20)[HEADER_SIZE:] == b"nonsense"
+
+
+def test_damaged_batch_is_not_given_a_new_checksum(log: Log) -> None:
+    append(log, (b"a", b"1"), (b"a", b"2"))
+    seal(log)
+    path = log.segments[0].path()
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    cleaner = make_cleaner(log)
+    assert clean(cleaner) is not None
+    assert clean(cleaner) is None
+    assert path.read_bytes() == damaged
+
+
+def test_max_compaction_lag_seals_segments(log: Log, clock: ManualClock) -> None:
+    log.update_config(replace(COMPACT, max_compaction_lag_ms=1000))
+    append(log, (b"a", b"1"))
+    clock.advance(1001)
+    append(log, (b"a", b"2"))
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
 
 
 def test_io_error_takes_the_directory_offline(log: Log) -> None:

@@ -6,18 +6,23 @@ node starts again and must have: everything that was flushed, byte for byte and 
 written; no hole; no leftovers; and a log that can be appended to, closed, and opened once more.
 """
 
+import errno
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
+import structlog
 
 from rookery.base.clock import ManualClock
+from rookery.base.errors import StorageError
 from rookery.base.types import Offset
 from rookery.records.batch import read_header
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.manager import LogManager
+from rookery.storage.producers import ProducerStates
 from rookery.storage.replacement import create_aside, seal_aside
 from tests.faults.files import Crash, CrashFiles, Survival
 from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, batch, contents
@@ -26,6 +31,14 @@ LEFTOVERS = (".cleaned", ".swap", ".deleted", ".tmp")
 COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
 
 History = dict[Offset, bytes]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Thousands of recoveries would log thousands of lines."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
 
 
 @dataclass
@@ -66,8 +79,8 @@ class Node:
 
     def append(self, count: int, value: bytes = b"value") -> None:
         for _ in range(count):
-            data = batch(START_MS + self.log.end_offset, value=value, producer_id=9, epoch=0, sequence=0)
             offset = self.log.end_offset
+            data = batch(START_MS + offset, value=value, producer_id=len(value), epoch=0, sequence=offset)
             self.ledger.latest[offset] = b""
             append(self.log, data)
             self.ledger.latest[offset] = bytes(data)
@@ -108,13 +121,29 @@ def scenario_truncate(node: Node) -> None:
     node.append(1)
 
 
+def scenario_truncate_after_a_clean_stop(node: Node) -> None:
+    """The snapshot that closing left lies inside the active segment, and behind the cut."""
+    node.append(3)
+    node.manager.close()
+    again = Node(node.files, node.ledger)
+    ledger = again.ledger
+    ledger.flushed = 2
+    ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 2})
+    again.log.truncate_to(2)
+    ledger.settle()
+    again.append(1, value=b"other")
+    again.flush()
+    again.manager.checkpoint()
+    again.append(1)
+
+
 def scenario_give_up_the_start(node: Node) -> None:
     node.append(11)
     node.flush()
     node.ledger.start_max = 4
     node.log.advance_start_offset(4)
     node.manager.checkpoint()
-    node.log.update_config(replace(SMALL, retention_bytes=400))
+    node.log.update_config(replace(SMALL, retention_bytes=300))
     node.ledger.start_max = 11
     node.manager.apply_retention(START_MS)
     assert node.log.start_offset == 6
@@ -129,20 +158,22 @@ def scenario_give_up_the_start(node: Node) -> None:
 
 
 def scenario_clean(node: Node) -> None:
-    """The cleaner's part is played by copying every second batch of three segments, and none of the last."""
+    """The cleaner's part is played by copying one batch of the first segment, and nothing of two more.
+
+    Until these two are marked as replaced, a restart may find both or the later one still there: that is only less
+    clean. The earlier one alone would bring back values without the tombstones that followed them.
+    """
     node.append(13)
     node.flush()
-    old = node.log.segments[:3]
-    kept = {offset: data for offset, data in node.ledger.latest.items() if offset % 2 and offset < 6 or offset >= 9}
+    written = node.ledger.latest
     new = create_aside(node.files, node.log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
-    for offset in (1, 3, 5):
-        header = read_header(node.ledger.latest[offset])
-        new.append(node.ledger.latest[offset], last_offset=offset, max_timestamp_ms=header.max_timestamp_ms)
+    new.append(written[1], last_offset=1, max_timestamp_ms=read_header(written[1]).max_timestamp_ms)
     seal_aside(new)
-    node.ledger.fork(kept)
-    node.log.replace_segments(old, new)
+    for first_left in (3, 6, 9):
+        node.ledger.fork({offset: data for offset, data in written.items() if offset == 1 or offset >= first_left})
+    node.log.replace_segments(node.log.segments[:3], new)
     node.ledger.settle()
-    assert [offset for offset, _ in contents(node.log)] == [1, 3, 5, 9, 10, 11, 12]
+    assert [offset for offset, _ in contents(node.log)] == [1, 9, 10, 11, 12]
     node.append(2)
     node.flush()
 
@@ -162,13 +193,14 @@ SCENARIOS = [
     scenario_append_and_roll,
     scenario_roll_without_flushing,
     scenario_truncate,
+    scenario_truncate_after_a_clean_stop,
     scenario_give_up_the_start,
     scenario_clean,
     scenario_clean_stop,
 ]
 
 
-def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, CrashFiles]]:
+def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, Survival, CrashFiles]]:
     """The disk after each crash point of `run`, for each survival."""
     counting = CrashFiles()
     run(counting)
@@ -183,7 +215,7 @@ def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, C
             else:
                 where = f"at the end, survival {survival.name}"
             files.crash(survival)
-            yield where, files
+            yield where, survival, files
 
 
 def check(log: Log, ledger: Ledger, where: str) -> None:
@@ -192,10 +224,19 @@ def check(log: Log, ledger: Ledger, where: str) -> None:
     assert log.start_offset <= ledger.start_max, where
     assert log.end_offset >= ledger.flushed, f"{where}: {log} lost what was flushed up to {ledger.flushed}"
     assert log.recovery_point <= log.end_offset, where
-    state = log.producers.get(9)
-    if found:
-        assert state is not None, where
-        assert state.last_offset == found[-1][0], where
+    if log.start_offset == 0 and not log.config.compacts:
+        assert _producers(log.producers) == _producers(_replay(found)), where
+
+
+def _replay(found: list[tuple[Offset, bytes]]) -> ProducerStates:
+    states = ProducerStates()
+    for _, data in found:
+        states.update(read_header(data))
+    return states
+
+
+def _producers(states: ProducerStates) -> dict[int, tuple[int, Offset]]:
+    return {state.producer_id: (state.last_sequence, state.last_offset) for state in states}
 
 
 def _is_prefix(found: list[tuple[Offset, bytes]], log: Log, history: History) -> bool:
@@ -221,34 +262,30 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         ledgers.append(Ledger())
         scenario(Node(files, ledgers[-1], config))
 
-    for where, files in crashes(run):
+    for where, survival, files in crashes(run):
         ledger = ledgers[-1]
         node = Node(files, ledger, config)
         check(node.log, ledger, where)
         check_no_leftovers(files, where)
-        go_on(node, where)
+        if survival in (Survival.TORN, Survival.HALF):
+            go_on(node, where)
 
 
 def go_on(node: Node, where: str) -> None:
     """The log must still take records, keep them over a crash and over a clean stop."""
-    before = contents(node.log)
-    node.ledger.histories = [dict(before)]
     node.append(4)
     node.flush()
     node.manager.checkpoint()
+    before = contents(node.log)
     node.append(1)
     node.files.crash(Survival.TORN)
-    again = Node(node.files, node.ledger, node.config)
-    assert (
-        contents(again.log)[:-1][: len(before) + 4]
-        == list(node.ledger.latest.items())[: len(before) + 4][: len(contents(again.log)) - 1]
-    ), where
-    assert len(contents(again.log)) >= len(before) + 4, where
+    again = Node(node.files, Ledger(), node.config)
+    found = contents(again.log)
+    assert found[: len(before)] == before, where
     again.manager.close()
-    last = Node(node.files, node.ledger, node.config)
+    last = Node(node.files, Ledger(), node.config)
     assert last.summary.is_clean, where
-    assert contents(last.log) == contents(again_log := last.log), where
-    assert again_log.end_offset >= node.ledger.flushed, where
+    assert contents(last.log) == found, where
 
 
 def test_every_crash_point_of_deleting_and_making_again() -> None:
@@ -269,7 +306,7 @@ def test_every_crash_point_of_deleting_and_making_again() -> None:
         node.manager.purge_deleted(START_MS + 10_000_000)
         node.manager.checkpoint()
 
-    for where, files in crashes(run):
+    for where, _, files in crashes(run):
         node = Node(files, Ledger())
         log = node.manager.get(PARTITION)
         if log is not None:
@@ -297,10 +334,9 @@ def test_a_full_disk_leaves_no_half_batch() -> None:
         node = Node(files, ledger)
         node.append(2)
         node.flush()
-        files.fail_call(number, code=28)
-        try:
-            node.append(6)
-        except Exception:
-            assert not node.manager.is_online(PARTITION)
+        files.fail_call(number, code=errno.ENOSPC)
+        with pytest.raises(StorageError, match="No space left"):
+            node.append(20)
+        assert not node.manager.is_online(PARTITION)
         files.crash(Survival.EVERYTHING)
         check(Node(files, ledger).log, ledger, f"call {number}")

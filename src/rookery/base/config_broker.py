@@ -1,4 +1,7 @@
-"""The broker keys of Kafka 4 that do something here. See `config_key` for what a row says."""
+"""The broker keys of Kafka 4 that do something here. See `config_key` for what a row says.
+
+Kafka can change more of them at run time; here only those are marked so whose change takes effect at once.
+"""
 
 from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Update
 from rookery.base.config_key import broker_row as _row
@@ -104,7 +107,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         _LONG,
         134_217_728,
         "Memory for the cleaner's map of keys.",
-        update=_CLUSTER_WIDE,
     ),
     _row(
         "log.cleaner.delete.retention.ms",
@@ -237,21 +239,19 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
         update=_CLUSTER_WIDE,
     ),
-    _row("max.connections", _INT, INT_MAX, "Most connections at a time.", minimum=0, update=_CLUSTER_WIDE),
+    _row("max.connections", _INT, INT_MAX, "Most connections at a time.", minimum=0),
     _row(
         "max.connections.per.ip",
         _INT,
         INT_MAX,
         "Most connections of one address at a time.",
         minimum=0,
-        update=_CLUSTER_WIDE,
     ),
     _row(
         "max.connections.per.ip.overrides",
         _STRING,
         "",
         "Other limits for single addresses, as address:count pairs.",
-        update=_CLUSTER_WIDE,
     ),
     _row(
         "max.incremental.fetch.session.cache.slots",
@@ -291,7 +291,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         2,
         "Threads that recover logs of one directory after an unclean stop.",
         minimum=1,
-        update=_CLUSTER_WIDE,
     ),
     _row(
         "process.roles",
@@ -306,7 +305,6 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         86_400_000,
         "Idle time after which a producer's sequence numbers are forgotten.",
         minimum=1,
-        update=_CLUSTER_WIDE,
     ),
     _row(
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."

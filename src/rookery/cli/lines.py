@@ -4,6 +4,7 @@ Pure; bytes in, bytes out, because keys and values need not be UTF-8.
 """
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from rookery.client.consumer import ConsumedRecord
 from rookery.records.record import Headers
 
 DEFAULT_NULL_TEXT = b"null"
+
+# A field, or text up to the next one; a percent sign at the very end is a field without a name.
+_FORMAT_PART = re.compile(r"%.?|[^%]+", re.DOTALL)
 
 
 class LineError(ValueError):
@@ -74,18 +78,16 @@ def _readable(data: bytes) -> str:
 def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Callable[[ConsumedRecord], bytes]:
     """A function that renders records: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp in ms,
     %h headers as name=value,..., %% a percent sign. Raises ValueError for any other."""
-    parts: list[Callable[[ConsumedRecord], bytes]] = []
-    text, *fields = template.split("%") if "%%" not in template else template.replace("%%", "\0").split("%")
-    parts.append(_constant(text))
-    for field in fields:
-        if not field or field[0] not in _FIELDS:
-            raise ValueError(f"'%{field[:1]}' is none of {', '.join('%' + name for name in _FIELDS)}, %%")
-        parts += (_field(field[0], null_text), _constant(field[1:]))
+    parts = [_compile_part(part, null_text) for part in _FORMAT_PART.findall(template)]
     return lambda record: b"".join(part(record) for part in parts)
 
 
-def _constant(text: str) -> Callable[[ConsumedRecord], bytes]:
-    data = text.replace("\0", "%").encode()
+def _compile_part(part: str, null_text: bytes) -> Callable[[ConsumedRecord], bytes]:
+    if part[0] == "%" and part != "%%":
+        if part[1:] not in _FIELDS:
+            raise ValueError(f"'{part}' is none of {', '.join('%' + name for name in _FIELDS)}, %%")
+        return _field(part[1:], null_text)
+    data = b"%" if part == "%%" else part.encode()
     return lambda record: data
 
 

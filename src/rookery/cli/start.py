@@ -13,7 +13,7 @@ def start(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting, before those of the file. Repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over the file. Repeatable."),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="Where the logs are kept.")
@@ -34,5 +34,5 @@ def start(
 
 
 def _announce(address: str) -> None:
-    """Whoever started us waits for this line, perhaps through a pipe."""
-    print(f"ready on {address}", flush=True)  # noqa: T201
+    """Whoever started us waits for this line, perhaps through a pipe: `echo` flushes it."""
+    typer.echo(f"ready on {address}")

@@ -21,6 +21,8 @@ Token = TypeVar("Token")
 _SEQUENCE_MASK = 0x7FFFFFFF
 # The varints around a record's key and value, at their usual size; batches need only be about as large as asked.
 _RECORD_OVERHEAD_BYTES = 21
+# Far below what brokers accept (socket.request.max.bytes, 100 MB), however many partitions are ready at once.
+_REQUEST_SIZE_BYTES_MAX = 8 * 1024 * 1024
 
 
 class ProducerIdentity(NamedTuple):
@@ -65,14 +67,25 @@ class Accumulator(Generic[Token]):
         self._queues: dict[TopicPartition, _Queue[Token]] = {}
         self.size_bytes = 0
 
-    def add(self, partition: TopicPartition, record: Record, token: Token) -> None:
+    def add(self, partition: TopicPartition, record: Record, token: Token) -> int:
+        """About how many bytes the record takes."""
         size_bytes = estimated_size(record)
         self._queues.setdefault(partition, _Queue()).waiting.append((record, token, size_bytes))
         self.size_bytes += size_bytes
+        return size_bytes
 
     def take_ready(self) -> list[PendingBatch[Token]]:
-        """One batch of each partition that has records and no batch under way; these partitions are held from now."""
-        return [self._take(tp, queue) for tp, queue in self._queues.items() if queue.waiting and not queue.in_flight]
+        """A request's worth of batches, one each of partitions that have records and no batch under way.
+
+        These partitions are held from now. Nothing is ready when the list is empty.
+        """
+        batches: list[PendingBatch[Token]] = []
+        size_bytes = 0
+        for partition, queue in self._queues.items():
+            if queue.waiting and not queue.in_flight and size_bytes < _REQUEST_SIZE_BYTES_MAX:
+                batches.append(self._take(partition, queue))
+                size_bytes += batches[-1].size_bytes
+        return batches
 
     def complete(self, batch: PendingBatch[Token]) -> None:
         """The batch was acknowledged or given up; its partition may send again."""

@@ -82,7 +82,7 @@ class Producer:
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
         self._deliveries: set[asyncio.Task[None]] = set()
-        self._added_bytes = 0
+        self._unyielded_bytes = 0
         self._sender: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -119,7 +119,7 @@ class Producer:
         created_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
         landed: Token = asyncio.get_running_loop().create_future()
         record = Record(NO_OFFSET, created_ms, key, value, headers)
-        self._accumulator.add(TopicPartition(topic, partition), record, landed)
+        self._unyielded_bytes += self._accumulator.add(TopicPartition(topic, partition), record, landed)
         if self._sender is None:
             self._sender = asyncio.get_running_loop().create_task(self._run())
         self._wake.set()
@@ -160,10 +160,10 @@ class Producer:
         return await self._cluster.retry(ask, timeout_s=min(_METADATA_TIMEOUT_S, self._cluster.timeout_s))
 
     async def _await_room(self) -> None:
-        if self._accumulator.size_bytes - self._added_bytes >= self._batch_size_bytes:
+        if self._unyielded_bytes >= self._batch_size_bytes:
             # A caller that never waits for anything else must let the sender run, too.
+            self._unyielded_bytes = 0
             await asyncio.sleep(0)
-            self._added_bytes = self._accumulator.size_bytes
         if self._accumulator.size_bytes >= self._buffer_size_bytes:
             async with self._progress:
                 await self._progress.wait_for(lambda: self._accumulator.size_bytes < self._buffer_size_bytes)
@@ -175,10 +175,9 @@ class Producer:
             self._wake.clear()
             # Let everyone who is ready to send do so first: their records then share a batch.
             await asyncio.sleep(0)
-            batches = self._accumulator.take_ready()
-            for batch in batches:
-                self._partitioner.on_batch_sent(*batch.partition)
-            if batches:
+            while batches := self._accumulator.take_ready():
+                for batch in batches:
+                    self._partitioner.on_batch_sent(*batch.partition)
                 delivery = asyncio.get_running_loop().create_task(self._deliver(batches))
                 self._deliveries.add(delivery)
                 delivery.add_done_callback(self._deliveries.discard)
@@ -189,7 +188,8 @@ class Producer:
             await self._attempt_until_done(batches)
         except Exception as error:
             for batch in batches:
-                await self._end(batch, error)
+                if not all(token.done() for token in batch.tokens):
+                    await self._end(batch, error)
             raise
         finally:
             for token in (token for batch in batches for token in batch.tokens):

@@ -28,7 +28,15 @@ _log = structlog.get_logger(__name__)
 FRAMES_PER_TURN = 32
 
 # How a peer that went away shows when writing to it.
-_PEER_GONE = {errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EBADF}
+_PEER_GONE = {
+    errno.EPIPE,
+    errno.ECONNRESET,
+    errno.ECONNABORTED,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+}
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from rookery.net.receive import SCRATCH_SIZE
 UNLIMITED = 2**31 - 1
 # Kafka's value for "leave the operating system's buffer size alone".
 SYSTEM_DEFAULT = -1
+_CHECK_INTERVAL_MIN = 0.01
 _CHECK_INTERVAL_MAX = 10.0
 _CHECKS_PER_IDLE_TIME = 4
 
@@ -59,7 +60,8 @@ class Listener:
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._check: asyncio.TimerHandle | None = None
-        self._all_gone: asyncio.Event = asyncio.Event()
+        self._all_gone = asyncio.Event()
+        self._closing = False
 
     @property
     def bound_port(self) -> int:
@@ -133,6 +135,8 @@ class Listener:
     def _admit(self, connection: Connection) -> str | None:
         """Why a new connection is refused, if it is."""
         host = connection.info.peer_host
+        if self._closing:
+            return "the listener is closing"
         if len(self._connections) >= self._settings.max_connections:
             return f"max.connections={self._settings.max_connections} are open"
         limit = self._settings.max_connections_per_ip_overrides.get(host, self._settings.max_connections_per_ip)
@@ -154,7 +158,8 @@ class Listener:
     def _schedule_check(self, loop: asyncio.AbstractEventLoop) -> None:
         interval = _CHECK_INTERVAL_MAX
         if self._settings.connections_max_idle_ms >= 0:
-            interval = min(interval, self._settings.connections_max_idle_ms / 1000 / _CHECKS_PER_IDLE_TIME)
+            wanted = self._settings.connections_max_idle_ms / 1000 / _CHECKS_PER_IDLE_TIME
+            interval = min(interval, max(wanted, _CHECK_INTERVAL_MIN))
         self._check = loop.call_later(interval, self._check_connections, loop)
 
     def _check_connections(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -165,6 +170,7 @@ class Listener:
 
     async def close(self) -> None:
         """Stop accepting and end all connections; replies that are not yet written are dropped."""
+        self._closing = True
         if self._check is not None:
             self._check.cancel()
         for server in self._servers:
@@ -172,7 +178,7 @@ class Listener:
         self._close_sockets()
         for connection in list(self._connections):
             connection.abort()
-        while self._connections:
+        if self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()
         self._servers.clear()

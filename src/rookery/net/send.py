@@ -117,9 +117,16 @@ class Sender:
     def _start_parts(self, reply: Reply) -> bool:
         self._parts.extend(part for part in reply if (part.size if isinstance(part, FileSlice) else len(part)))
         if self._socket is None and self._plain_socket is not None:
-            self._socket = socket.socket(fileno=os.dup(self._plain_socket.fileno()))
-            self._socket.setblocking(False)
+            self._duplicate_socket(self._plain_socket)
         return self._send_parts()
+
+    def _duplicate_socket(self, plain_socket: socket.socket) -> None:
+        try:
+            self._socket = socket.socket(fileno=os.dup(plain_socket.fileno()))
+        except OSError:
+            # Out of descriptors, most likely: the transport will do for this reply.
+            return
+        self._socket.setblocking(False)
 
     def _send_parts(self) -> bool:
         """Whether the reply at the head of the queue has left; if not, `resume` will be called."""

@@ -271,6 +271,8 @@ def _take(field: _Field, fields: _Fields, owner: str) -> Any:
 
 
 def _tagged_read_step(tagged: list[_Field]) -> _ReadStep:
+    if not tagged:
+        return _skip_tagged_step
     defaults = [(field.name, field.default or _no_default) for field in tagged]
     by_tag = {field.tag: field for field in tagged}
 
@@ -292,6 +294,14 @@ def _tagged_read_step(tagged: list[_Field]) -> _ReadStep:
     return step
 
 
+def _skip_tagged_step(data: Buffer, position: int, _: _Fields) -> int:
+    return position + 1 if data[position] == 0 else wire.skip_tagged_fields(data, position)
+
+
+def _no_tagged_step(out: bytearray, _: _Fields) -> None:
+    out.append(0)
+
+
 def _no_default() -> Any:
     raise AssertionError("a tagged field has no default")
 
@@ -299,6 +309,8 @@ def _no_default() -> Any:
 def _tagged_write_step(tagged: list[_Field]) -> _WriteStep:
     """Fields that have their default value are left out; the encoded forms are compared, so that a struct in which
     defaults are spelt out and one in which they are missing count the same."""
+    if not tagged:
+        return _no_tagged_step
     encoded_defaults = {field.name: _encode_value(field, (field.default or _no_default)()) for field in tagged}
 
     def step(out: bytearray, fields: _Fields) -> None:

@@ -252,7 +252,10 @@ def write_array_size(out: bytearray, count: int) -> None:
 
 def write_compact_array_size(out: bytearray, count: int) -> None:
     """-1 stands for null, as in `write_array_size`."""
-    write_varint(out, count + 1)
+    if count < 0x7F:
+        out.append(count + 1)
+    else:
+        write_varint(out, count + 1)
 
 
 # By (flexible, nullable): what reads and writes text and bytes.

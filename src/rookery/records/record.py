@@ -76,13 +76,16 @@ def decode_records(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> l
 def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
     """The records of a batch that `open_batch` has opened."""
     append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
+    base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     records: list[Record] = []
-    for span in iterate_spans(payload, header):
-        timestamp_ms = record_timestamp(header, span) if append_time_ms is None else append_time_ms
-        value_end = span.value_start + max(0, span.value_size)
-        value = None if span.is_tombstone else payload[span.value_start : value_end]
-        headers = _read_headers(payload, value_end, span.end, index=len(records))
-        records.append(Record(header.base_offset + span.offset_delta, timestamp_ms, span.key, value, headers))
+    for _, end, timestamp_delta_ms, _, offset_delta, key, value_start, value_size in iterate_spans(payload, header):
+        timestamp_ms = _wrap(base_timestamp_ms + timestamp_delta_ms) if append_time_ms is None else append_time_ms
+        value_end = value_start + value_size if value_size > 0 else value_start
+        value = None if value_size == _NULL else payload[value_start:value_end]
+        # Most records have no headers: one byte, a zero.
+        has_headers = payload[value_end] or value_end + 1 != end
+        headers = _read_headers(payload, value_end, end, index=len(records)) if has_headers else ()
+        records.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
     return records
 
 
@@ -96,7 +99,7 @@ def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple
     if len(batch) < HEADER_SIZE:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are too few for a record batch")
     header = read_header(batch)
-    if header.magic != MAGIC_V2 or header.size_bytes != len(batch):
+    if header.magic != MAGIC_V2 or header.size_bytes != len(batch) or header.record_count < 0:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "not one whole v2 record batch")
     if header.codec_id > Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.codec_id}")
@@ -109,16 +112,17 @@ def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple
 
 def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
     """The records that `header` counts; they must fill `payload` exactly and go up in offset."""
-    position, offset_delta_before = 0, -1
+    position, offset_delta_before, last_offset_delta = 0, -1, header.last_offset_delta
     for index in range(header.record_count):
         try:
             span = _read_span(payload, position)
         except (IndexError, ValueError):
             raise _invalid("the record is cut off or malformed", index) from None
-        if not offset_delta_before < span.offset_delta <= header.last_offset_delta:
-            raise _invalid(f"its offset delta {span.offset_delta} is out of order", index)
+        position, offset_delta = span.end, span.offset_delta
+        if not offset_delta_before < offset_delta <= last_offset_delta:
+            raise _invalid(f"its offset delta {offset_delta} is out of order", index)
         yield span
-        position, offset_delta_before = span.end, span.offset_delta
+        offset_delta_before = offset_delta
     if position != len(payload):
         raise InvalidBatchError(
             ErrorCode.INVALID_RECORD,
@@ -148,8 +152,6 @@ def _read_span(payload: bytes, start: int) -> RecordSpan:
 def _read_headers(payload: bytes, position: int, end: int, *, index: int) -> Headers:
     try:
         count, position = _read_varint(payload, position)
-        if count == 0 and position == end:
-            return ()
         if not 0 <= count <= end - position:
             raise ValueError
         headers = []
@@ -180,8 +182,12 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    raw, shift = byte & 0x7F, 7
-    for after in range(position + 1, position + _VARINT_SIZE_MAX):
+    second = data[position + 1]
+    if second < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 2
+    raw, shift = byte & 0x7F | (second & 0x7F) << 7, 14
+    for after in range(position + 2, position + _VARINT_SIZE_MAX):
         byte = data[after]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:

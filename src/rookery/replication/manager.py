@@ -10,6 +10,7 @@ from there, and a single replica moves on to the end of its log at once.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 
 import structlog
@@ -40,6 +41,7 @@ class ReplicaManager:
         static_config: Mapping[str, str],
         pending: Pending,
         flusher: Flusher,
+        executor: Executor | None = None,
     ) -> None:
         self._logs = logs
         self._files = logs.files
@@ -47,6 +49,7 @@ class ReplicaManager:
         self._static_config = static_config
         self._pending = pending
         self._flusher = flusher
+        self._executor = executor
         self._image = EMPTY_IMAGE
         self._configs = LogConfigs(broker_layers(EMPTY_IMAGE, node_id, static_config))
         self._replicas: dict[TopicPartition, Replica] = {}
@@ -96,8 +99,8 @@ class ReplicaManager:
         self._high_watermarks = self._read_checkpoints()
         self._remember(image)
         for partition in self._logs.strays(self._topic_id_here):
-            logger.warning("removing a log that the cluster does not have here", partition=str(partition))
-            self._logs.delete(partition)
+            logger.warning("setting aside a log that the cluster does not have here", partition=str(partition))
+            self._logs.set_aside(partition)
         for topic in image.topics.values():
             self._host(topic, topic.partitions, is_new=False)
         self._high_watermarks = {}
@@ -207,7 +210,7 @@ class ReplicaManager:
             if replica.log.log_directory.is_online:
                 offsets = by_directory.setdefault(replica.log.log_directory.path, {})
                 offsets[replica.state.topic_partition] = replica.state.high_watermark
-        await asyncio.get_running_loop().run_in_executor(None, self._write_checkpoints, by_directory)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, by_directory)
 
     def _write_checkpoints(self, by_directory: Mapping[Path, Mapping[TopicPartition, Offset]]) -> None:
         for directory in self._logs.directories:

@@ -24,7 +24,7 @@ import structlog
 from rookery.base.errors import CorruptionError, ProtocolError, StorageError
 from rookery.base.files import replace_file
 from rookery.base.types import NO_OFFSET, Buffer, Offset, TimestampMs
-from rookery.records.batch import BatchHeader, read_header
+from rookery.records.batch import BatchHeader, compute_crc, read_header
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX
 from rookery.records.control import ControlType, control_type
 from rookery.storage.compaction import CleanableRange, fits_together
@@ -235,8 +235,11 @@ class CleaningTask:
         return changed
 
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, Buffer]]:
-        for _, header, data in segment.batches():
+        for position, header, data in segment.batches():
             self._check_cancelled()
+            # What is rewritten gets a new CRC, which must not hide that the old one was wrong.
+            if compute_crc(data) != header.crc:
+                raise CorruptionError(f"the checksum of the batch at {position} of {segment.path()} does not match")
             yield header, data
 
     def _check_cancelled(self) -> None:

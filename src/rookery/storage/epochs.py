@@ -66,7 +66,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: Offset) -> None:
         """Forget the epochs that ended before the new start; the one that spans it now begins there."""
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if slot and self._entries[slot - 1].start_offset < start_offset:
+        if slot and self._entries[0].start_offset < start_offset:
             self._entries[:slot] = [EpochStart(self._entries[slot - 1].epoch, start_offset)]
             self.version += 1
 

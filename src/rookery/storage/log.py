@@ -456,7 +456,11 @@ class Log:
         self._active = self._segments[-1]
         self._active.truncate_to_position(self._active.position_of(offset))
         self.end_offset = self._active.next_offset()
-        self._after_cut()
+        if self.end_offset < self.start_offset:
+            # The batch that held the start offset went as a whole.
+            self._restart_at(self.start_offset)
+        else:
+            self._after_cut()
 
     def _restart_at(self, offset: Offset) -> None:
         self._before_cut(0)

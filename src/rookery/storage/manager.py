@@ -37,7 +37,13 @@ from rookery.storage.checkpoints import (
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.log import Log
-from rookery.storage.names import ASIDE_SUFFIX, DELETED_DIRECTORY_SUFFIX, METADATA_PARTITION, partition_of
+from rookery.storage.names import (
+    ASIDE_SUFFIX,
+    DELETED_DIRECTORY_SUFFIX,
+    METADATA_PARTITION,
+    STRAY_DIRECTORY_SUFFIX,
+    partition_of,
+)
 from rookery.storage.segment import Segment
 
 logger = structlog.get_logger(__name__)
@@ -117,7 +123,7 @@ class LogManager:
 
     def _take_marker(self, path: Path) -> int | None:
         """Whether this directory was left cleanly: the broker epoch at that time, or None."""
-        self.files.make_directory(path)
+        self._make_directory(path)
         marker = path / CLEAN_SHUTDOWN_FILE
         try:
             broker_epoch: int | None = decode_clean_shutdown(self.files.read_file(marker))
@@ -128,6 +134,13 @@ class LogManager:
         self.files.remove(marker)
         self.files.sync_directory(path)
         return broker_epoch
+
+    def _make_directory(self, path: Path) -> None:
+        """Make a log directory and its parents; their names must survive a crash as what is in them does."""
+        if not self.files.exists(path):
+            self._make_directory(path.parent)
+            self.files.make_directory(path)
+            self.files.sync_directory(path.parent)
 
     def _find_partitions(self, log_directory: LogDirectory, *, is_clean: bool) -> list[_Found]:
         path = log_directory.path
@@ -282,21 +295,33 @@ class LogManager:
 
     def delete(self, partition: TopicPartition) -> bool:
         """Take a partition away; its files go with a later `purge_deleted`. False if there is none."""
-        log = self._logs.pop(partition, None)
+        log = self._logs.get(partition)
         if log is None:
             return False
-        log.abandon()
-        log.log_directory.partition_count -= 1
-        if log.log_directory.is_online:
-            suffix = f"-{partition.partition}.{self._new_uuid().hex}{DELETED_DIRECTORY_SUFFIX}"
-            target = log.directory.with_name(partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
-            try:
-                self.files.rename(log.directory, target)
-            except OSError as error:
-                raise log.log_directory.fail(error) from error
+        target = self._rename_away(log, DELETED_DIRECTORY_SUFFIX)
+        if target is not None:
             due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
             self._deleted.append((log.log_directory, target, due_ms))
         return True
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Take a stray away but keep its files: if the metadata is what was lost, they are all that is left."""
+        self._rename_away(self._logs[partition], STRAY_DIRECTORY_SUFFIX)
+
+    def _rename_away(self, log: Log, suffix: str) -> Path | None:
+        """The directory's new name, or None if it is offline."""
+        del self._logs[log.partition]
+        log.abandon()
+        log.log_directory.partition_count -= 1
+        if not log.log_directory.is_online:
+            return None
+        suffix = f"-{log.partition.partition}.{self._new_uuid().hex}{suffix}"
+        target = log.directory.with_name(log.partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
+        try:
+            self.files.rename(log.directory, target)
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+        return target
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
         """Remove the files of partitions that were deleted long enough ago; tells how many."""
@@ -311,7 +336,7 @@ class LogManager:
         return len(due)
 
     def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
-        """Partitions on disk that the metadata does not have here, or has with another topic id; `delete` them."""
+        """Partitions on disk that the metadata does not have here, or has with another topic id; `set_aside` them."""
         strays = []
         for partition, log in self._logs.items():
             expected = topic_id_of(partition)

@@ -24,8 +24,8 @@ class RollPolicy:
         self._partition = partition
         self._clock = clock
         self._segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
-        self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        self._segment_ms = config.roll_ms
+        self._jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
         self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_SIZE
         # One slot stays free for the entry that sealing writes.
         self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_SIZE - 1

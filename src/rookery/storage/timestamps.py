@@ -1,6 +1,7 @@
 """Offsets by timestamp, exact to the record: the time index narrows the search to one batch, and that one is opened."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import structlog
@@ -67,6 +68,8 @@ def _candidates(
         last_offset = segment.max_timestamp_offset
         is_inside = start_offset <= segment.base_offset and last_offset < end_offset
         position = segment.position_of(last_offset if is_inside else max(start_offset, segment.base_offset))
+        if is_inside and _is_emptied(segment, position):
+            is_inside, position = False, 0
         for at, header in segment.headers(position):
             if header.base_offset >= end_offset:
                 break
@@ -75,6 +78,11 @@ def _candidates(
                 break
         if slot + 1 < len(segments) and segments[slot + 1].base_offset >= end_offset:
             break
+
+
+def _is_emptied(segment: Segment, position: int) -> bool:
+    """Compaction keeps a producer's last batch as a header, with the timestamp of records that are gone."""
+    return any(header.record_count == 0 for _, header in islice(segment.headers(position), 1))
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> Sequence[Record]:

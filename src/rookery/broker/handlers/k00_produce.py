@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.files import FileSlice
-from rookery.base.types import Buffer, TimestampMs, TopicPartition
+from rookery.base.types import Buffer, NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.parking import park
 from rookery.controller.topics import INTERNAL_TOPICS
@@ -40,6 +40,8 @@ _ZSTD_SINCE = 7
 OLD_VERSIONS: Final = range(3)
 # Kafka's own admin tools may write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
+_NO_RECORDS: Final = memoryview(b"")
+_OK: Final = ErrorCode.NONE
 
 
 class _Waiting(NamedTuple):
@@ -47,7 +49,7 @@ class _Waiting(NamedTuple):
 
     partition: TopicPartition
     replica: Replica
-    appended: Appended
+    end_offset: Offset
     results: list[ProducePartitionResult]
     place: int
 
@@ -56,139 +58,132 @@ def handle(
     context: RequestContext, frame: memoryview, position: int
 ) -> list[Buffer | FileSlice] | Awaitable[list[Buffer | FileSlice] | None] | None:
     request = decode_produce(context.api_version, frame, position)
-    waiting: list[_Waiting] = []
-    topics = _append_all(context, request, waiting)
+    produce = _Produce(context, request.acks)
+    produce.append_all(request)
     if request.acks == ACKS_NONE:
-        _close_on_error(topics)
+        _close_on_error(produce.topics)
         return None
-    if not waiting:
-        return _encode(context, topics)
+    if not produce.waiting:
+        return produce.encode()
     return park(
         context.services.pending,
-        [each.partition for each in waiting],
+        [each.partition for each in produce.waiting],
         timeout_ms=request.timeout_ms,
-        is_ready=lambda changed: _are_settled(context, request.acks, waiting, changed),
-        finish=lambda: _finish(context, request.acks, waiting, topics),
+        is_ready=produce.is_settled,
+        finish=produce.finish,
     )
 
 
-def _append_all(context: RequestContext, request: ProduceRequest, waiting: list[_Waiting]) -> list[ProduceTopicResult]:
-    now_ms = context.services.clock.now_ms()
-    topics: list[ProduceTopicResult] = []
-    for name, topic_id, partitions in request.topics:
-        if topic_id is not None:
-            name = context.services.replicas.topic_name(topic_id)
-        refusal = _refuse_topic(context, request.acks, name)
-        results: list[ProducePartitionResult] = []
-        for index, records in partitions:
-            if refusal is None and name is not None:
-                _append(context, TopicPartition(name, index), records, request.acks, now_ms, results, waiting)
-            else:
-                results.append(ProducePartitionResult(index, refusal or ErrorCode.UNKNOWN_TOPIC_ID))
-        topics.append((name, topic_id, results))
-    return topics
+class _Produce:
+    """One request: its results, those of them that have to wait, and the leaders that they point to."""
 
+    __slots__ = ("_acks", "_context", "_leaders", "topics", "waiting")
 
-def _refuse_topic(context: RequestContext, acks: int, name: str | None) -> ErrorCode | None:
-    if name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if acks not in _ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return None
+    def __init__(self, context: RequestContext, acks: int) -> None:
+        self._context = context
+        self._acks = acks
+        self._leaders: set[NodeId] = set()
+        self.topics: list[ProduceTopicResult] = []
+        self.waiting: list[_Waiting] = []
 
+    def append_all(self, request: ProduceRequest) -> None:
+        services = self._context.services
+        now_ms = services.clock.now_ms()
+        for name, topic_id, partitions in request.topics:
+            if topic_id is not None:
+                name = services.replicas.topic_name(topic_id)
+            refusal = self._refuse_topic(name)
+            results: list[ProducePartitionResult] = []
+            for index, records in partitions:
+                if refusal is not None or name is None:
+                    results.append(ProducePartitionResult(index, refusal or ErrorCode.UNKNOWN_TOPIC_ID))
+                else:
+                    self._append(TopicPartition(name, index), records, now_ms, results)
+            self.topics.append((name, topic_id, results))
 
-def _append(
-    context: RequestContext,
-    partition: TopicPartition,
-    records: memoryview | None,
-    acks: int,
-    now_ms: TimestampMs,
-    results: list[ProducePartitionResult],
-    waiting: list[_Waiting],
-) -> None:
-    replica = context.services.replicas.find(partition)
-    if isinstance(replica, ErrorCode):
-        results.append(_fail(context, partition, replica))
-        return
-    appended = replica.append(
-        records if records is not None else memoryview(b""),
-        acks=acks,
-        now_ms=now_ms,
-        zstd_allowed=context.api_version >= _ZSTD_SINCE,
-    )
-    if appended.error_code is not ErrorCode.NONE:
-        results.append(_fail(context, partition, appended.error_code, appended))
-        return
-    if acks != ACKS_NONE and not replica.is_acknowledged(appended.end_offset, acks):
-        waiting.append(_Waiting(partition, replica, appended, results, len(results)))
-    results.append(
-        ProducePartitionResult(
-            partition.partition,
-            ErrorCode.NONE,
-            appended.base_offset,
-            appended.log_append_time_ms,
-            appended.log_start_offset,
-        )
-    )
-
-
-def _fail(
-    context: RequestContext, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
-) -> ProducePartitionResult:
-    result = ProducePartitionResult(partition.partition, code)
-    if appended is not None:
-        index, message = appended.record_index, appended.message
-        result = result._replace(
-            log_start_offset=appended.log_start_offset,
-            record_errors=() if index is None else ((index, message),),
-            error_message=message,
-        )
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        result = result._replace(current_leader=context.services.current_leader(partition))
-    return result
-
-
-def _are_settled(context: RequestContext, acks: int, waiting: list[_Waiting], changed: Set[TopicPartition]) -> bool:
-    # Cheapest first: most wake-ups concern one partition, and one that is not there yet settles the question.
-    return all(_settle(context, acks, each) is not None for each in waiting if each.partition in changed) and all(
-        _settle(context, acks, each) is not None for each in waiting
-    )
-
-
-def _settle(context: RequestContext, acks: int, waiting: _Waiting) -> ErrorCode | None:
-    """What became of an append; None while it has to wait."""
-    replica = context.services.replicas.find(waiting.partition)
-    if isinstance(replica, ErrorCode):
-        return replica
-    if replica is not waiting.replica or not replica.state.is_leader:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not replica.is_acknowledged(waiting.appended.end_offset, acks):
+    def _refuse_topic(self, name: str | None) -> ErrorCode | None:
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if self._acks not in _ACKS:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         return None
-    if acks == ACKS_ALL and not replica.has_enough_replicas:
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return ErrorCode.NONE
 
+    def _append(
+        self,
+        partition: TopicPartition,
+        records: memoryview | None,
+        now_ms: TimestampMs,
+        results: list[ProducePartitionResult],
+    ) -> None:
+        replica = self._context.services.replicas.find(partition)
+        if isinstance(replica, ErrorCode):
+            results.append(self._fail(partition, replica))
+            return
+        appended = replica.append(
+            records if records is not None else _NO_RECORDS,
+            acks=self._acks,
+            now_ms=now_ms,
+            zstd_allowed=self._context.api_version >= _ZSTD_SINCE,
+        )
+        code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
+        if code is not _OK:
+            results.append(self._fail(partition, code, appended))
+            return
+        if self._acks != ACKS_NONE and not replica.is_acknowledged(end_offset, self._acks):
+            self.waiting.append(_Waiting(partition, replica, end_offset, results, len(results)))
+        results.append(
+            ProducePartitionResult(partition.partition, code, base_offset, log_append_time_ms, log_start_offset)
+        )
 
-def _finish(
-    context: RequestContext, acks: int, waiting: list[_Waiting], topics: list[ProduceTopicResult]
-) -> list[Buffer | FileSlice]:
-    for each in waiting:
-        outcome = _settle(context, acks, each)
-        if outcome is None:
-            outcome = ErrorCode.REQUEST_TIMED_OUT
-        if outcome is not ErrorCode.NONE:
-            each.results[each.place] = _fail(context, each.partition, outcome)
-    return _encode(context, topics)
+    def _fail(
+        self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
+    ) -> ProducePartitionResult:
+        result = ProducePartitionResult(partition.partition, code)
+        if appended is not None:
+            index, message = appended.record_index, appended.message
+            result = result._replace(
+                log_start_offset=appended.log_start_offset,
+                record_errors=() if index is None else ((index, message),),
+                error_message=message,
+            )
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = self._context.services.current_leader(partition)
+            self._leaders.add(leader[0])
+            result = result._replace(current_leader=leader)
+        return result
 
+    def is_settled(self, changed: Set[TopicPartition]) -> bool:
+        # Those that changed first: one of them that is not there yet settles the question.
+        candidates = sorted(self.waiting, key=lambda each: each.partition not in changed)
+        return all(self._settle(each) is not None for each in candidates)
 
-def _encode(context: RequestContext, topics: list[ProduceTopicResult]) -> list[Buffer | FileSlice]:
-    leaders = {
-        result.current_leader[0] for _, _, results in topics for result in results if result.current_leader is not None
-    }
-    endpoints = context.services.endpoints(leaders, context.listener) if leaders else ()
-    return [encode_produce_response(context.api_version, topics, node_endpoints=endpoints)]
+    def _settle(self, waiting: _Waiting) -> ErrorCode | None:
+        """What became of an append; None while it has to wait."""
+        replica = self._context.services.replicas.find(waiting.partition)
+        if isinstance(replica, ErrorCode):
+            return replica
+        if replica is not waiting.replica or not replica.state.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not replica.is_acknowledged(waiting.end_offset, self._acks):
+            return None
+        if self._acks == ACKS_ALL and not replica.has_enough_replicas:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return _OK
+
+    def finish(self) -> list[Buffer | FileSlice]:
+        for each in self.waiting:
+            outcome = self._settle(each)
+            if outcome is None:
+                outcome = ErrorCode.REQUEST_TIMED_OUT
+            if outcome is not _OK:
+                each.results[each.place] = self._fail(each.partition, outcome)
+        return self.encode()
+
+    def encode(self) -> list[Buffer | FileSlice]:
+        endpoints = self._context.services.endpoints(self._leaders, self._context.listener) if self._leaders else ()
+        return [encode_produce_response(self._context.api_version, self.topics, node_endpoints=endpoints)]
 
 
 def _close_on_error(topics: list[ProduceTopicResult]) -> None:

@@ -42,6 +42,7 @@ _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 _CURRENT_LEADER_SINCE = 16
 _READ_COMMITTED = 1
+_OK: Final = ErrorCode.NONE
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -58,7 +59,7 @@ def handle(
         uses_topic_ids=context.api_version >= _TOPIC_IDS_SINCE,
         now_ms=context.services.clock.now_ms(),
     )
-    if session.error_code is not ErrorCode.NONE:
+    if session.error_code is not _OK:
         return encode_fetch_response(context.api_version, (), error_code=session.error_code)
     fetch = _Fetch(context, request, session)
     fetch.read()
@@ -199,7 +200,7 @@ class _Fetch:
     def _note(self, partition: TopicPartition, wanted: Wanted, fetched: Fetched) -> None:
         self._wanted[partition] = wanted
         self.sizes[partition] = fetched.size_bytes
-        if fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None:
+        if fetched.error_code is not _OK or fetched.diverging_epoch is not None:
             self._cut_short = True
 
     def answer(self) -> list[Buffer | FileSlice]:
@@ -231,11 +232,11 @@ class _Fetch:
 
     def _result(self, partition: SessionPartition, fetched: Fetched) -> FetchPartitionResult:
         version, index = self._context.api_version, partition.key[1]
-        if fetched.error_code is ErrorCode.NONE:
+        if fetched.error_code is _OK:
             committed = self._request.isolation_level == _READ_COMMITTED
             return FetchPartitionResult(
                 index,
-                ErrorCode.NONE,
+                _OK,
                 fetched.high_watermark,
                 fetched.last_stable_offset,
                 fetched.log_start_offset,

@@ -38,7 +38,8 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
         return _answer(context, request, list(_describe_by_id(context, request)))
     # A name that is given twice is answered once.
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
-    missing = [name for name in names if name not in context.services.image.topics]
+    # The cluster's own topics have settings of their own and come with their coordinators.
+    missing = [name for name in names if name not in context.services.image.topics and name not in INTERNAL_TOPICS]
     if missing and _may_create(context, request):
         return _create_and_answer(context, request, names, missing)
     return _answer(context, request, [_describe(context, request, name, {}) for name in names])

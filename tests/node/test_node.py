@@ -1,0 +1,274 @@
+"""A node inside the test's own process: how it starts, refuses to start, stops and comes back."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rookery.base.clock import SystemClock
+from rookery.base.errors import ApiError, ErrorCode, StartupError
+from rookery.base.files import File, OsFile, OsFiles
+from rookery.base.types import Buffer, TopicPartition
+from rookery.client.admin import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from rookery.client.cluster import Cluster
+from rookery.client.consumer import BEGINNING, Consumer
+from rookery.client.producer import Producer
+from rookery.node.node import Node
+from rookery.node.settings import Settings
+
+
+def make_node(data_dir: Path, *settings: str, files: OsFiles | None = None) -> Node:
+    loaded = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings])
+    return Node(loaded, files=files or OsFiles(), clock=SystemClock(), random=Random(1))
+
+
+@asynccontextmanager
+async def running(data_dir: Path, *settings: str, files: OsFiles | None = None) -> AsyncIterator[Cluster]:
+    node = make_node(data_dir, *settings, files=files)
+    await node.start()
+    try:
+        async with Cluster.at(node.address, timeout_s=10) as cluster:
+            yield cluster
+    finally:
+        await node.stop()
+
+
+async def create(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    (outcome,) = await Admin(cluster).create_topics([NewTopic(name=name, partitions=partitions, configs=named)])
+    outcome.check()
+
+
+async def produce(cluster: Cluster, topic: str, *values: str, partition: int = 0) -> None:
+    async with Producer(cluster) as producer:
+        for value in values:
+            await producer.send(topic, value.encode(), partition=partition)
+
+
+async def offset_at(cluster: Cluster, partition: TopicPartition, timestamp_ms: int) -> int:
+    return (await Admin(cluster).list_offsets({partition: timestamp_ms}))[partition].offset
+
+
+async def read_all(cluster: Cluster, topic: str) -> list[str]:
+    values: list[str] = []
+    partition = TopicPartition(topic, 0)
+    end_offset = await offset_at(cluster, partition, LATEST)
+    async with Consumer(cluster) as consumer:
+        await consumer.assign({partition: BEGINNING})
+        while consumer.position(partition) < end_offset:
+            values += [(record.value or b"").decode() for record in await consumer.poll()]
+    return values
+
+
+def test_records_and_topics_survive_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "kept", partitions=3)
+            await produce(cluster, "kept", "a", "b")
+        async with running(tmp_path) as cluster:
+            (topic,) = await Admin(cluster).describe_topics(["kept"])
+            assert len(topic.partitions) == 3
+            await produce(cluster, "kept", "c")
+            assert await read_all(cluster, "kept") == ["a", "b", "c"]
+
+    asyncio.run(scenario())
+
+
+def test_an_unclean_stop_begins_a_new_leader_epoch_and_a_clean_one_does_not(tmp_path: Path) -> None:
+    async def leader_epoch() -> int:
+        async with running(tmp_path) as cluster:
+            (topic,) = await Admin(cluster).describe_topics(["t"])
+            return topic.partitions[0].leader_epoch
+
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "t")
+        assert await leader_epoch() == 0
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+        assert await leader_epoch() == 1
+        assert await leader_epoch() == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_port_in_use_is_refused_and_the_directory_let_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with pytest.raises(StartupError, match=rf"cannot listen on 127.0.0.1:{port}.*set another one in listeners"):
+                await make_node(tmp_path, f"listeners=PLAINTEXT://127.0.0.1:{port}").start()
+        async with running(tmp_path):
+            pass
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_that_is_held_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path):
+            with pytest.raises(StartupError, match=r"another process holds"):
+                await make_node(tmp_path).start()
+
+    asyncio.run(scenario())
+
+
+def test_a_metadata_log_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "t")
+        path = tmp_path / "__cluster_metadata-0" / "quorum-state"
+        path.write_bytes(b"not json")
+        with pytest.raises(StartupError, match=r"the metadata log cannot be read"):
+            await make_node(tmp_path).start()
+
+    asyncio.run(scenario())
+
+
+def test_partitions_are_spread_over_the_log_directories(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first, second = tmp_path / "a", tmp_path / "b"
+        async with running(tmp_path, f"log.dirs={first},{second}") as cluster:
+            await create(cluster, "spread", partitions=6)
+        counts = [len([name for name in os.listdir(path) if name.startswith("spread-")]) for path in (first, second)]
+        assert counts == [3, 3]
+
+    asyncio.run(scenario())
+
+
+def test_two_thousand_partitions_start_and_serve(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "many", partitions=2000)
+            await produce(cluster, "many", "last", partition=1999)
+        async with running(tmp_path) as cluster:
+            (topic,) = await Admin(cluster).describe_topics(["many"])
+            assert len(topic.partitions) == 2000
+            assert len(os.listdir("/proc/self/fd")) < 500, "files are opened when they are needed"
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_the_cluster_does_not_know_is_moved_aside_not_removed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as cluster:
+            await create(cluster, "stray")
+            await produce(cluster, "stray", "precious")
+        metadata = tmp_path / "__cluster_metadata-0"
+        for name in os.listdir(metadata):
+            (metadata / name).unlink()
+        async with running(tmp_path) as cluster:
+            assert await Admin(cluster).list_topics() == []
+        (aside,) = [name for name in os.listdir(tmp_path) if name.startswith("stray-0.")]
+        assert aside.endswith("-stray")
+        assert (tmp_path / aside / "00000000000000000000.log").stat().st_size > 0
+
+    asyncio.run(scenario())
+
+
+class FullDisk(OsFiles):
+    """Writes into one directory fail as on a full disk, once told so."""
+
+    def __init__(self) -> None:
+        self.full: Path | None = None
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return _FileOnFullDisk(path, create=create, disk=self)
+
+
+class _FileOnFullDisk(OsFile):
+    def __init__(self, path: Path, *, create: bool, disk: FullDisk) -> None:
+        super().__init__(path, create=create)
+        self._disk = disk
+
+    def append(self, data: Buffer) -> None:
+        if self._disk.full in self.path.parents:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        super().append(data)
+
+
+def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FullDisk()
+        healthy, failing = tmp_path / "healthy", tmp_path / "failing"
+        async with running(tmp_path, f"log.dirs={healthy},{failing}", files=disk) as cluster:
+            await create(cluster, "t", partitions=2)
+            on_failing = 0 if (failing / "t-0").exists() else 1
+            await produce(cluster, "t", "before", partition=on_failing)
+            disk.full = failing
+            with pytest.raises(ApiError) as raised:
+                async with Producer(cluster, delivery_timeout_s=1) as producer:
+                    await (await producer.send("t", b"refused", partition=on_failing))
+            assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            await produce(cluster, "t", "still served", partition=1 - on_failing)
+            directories = await Admin(cluster).describe_log_dirs([1])
+            codes = {Path(item.path): item.error for item in directories}
+            assert codes == {healthy: ErrorCode.NONE, failing: ErrorCode.KAFKA_STORAGE_ERROR}
+        # With room again, a restart brings everything back that was acknowledged.
+        disk.full = None
+        async with running(tmp_path, f"log.dirs={healthy},{failing}", files=disk) as cluster:
+            assert await offset_at(cluster, TopicPartition("t", on_failing), LATEST) == 1
+
+    asyncio.run(scenario())
+
+
+def test_retention_runs_by_itself(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, "log.retention.check.interval.ms=20") as cluster:
+            await create(cluster, "short", retention_ms="1", internal_segment_bytes="200", file_delete_delay_ms="0")
+            await produce(cluster, "short", *("x" * 150 for _ in range(5)))
+            partition = TopicPartition("short", 0)
+            while await offset_at(cluster, partition, EARLIEST) < 5:
+                await asyncio.sleep(0.02)
+            while len([name for name in os.listdir(tmp_path / "short-0") if name.endswith(".log")]) > 1:
+                await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())
+
+
+def test_the_cleaner_runs_by_itself_and_its_settings_can_be_changed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, "log.cleaner.backoff.ms=20") as cluster:
+            await create(
+                cluster, "latest", cleanup_policy="compact", internal_segment_bytes="300", min_cleanable_dirty_ratio="1"
+            )
+            async with Producer(cluster) as producer:
+                for number in range(20):
+                    await (await producer.send("latest", f"{number:0100}".encode(), key=b"k", partition=0))
+            topic = ConfigResource(ResourceType.TOPIC, "latest")
+            await Admin(cluster).alter_configs(
+                topic, [ConfigChange("min.cleanable.dirty.ratio", ConfigOperation.SET, "0.01")]
+            )
+            while len(await read_all(cluster, "latest")) > 3:
+                await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())
+
+
+def test_flush_ms_is_honoured(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = ("log.flush.scheduler.interval.ms=10", "log.flush.offset.checkpoint.interval.ms=10")
+        async with running(tmp_path, *settings) as cluster:
+            await create(cluster, "synced", flush_ms="1")
+            await produce(cluster, "synced", "a", "b")
+            checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+            while not checkpoint.exists() or "synced 0 2" not in checkpoint.read_text():
+                await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())

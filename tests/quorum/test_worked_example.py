@@ -1,0 +1,32 @@
+"""The example in docs/formats/metadata-log.md is what is really written."""
+
+import asyncio
+import re
+from pathlib import Path
+from uuid import UUID
+
+from rookery.base.clock import ManualClock
+from rookery.base.files import OsFiles
+from rookery.metadata.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
+from rookery.quorum.driver import STATE_FILE, QuorumDriver
+from rookery.storage.directory import LogDirectory
+from rookery.storage.names import METADATA_PARTITION
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats" / "metadata-log.md"
+TOPIC_ID = UUID("4a58b791-df6a-41d8-b03e-61cdc4bb86c3")
+RECORDS = (
+    TopicRecord("orders", TOPIC_ID),
+    ConfigRecord(2, "orders", "retention.ms", "1000"),
+    PartitionRecord(partition_id=0, topic_id=TOPIC_ID, replicas=(1,), isr=(1,), leader=1, directories=(UUID(int=0),)),
+)
+
+
+def test_the_example_is_true(tmp_path: Path) -> None:
+    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock())
+    asyncio.run(driver.append([encode_record(record) for record in RECORDS]))
+    driver.close()
+    directory = tmp_path / str(METADATA_PARTITION)
+    text = PAGE.read_text()
+    lines = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})", text, re.MULTILINE)
+    assert (directory / "00000000000000000000.log").read_bytes() == bytes.fromhex("".join(lines))
+    assert (directory / STATE_FILE).read_text() in text
