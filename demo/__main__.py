@@ -12,7 +12,7 @@ from demo.broker import Broker
 from demo.scenes import SCENES, SceneError
 
 # Short intervals, so that the background work shows within seconds.
-SETTINGS = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=200", "log.initial.task.delay.ms=200")
+SETTINGS = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=200")
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def play(broker: Broker, console: Console, table: Table) -> bool:
         except Exception as error:
             result, passed = f"{type(error).__name__}: {error}", False
         mark = "[green]✓[/]" if passed else "[red]✗[/]"
-        console.print(f"{mark} [bold]{title}[/]\n  {result}", highlight=False)
+        console.print(f"{mark} [bold]{title}[/]\n  {result}", highlight=False, soft_wrap=True)
         table.add_row(mark, title, result, f"{time.monotonic() - started:.1f}")
         if not passed:
             return False

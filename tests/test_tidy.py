@@ -112,6 +112,12 @@ def test_source_is_finished(path: Path) -> None:
             assert re.search(r"# type: ignore\[[\w, -]+\]  ?# \S", line), f"say why: {line.strip()}"
 
 
+def test_only_the_codec_imports_by_name() -> None:
+    """Import rules see `import` statements only. The codec loads kio's schemas by name, as they are needed."""
+    dynamic = [_name(path) for path in SOURCE_FILES if re.search(r"import_module|__import__", path.read_text())]
+    assert dynamic == ["src/rookery/protocol/codec.py"]
+
+
 def test_handlers_are_named_by_their_key() -> None:
     for path in HANDLERS.glob("*.py"):
         match = re.fullmatch(r"k(\d\d)_(\w+)\.py", path.name)

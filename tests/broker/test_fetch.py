@@ -295,6 +295,25 @@ def test_long_poll_wakes_on_append(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_followers_wake_on_records_that_are_not_committed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders")
+            state = broker.replica("orders").state
+            state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+            follower = await waiting(poll(broker, ("orders", [partition()]), replica_id=2))
+            consumer = await waiting(poll(broker, ("orders", [partition()])))
+            broker.append("orders", b"a")
+            assert bases(only(await response_of(follower)).records) == [0]
+            await settle()
+            assert not consumer.done()
+            follower = await waiting(poll(broker, ("orders", [partition(offset=1)]), replica_id=2))
+            assert bases(only(await response_of(consumer)).records) == [0]
+            follower.cancel()
+
+    asyncio.run(main())
+
+
 def test_long_poll_waits_for_min_bytes_over_all_partitions(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:

@@ -165,3 +165,29 @@ def test_topic_ids_do_not_look_like_options() -> None:
     ids = {controller._new_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(topic_id.bytes[0] >> 2 != 62 for topic_id in ids), "62 is '-' in base64"
+
+
+def test_a_failed_disk_is_answered_item_by_item(tmp_path: Path) -> None:
+    directory = LogDirectory(tmp_path)
+    controller = new_controller(QuorumDriver.open(OsFiles(), directory, node_id=1, clock=ManualClock()))
+    topic = ConfigResource(ResourceType.TOPIC, "a")
+    change = ResourceChange(topic, (ConfigChange("retention.ms", "5"),))
+
+    async def scenario() -> None:
+        epoch = await controller.register_broker(registration())
+        await controller.create_topics([NewTopic(name="a")])
+        directory.fail(OSError("disk full"))
+        outcomes = [
+            *[each.outcome for each in await controller.create_topics([NewTopic(name="b"), NewTopic(name="c")])],
+            *[each.outcome for each in await controller.delete_topics([("a", NO_TOPIC_ID)])],
+            *[each.outcome for each in await controller.create_partitions([MorePartitions("a", 3)])],
+            *[each.outcome for each in await controller.alter_configs([change])],
+            *[each.outcome for each in await controller.incremental_alter_configs([change])],
+            (await controller.allocate_producer_ids(1, epoch)).outcome,
+        ]
+        assert [outcome.code for outcome in outcomes] == [ErrorCode.KAFKA_STORAGE_ERROR] * 7
+        with pytest.raises(StorageError):
+            await controller.register_broker(registration())
+
+    asyncio.run(scenario())
+    assert list(controller.image.topics) == ["a"]

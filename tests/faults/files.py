@@ -35,6 +35,8 @@ class Survival(Enum):
     HALF = auto()
     # The other changes of each directory, and the whole writes of each file.
     OTHER_HALF = auto()
+    # Of each directory only the last change, before all others; the whole writes of each file.
+    LAST = auto()
 
 
 class Call(NamedTuple):
@@ -94,6 +96,8 @@ class _Directory:
             changes = changes[::2]
         elif survival is Survival.OTHER_HALF:
             changes = changes[1::2]
+        elif survival is Survival.LAST:
+            changes = changes[-1:]
         self.entries = dict(self.synced)
         for change in changes:
             _apply_change(self.entries, *change)

@@ -99,6 +99,7 @@ class LogModel(RuleBasedStateMachine):
         offset = self.start + round(part * (self.end - self.start))
         self.log.advance_start_offset(offset)
         self.start = max(self.start, offset)
+        self._forget_below_start()
 
     @rule(retention_bytes=st.integers(0, 2000))
     def retain_by_size(self, retention_bytes: int) -> None:
@@ -129,6 +130,10 @@ class LogModel(RuleBasedStateMachine):
             self.files.remove(path)
         assert self.log.start_offset >= self.start
         self.start = self.log.start_offset
+        self._forget_below_start()
+
+    def _forget_below_start(self) -> None:
+        self.batches = [item for item in self.batches if item.end_offset > self.start]
 
     @rule()
     def restart_cleanly(self) -> None:
@@ -216,5 +221,5 @@ class LogModel(RuleBasedStateMachine):
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -43,7 +43,7 @@ def test_empty_control_and_old_batches_are_refused() -> None:
     assert _refused(build_batch(_RECORDS, control=True)).code == ErrorCode.INVALID_RECORD
     old = build_batch(_RECORDS)
     old[16] = 1
-    assert _refused(old).code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert _refused(old).code == ErrorCode.INVALID_RECORD
 
 
 def test_wrong_crc_is_corrupt() -> None:

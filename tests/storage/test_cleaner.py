@@ -479,3 +479,17 @@ def test_cancelled_cleaning_leaves_nothing_behind(log: Log) -> None:
     asyncio.run(run())
     assert not [name for name in log.files.list_directory(log.directory) if name.endswith(STAGE_SUFFIXES)]
     assert clean(cleaner) is not None
+
+
+def test_flush_forgets_segments_that_were_replaced(log: Log) -> None:
+    """Flushed while active and rolled afterwards, a segment still waits for the sync of its indexes when it goes."""
+    append(log, (b"a", b"1"), (b"a", b"2"), producer=(7, 0))
+    log.flush()
+    log.roll()
+    append(log, (b"a", b"3"))
+    log.flush()
+    log.roll()
+    append(log, (b"b", b"1"))
+    assert clean(make_cleaner(log)) is not None
+    log.flush()
+    assert log.recovery_point == log.end_offset

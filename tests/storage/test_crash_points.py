@@ -104,7 +104,9 @@ def scenario_append_and_roll(node: Node) -> None:
 
 
 def scenario_roll_without_flushing(node: Node) -> None:
-    node.append(13)
+    node.append(1)
+    node.manager.checkpoint()
+    node.append(12)
 
 
 def scenario_truncate(node: Node) -> None:
@@ -116,7 +118,7 @@ def scenario_truncate(node: Node) -> None:
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 5})
     node.log.truncate_to(5)
     ledger.settle()
-    node.append(7, value=b"other")
+    node.append(7, value=b"elsewhere")
     node.flush()
     node.append(1)
 
@@ -131,7 +133,7 @@ def scenario_truncate_after_a_clean_stop(node: Node) -> None:
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 2})
     again.log.truncate_to(2)
     ledger.settle()
-    again.append(1, value=b"other")
+    again.append(1, value=b"elsewhere")
     again.flush()
     again.manager.checkpoint()
     again.append(1)
@@ -230,8 +232,8 @@ def check(log: Log, ledger: Ledger, where: str) -> None:
 
 def _replay(found: list[tuple[Offset, bytes]]) -> ProducerStates:
     states = ProducerStates()
-    for _, data in found:
-        states.update(read_header(data))
+    for offset, data in found:
+        states.update(read_header(data), offset)
     return states
 
 
@@ -267,7 +269,7 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         node = Node(files, ledger, config)
         check(node.log, ledger, where)
         check_no_leftovers(files, where)
-        if survival in (Survival.TORN, Survival.HALF):
+        if survival is Survival.TORN:
             go_on(node, where)
 
 

@@ -19,7 +19,7 @@ def states(*headers: BatchHeader) -> ProducerStates:
     result = ProducerStates()
     for item in headers:
         assert result.check(item) is None
-        result.update(item)
+        result.update(item, item.base_offset)
     return result
 
 
@@ -52,7 +52,7 @@ def test_epochs_fence() -> None:
     assert known.check(header(1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert known.check(header(1, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert known.check(header(0, epoch=3)) is None
-    known.update(header(0, epoch=3, offset=9))
+    known.update(header(0, epoch=3), 9)
     assert known.check(header(0, epoch=3)) == Duplicate(9, 9, START_MS)
 
 

@@ -261,6 +261,13 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
     ),
     _row(
+        "max.request.partition.size.limit",
+        _INT,
+        2000,
+        "Most partitions in one DescribeTopicPartitions answer.",
+        minimum=1,
+    ),
+    _row(
         "message.max.bytes",
         _INT,
         1_048_588,

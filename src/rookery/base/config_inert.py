@@ -208,13 +208,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     _row("log.preallocate", _BOOLEAN, False, "Default of the topic config preallocate.", update=_CLUSTER_WIDE),
     _row("max.connection.creation.rate", _INT, INT_MAX, "New connections per second.", minimum=0, update=_CLUSTER_WIDE),
     _row(
-        "max.request.partition.size.limit",
-        _INT,
-        2000,
-        "Most partitions in one DescribeTopicPartitions answer.",
-        minimum=1,
-    ),
-    _row(
         "metadata.log.max.record.bytes.between.snapshots",
         _LONG,
         20_971_520,

@@ -21,17 +21,21 @@ def park(
     """A future of `finish()`, called once `is_ready(changed partitions)` says so or the time is over."""
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def complete() -> None:
+    def attempt(changed: Set[TopicPartition]) -> bool:
         try:
-            future.set_result(finish())
+            if not future.done() and is_ready(changed):
+                future.set_result(finish())
         except Exception as error:
             future.set_exception(error)
+        return future.done()
 
-    def attempt(changed: Set[TopicPartition]) -> bool:
-        ready = is_ready(changed)
-        if ready:
-            complete()
-        return ready
+    def complete() -> None:
+        # A future that was cancelled a moment ago tells its waiter only in the next turn of the loop.
+        if not future.done():
+            try:
+                future.set_result(finish())
+            except Exception as error:
+                future.set_exception(error)
 
     waiter = Waiter(partitions, attempt=attempt, expire=complete)
     pending.park(waiter, timeout_seconds=max(timeout_ms, 0) / 1000)

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.identifiers import encode_uuid
 from rookery.base.types import NodeId, Offset, TopicId, TopicName
 from rookery.controller.brokers import Registration, decide_register_broker
@@ -20,7 +21,7 @@ from rookery.controller.configs import (
     decide_alter_configs,
     decide_incremental_alter_configs,
 )
-from rookery.controller.decision import Context, Decision
+from rookery.controller.decision import Context, Decision, Outcome
 from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
 from rookery.controller.topics import (
     ChangedTopic,
@@ -77,12 +78,22 @@ class Controller:
         self._log.replay(lambda _, values: records.extend(map(decode_record, values)))
         self._replay(records)
 
-    async def submit(self, decide: Callable[[ClusterImage], Decision[ResultT]]) -> ResultT:
-        """Make a decision true and return its results; StorageError if the log failed, and then for ever."""
+    async def submit(
+        self, decide: Callable[[ClusterImage], Decision[ResultT]], failed: Callable[[Outcome], ResultT] | None = None
+    ) -> ResultT:
+        """Make a decision true and return its results.
+
+        If the metadata log's disk fails, now or earlier, the results are `failed(outcome)`, or StorageError is raised.
+        """
         task = asyncio.ensure_future(self._submit(decide))
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except StorageError as error:
+            if failed is None:
+                raise
+            return failed(Outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
     async def close(self) -> None:
         """Wait until begun decisions are finished."""
@@ -91,24 +102,30 @@ class Controller:
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
         return await self.submit(
-            lambda image: decide_create_topics(image, topics, self._context(), validate_only=validate_only)
+            lambda image: decide_create_topics(image, topics, self._context(), validate_only=validate_only),
+            lambda outcome: [CreatedTopic(topic.name, outcome) for topic in topics],
         )
 
     async def delete_topics(self, topics: Sequence[tuple[TopicName | None, TopicId]]) -> list[DeletedTopic]:
-        return await self.submit(lambda image: decide_delete_topics(image, topics, self._context()))
+        return await self.submit(
+            lambda image: decide_delete_topics(image, topics, self._context()),
+            lambda outcome: [DeletedTopic(name, topic_id, outcome) for name, topic_id in topics],
+        )
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[ChangedTopic]:
         return await self.submit(
-            lambda image: decide_create_partitions(image, topics, self._context(), validate_only=validate_only)
+            lambda image: decide_create_partitions(image, topics, self._context(), validate_only=validate_only),
+            lambda outcome: [ChangedTopic(topic.name, outcome) for topic in topics],
         )
 
     async def alter_configs(
         self, resources: Sequence[ResourceChange], *, validate_only: bool = False
     ) -> list[AlteredResource]:
         return await self.submit(
-            lambda image: decide_alter_configs(image, resources, self._context(), validate_only=validate_only)
+            lambda image: decide_alter_configs(image, resources, self._context(), validate_only=validate_only),
+            lambda outcome: [AlteredResource(change.resource, outcome) for change in resources],
         )
 
     async def incremental_alter_configs(
@@ -117,7 +134,8 @@ class Controller:
         return await self.submit(
             lambda image: decide_incremental_alter_configs(
                 image, resources, self._context(), validate_only=validate_only
-            )
+            ),
+            lambda outcome: [AlteredResource(change.resource, outcome) for change in resources],
         )
 
     async def register_broker(self, registration: Registration) -> int:
@@ -127,7 +145,9 @@ class Controller:
         )
 
     async def allocate_producer_ids(self, node_id: NodeId, broker_epoch: int) -> ProducerIdBlock:
-        return await self.submit(lambda image: decide_allocate_producer_ids(image, node_id, broker_epoch))
+        return await self.submit(
+            lambda image: decide_allocate_producer_ids(image, node_id, broker_epoch), ProducerIdBlock
+        )
 
     async def _submit(self, decide: Callable[[ClusterImage], Decision[ResultT]]) -> ResultT:
         async with self._turn:

@@ -4,7 +4,6 @@ One periodic check looks at all connections; there is no timer per connection or
 """
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,11 +11,10 @@ from types import MappingProxyType
 
 from rookery.base.errors import StartupError
 from rookery.net.connection import Connection, ConnectionLimits, Handler
+from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
 from rookery.net.receive import SCRATCH_SIZE
 
 UNLIMITED = 2**31 - 1
-# Kafka's value for "leave the operating system's buffer size alone".
-SYSTEM_DEFAULT = -1
 _CHECK_INTERVAL_MIN = 0.01
 _CHECK_INTERVAL_MAX = 10.0
 _CHECKS_PER_IDLE_TIME = 4
@@ -45,19 +43,28 @@ class Listener:
     The two are apart because a node learns its port before it can tell the cluster, and must not serve before it has.
     """
 
-    def __init__(self, host: str, port: int, handle: Handler, *, settings: ListenerSettings | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handle: Handler,
+        *,
+        settings: ListenerSettings | None = None,
+        network: Network | None = None,
+    ) -> None:
         self._host = host
         self._port = port
         self._handle = handle
         self._settings = settings or ListenerSettings()
+        self._network = network or TcpNetwork()
         self._limits = ConnectionLimits(
             request_size_max=self._settings.socket_request_max_bytes,
             unfinished_max=self._settings.unfinished_requests_max,
         )
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._bound: BoundPort | None = None
+        # In the order of their arrival: a set's order would depend on addresses in memory.
+        self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._check: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
@@ -74,53 +81,25 @@ class Listener:
 
     async def start(self) -> None:
         """Serve; binds first if that was not done."""
-        if not self._sockets:
-            await self.bind()
-        loop = asyncio.get_running_loop()
-        for listening in self._sockets:
-            backlog = self._settings.socket_listen_backlog_size
-            self._servers.append(await loop.create_server(self._connect, sock=listening, backlog=backlog))
-        self._schedule_check(loop)
+        bound = self._bound or await self.bind()
+        await bound.serve(self._connect)
+        self._schedule_check(asyncio.get_running_loop())
 
-    async def bind(self) -> None:
+    async def bind(self) -> BoundPort:
         """Take the port; StartupError if that cannot be done."""
-        loop, sockets = asyncio.get_running_loop(), self._sockets
+        settings = self._settings
+        options = SocketOptions(
+            settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes, settings.socket_listen_backlog_size
+        )
         try:
-            found = await loop.getaddrinfo(
-                self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            for family, _, _, _, address in dict.fromkeys(found):
-                listening = self._make_socket(family)
-                sockets.append(listening)
-                # A second address of the same host gets the port that the system chose for the first.
-                listening.bind((address[0], self._port, *address[2:]))
-                self._port = listening.getsockname()[1]
+            self._bound = await self._network.bind(self._host, self._port, options)
         except OSError as error:
-            self._close_sockets()
             raise StartupError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; "
                 "stop what uses the port, or set another one in listeners"
             ) from error
-
-    def _close_sockets(self) -> None:
-        for listening in self._sockets:
-            listening.close()
-        self._sockets.clear()
-
-    def _make_socket(self, family: int) -> socket.socket:
-        """Accepted sockets inherit these options; buffer sizes must be known before the window is negotiated."""
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        for option, size in (
-            (socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes),
-            (socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes),
-        ):
-            if size != SYSTEM_DEFAULT:
-                listening.setsockopt(socket.SOL_SOCKET, option, size)
-        return listening
+        self._port = self._bound.port
+        return self._bound
 
     def _connect(self) -> Connection:
         return Connection(
@@ -142,12 +121,12 @@ class Listener:
         limit = self._settings.max_connections_per_ip_overrides.get(host, self._settings.max_connections_per_ip)
         if self._per_ip[host] >= limit:
             return f"max.connections.per.ip={limit} are open from this address"
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_ip[host] += 1
         return None
 
     def _forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         host = connection.info.peer_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
@@ -173,12 +152,11 @@ class Listener:
         self._closing = True
         if self._check is not None:
             self._check.cancel()
-        for server in self._servers:
-            server.close()
-        self._close_sockets()
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
         for connection in list(self._connections):
             connection.abort()
         if self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()
-        self._servers.clear()

@@ -1,7 +1,7 @@
 """One node, built from its parts: the only place that knows all of them.
 
-Everything that is not repeatable comes in from outside (files, clock, randomness, the running event loop with its
-network), so that the same node runs as a process, inside a test, and in simulated time.
+Everything that is not repeatable comes in from outside (files, clock, randomness, network, the running event loop),
+so that the same node runs as a process, inside a test, and in simulated time.
 
 Order of the start: lock the directories, replay the metadata log, take the ports (before the work that may take long),
 open the partitions' logs, register with the controller, serve. The stop goes back the same way.
@@ -28,6 +28,7 @@ from rookery.controller.service import Controller
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.listener import Listener
+from rookery.net.network import Network
 from rookery.node.background import Background
 from rookery.node.chores import Chores
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
@@ -49,9 +50,17 @@ class Node:
     """`await start()`, then `address`; `await stop()` leaves the directories clean and free."""
 
     def __init__(
-        self, settings: Settings, *, files: Files, clock: Clock, random: Random, executor: Executor | None = None
+        self,
+        settings: Settings,
+        *,
+        files: Files,
+        clock: Clock,
+        random: Random,
+        executor: Executor | None = None,
+        network: Network | None = None,
     ) -> None:
         self._settings = settings
+        self._network = network
         self._files = files
         self._clock = clock
         self._random = random
@@ -63,6 +72,7 @@ class Node:
         self._logs: LogManager | None = None
         self._quorum: QuorumDriver | None = None
         self._controller: Controller | None = None
+        self._replicas: ReplicaManager | None = None
         self._broker_epoch = -1
 
     @property
@@ -105,6 +115,7 @@ class Node:
         await self._bind_listeners(Dispatcher(services))
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)
+        self._replicas = services.replicas
         controller.on_image(services.replicas.apply)
         await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
@@ -115,7 +126,7 @@ class Node:
     async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
         for address in self._settings.listeners:
             limits = listener_settings(address.name, self._settings.layers)
-            listener = Listener(address.host, address.port, dispatcher.handle, settings=limits)
+            listener = Listener(address.host, address.port, dispatcher.handle, settings=limits, network=self._network)
             self._listeners.append((address, listener))
             await listener.bind()
 
@@ -159,6 +170,7 @@ class Node:
             static_config=settings.layers.static,
             pending=pending,
             flusher=self._flusher,
+            executor=self._executor,
         )
         slots = settings.layers.integer("max.incremental.fetch.session.cache.slots")
         return Services(
@@ -204,6 +216,8 @@ class Node:
             await self._controller.close()
         if self._quorum is not None:
             self._quorum.close()
+        if clean and self._replicas is not None:
+            await self._replicas.checkpoint_high_watermarks()
         if self._logs is not None:
             loop = asyncio.get_running_loop()
             logs, epoch = self._logs, self._broker_epoch

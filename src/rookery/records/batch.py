@@ -163,30 +163,22 @@ def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) ->
 
 
 def check_batch(data: Buffer) -> BatchHeader:
-    """Check one untrusted batch that should fill `data` exactly, without opening it."""
+    """Check one untrusted batch that should fill `data` exactly, without opening it. The codes are Kafka's."""
+    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC_V2:
+        magic = data[_MAGIC_POSITION]
+        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"message format v{magic} is not supported, only v2 is")
     if len(data) < HEADER_SIZE:
-        if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] < MAGIC_V2:
-            raise _old_format(data[_MAGIC_POSITION])
-        raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"{len(data)} bytes are too few for a record batch")
+        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes are too few for a record batch")
     header = read_header(data)
-    if header.magic != MAGIC_V2:
-        raise _old_format(header.magic)
     if header.size_bytes != len(data):
         raise InvalidBatchError(
-            ErrorCode.CORRUPT_MESSAGE if header.size_bytes > len(data) else ErrorCode.INVALID_RECORD,
+            ErrorCode.INVALID_RECORD if header.size_bytes >= HEADER_SIZE else ErrorCode.CORRUPT_MESSAGE,
             f"the batch says it has {header.size_bytes} bytes, the request has {len(data)}",
         )
     if compute_crc(data) != header.crc:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "the batch's checksum does not match")
     _check_counts(header)
     return header
-
-
-def _old_format(magic: int) -> InvalidBatchError:
-    return InvalidBatchError(
-        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        f"message format v{magic} is not supported, only v2 record batches are",
-    )
 
 
 def _check_counts(header: BatchHeader) -> None:

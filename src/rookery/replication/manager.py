@@ -54,6 +54,8 @@ class ReplicaManager:
         self._configs = LogConfigs(broker_layers(EMPTY_IMAGE, node_id, static_config))
         self._replicas: dict[TopicPartition, Replica] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
+        # What the checkpoint files hold, so that an idle node leaves its disks alone.
+        self._checkpointed: dict[Path, dict[TopicPartition, Offset]] = {}
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._replicas.values())
@@ -210,7 +212,10 @@ class ReplicaManager:
             if replica.log.log_directory.is_online:
                 offsets = by_directory.setdefault(replica.log.log_directory.path, {})
                 offsets[replica.state.topic_partition] = replica.state.high_watermark
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, by_directory)
+        changed = {path: offsets for path, offsets in by_directory.items() if self._checkpointed.get(path) != offsets}
+        if changed:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, changed)
+            self._checkpointed |= changed
 
     def _write_checkpoints(self, by_directory: Mapping[Path, Mapping[TopicPartition, Offset]]) -> None:
         for directory in self._logs.directories:

@@ -133,7 +133,7 @@ class Replica:
             header, batch = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed)
             if header.is_transactional:
                 return self._refuse(ErrorCode.INVALID_TXN_STATE, "The partition was not added to a transaction.")
-            known = log.producers.check(header)
+            known = log.producers.check(header) if header.producer_id >= 0 else None
             if known is not None:
                 return self._answer_known(known)
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
@@ -176,9 +176,13 @@ class Replica:
         )
 
     def _appended(self) -> None:
+        # Followers read up to the end of the log, so an append is news to them before it is committed.
+        is_news = len(self.state.replicas) > 1
         if self.log.needs_flush:
             self._flush(self)
-        elif not self.is_flushing and self.state.local_end_moved(self.log.end_offset):
+        elif not self.is_flushing:
+            is_news |= self.state.local_end_moved(self.log.end_offset)
+        if is_news:
             self._changed(self)
 
     def failed(self) -> None:

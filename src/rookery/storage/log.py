@@ -227,22 +227,24 @@ class Log:
         """
         base_offset = self.end_offset
         stamp(data, base_offset, leader_epoch)
-        self._write(data, header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+        self._write(data, header, base_offset, leader_epoch)
         return base_offset
 
     def append_as_follower(self, data: bytearray | memoryview | bytes, header: BatchHeader) -> None:
         """Append a batch as the leader stamped it. Compaction on the leader may have left gaps between batches."""
         if header.base_offset < self.end_offset:
             raise ValueError(f"batch at {header.base_offset} does not follow {self.end_offset} in {self.partition}")
-        self._write(data, header)
+        self._write(data, header, header.base_offset, header.leader_epoch)
 
-    def _write(self, data: bytearray | memoryview | bytes, header: BatchHeader) -> None:
+    def _write(
+        self, data: bytearray | memoryview | bytes, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch
+    ) -> None:
         if self.log_directory.failure is not None or self._is_closed:
             raise self.refusal()
         # Loaded before the write: later, the new batch would have to be replayed from the file.
         producers = self._producers if self._producers is not None else self.producers
         segment = self._active
-        last_offset = header.base_offset + header.last_offset_delta
+        last_offset = base_offset + header.last_offset_delta
         try:
             if self._rolling.must_roll(
                 segment, len(data), last_offset=last_offset, max_timestamp_ms=header.max_timestamp_ms
@@ -254,12 +256,12 @@ class Log:
         except OSError as error:
             raise self.log_directory.fail(error) from error
         self._is_dirty = True
-        if header.leader_epoch != self._latest_epoch and header.leader_epoch != NO_LEADER_EPOCH:
-            self._assign_epoch(header.leader_epoch, header.base_offset)
+        if leader_epoch != self._latest_epoch and leader_epoch != NO_LEADER_EPOCH:
+            self._assign_epoch(leader_epoch, base_offset)
         self.end_offset = last_offset + 1
         self._unflushed_messages += header.last_offset_delta + 1
         if header.producer_id >= 0:
-            producers.update(header)
+            producers.update(header, base_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
         """A leader takes over: its epoch begins at the end of the log, before it has written anything."""
@@ -398,7 +400,7 @@ class Log:
             paths.extend(segment.paths())
         if self._unsynced.has_parent and self.topic_id != NO_TOPIC_ID:
             paths.append(self.directory / PARTITION_METADATA_FILE)
-        return [self._active.file, *(self.files.open(path) for path in paths)]
+        return [self._active.open_file(), *(self.files.open(path) for path in paths)]
 
     def finish_flush(self, job: FlushJob) -> None:
         """Move the recovery point to where `job` was prepared, unless the log was cut meanwhile."""
@@ -570,6 +572,7 @@ class Log:
             self.checkpoint_recovery_point()
         replacement.swap_in(old, new)
         self._forget_snapshots_between(old[0].base_offset, end)
+        self._unsynced.forget_replaced(old, self._snapshots)
         self._segments[slot : slot + len(old)] = [new]
         self._bases[slot : slot + len(old)] = [new.base_offset]
         self._is_dirty = True

@@ -122,8 +122,8 @@ class ProducerStates:
                     return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
         return _refusal(state, header)
 
-    def update(self, header: BatchHeader) -> None:
-        """Note a batch that was appended; `header` has its final offsets. Also the way in which recovery replays."""
+    def update(self, header: BatchHeader, base_offset: Offset) -> None:
+        """Note a batch that was appended at `base_offset`. Also the way in which recovery replays."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         state = self._states.get(header.producer_id)
@@ -134,9 +134,9 @@ class ProducerStates:
         if header.is_control:
             state.current_transaction_offset = NO_OFFSET
             return
-        state.batches.append(_batch_of(header))
+        state.batches.append(_batch_of(header, base_offset))
         if header.is_transactional and state.current_transaction_offset == NO_OFFSET:
-            state.current_transaction_offset = header.base_offset
+            state.current_transaction_offset = base_offset
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> int:
         """Forget producers that were silent for so long and have no transaction under way; tells how many."""
@@ -180,11 +180,11 @@ def _refusal(state: ProducerState, header: BatchHeader) -> ErrorCode | None:
     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if header.base_sequence != expected else None
 
 
-def _batch_of(header: BatchHeader) -> ProducerBatch:
+def _batch_of(header: BatchHeader, base_offset: Offset) -> ProducerBatch:
     return ProducerBatch(
         header.base_sequence,
         header.last_sequence,
-        header.last_offset,
+        base_offset + header.last_offset_delta,
         header.last_offset_delta,
         header.max_timestamp_ms,
     )

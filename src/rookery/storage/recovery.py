@@ -120,7 +120,7 @@ def load_producers(files: Files, directory: Path, view: LogView) -> ProducerStat
         except (CorruptionError, FileNotFoundError) as error:
             logger.warning("ignoring a producer snapshot", directory=str(directory), offset=snapshot, reason=str(error))
     for header in _headers_from(view, offset):
-        producers.update(header)
+        producers.update(header, header.base_offset)
     return producers
 
 
@@ -193,6 +193,7 @@ class _Loader:
             index_interval_bytes=self._config.index_interval_bytes,
             created_ms=self._now_ms,
         )
+        segment.release()
         return LoadedLog(
             [segment],
             start_offset,
@@ -227,6 +228,8 @@ class _Loader:
                 self._end_at(loaded, slot if is_hole else slot + 1)
                 break
         self._seal(loaded, first)
+        for segment in loaded.segments[first:]:
+            segment.release()
         loaded.epochs.truncate_from_end(loaded.end_offset)
         loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
         loaded.is_dirty = True
@@ -250,7 +253,7 @@ class _Loader:
             for position, header in self._good_batches(segment, loaded.recovery_point, limit):
                 segment.index_batch(position, header)
                 note_epoch(loaded.epochs, header)
-                loaded.producers.update(header)
+                loaded.producers.update(header, header.base_offset)
                 valid_size, end_offset = position + header.size_bytes, header.last_offset + 1
         except CorruptionError as error:
             logger.warning("cutting a log at its first bad batch", path=str(segment.path()), reason=str(error))

@@ -8,6 +8,7 @@ Invariants: batches lie back to back from position 0; offsets grow; `size_bytes`
 Appends happen on the event loop; sealed segments may also be read by a worker thread (the cleaner).
 """
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import structlog
 from rookery.base.errors import CorruptionError
 from rookery.base.files import File, Files
 from rookery.base.types import NO_TIMESTAMP, Buffer, Offset, TimestampMs
-from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, read_header
+from rookery.records.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2, BatchHeader, read_header
 from rookery.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from rookery.storage.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_name
 
@@ -34,6 +35,9 @@ _TAIL_LENGTH_MAX = 256
 _TAIL_LENGTH_KEPT = 128
 
 _UNKNOWN_SIZE = -1
+
+# Base offset, length, magic and last offset delta of a batch header.
+_SEARCHED = struct.Struct(">qi4xb6xi")
 
 
 class Segment:
@@ -131,6 +135,14 @@ class Segment:
             self._file = self.files.open(self.path())
         return self._file
 
+    def open_file(self) -> File:
+        """The file for a short use: open already, or opened for this caller only."""
+        return self._file or self.files.open(self.path())
+
+    def release(self) -> None:
+        """Let go of the file until it is needed: a node with thousands of idle partitions has few files open."""
+        self._file = None
+
     @property
     def size_bytes(self) -> int:
         if self._size < 0:
@@ -227,10 +239,25 @@ class Segment:
         if tail and offset > tail[0]:
             slot = bisect_left(tail, offset)
             return self._tail_positions[slot] if slot < len(tail) else self.size_bytes
-        for position, header in self.headers(self.offset_index.lookup(offset)):
-            if header.base_offset + header.last_offset_delta >= offset:
+        return self._walk_to(offset, self.offset_index.lookup(offset))
+
+    def _walk_to(self, offset: Offset, position: int) -> int:
+        """What `headers` does, for the few fields that a search needs: every fetch of older records comes here."""
+        end, file = self.size_bytes, self.file
+        chunk, chunk_start = b"", position
+        while position < end:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = file.read_at(position, min(_WALK_SIZE, end - position)), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    raise CorruptionError(f"{self.path()} ends inside the batch header at {position}")
+            base_offset, length, magic, last_offset_delta = _SEARCHED.unpack_from(chunk, at)
+            if base_offset + last_offset_delta >= offset:
                 return position
-        return self.size_bytes
+            if magic != MAGIC_V2 or length < HEADER_SIZE - LENGTH_PREFIX_SIZE:
+                raise CorruptionError(f"{self.path()} has no batch at {position}")
+            position += length + LENGTH_PREFIX_SIZE
+        return end
 
     def headers(
         self, position: int = 0, *, end: int | None = None, chunk_size: int = _WALK_SIZE
@@ -270,6 +297,8 @@ class Segment:
         size = header.size_bytes
         if header.magic != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
             raise CorruptionError(f"{self.path()} has no batch at {position}")
+        if not 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptionError(f"{self.path()} has offset {header.last_offset} at {position}")
         return header
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:

@@ -13,10 +13,11 @@ flexible. v10 topic ids in the response, v12 also in requests (UNKNOWN_TOPIC_ID)
 which is for clients that must start over (never here).
 """
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_TOPIC_ID, NodeId
+from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.controller.topics import INTERNAL_TOPICS, name_problem
@@ -29,20 +30,20 @@ _TOPIC_IDS_IN_REQUEST_SINCE = 12
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    answer = _Answer(context, request)
     if _asks_for_all(context, request):
-        names = list(context.services.image.topics)
-        return _answer(context, request, [_describe(context, request, name, {}) for name in names])
+        return answer.by_name(context.services.image.topics)
     if context.api_version < _TOPIC_IDS_IN_REQUEST_SINCE and any(_is_malformed(topic) for topic in request.topics):
-        return _answer(context, request, [_refuse(request, topic) for topic in request.topics])
+        return answer.refuse_all()
     if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in request.topics):
-        return _answer(context, request, list(_describe_by_id(context, request)))
+        return answer.by_id(topic.topic_id for topic in request.topics)
     # A name that is given twice is answered once.
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     # The cluster's own topics have settings of their own and come with their coordinators.
     missing = [name for name in names if name not in context.services.image.topics and name not in INTERNAL_TOPICS]
     if missing and _may_create(context, request):
-        return _create_and_answer(context, request, names, missing)
-    return _answer(context, request, [_describe(context, request, name, {}) for name in names])
+        return _create_and_answer(context, answer, names, missing)
+    return answer.by_name(names)
 
 
 def _asks_for_all(context: RequestContext, request: Message) -> bool:
@@ -61,104 +62,105 @@ def _may_create(context: RequestContext, request: Message) -> bool:
 
 
 async def _create_and_answer(
-    context: RequestContext, request: Message, names: Sequence[str], missing: Sequence[str]
+    context: RequestContext, answer: "_Answer", names: Sequence[str], missing: Sequence[str]
 ) -> Message:
-    refused = await create_missing_topics(context.services, missing)
-    return _answer(context, request, [_describe(context, request, name, refused) for name in names])
+    return answer.by_name(names, refused=await create_missing_topics(context.services, missing))
 
 
-def _answer(context: RequestContext, request: Message, topics: list[Message]) -> Message:
-    brokers = context.services.live_endpoints(context.listener)
-    nodes = [broker.node_id for broker in brokers]
-    wants_operations = request.get("include_cluster_authorized_operations", False)
-    return Message(
-        throttle_time_ms=0,
-        brokers=[
-            Message(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack) for broker in brokers
-        ],
-        cluster_id=context.services.cluster_id,
-        controller_id=context.services.node_id if context.services.node_id in nodes else min(nodes, default=-1),
-        topics=topics,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
-        error_code=ErrorCode.NONE,
-    )
+class _Answer:
+    """The response to one request, topic by topic."""
 
+    def __init__(self, context: RequestContext, request: Message) -> None:
+        self._context = context
+        self._request = request
+        self._brokers = context.services.live_endpoints(context.listener)
+        self._live = {broker.node_id for broker in self._brokers}
+        wants_operations = request.get("include_topic_authorized_operations", False)
+        self._operations = ALL_TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS
 
-def _describe_by_id(context: RequestContext, request: Message) -> Iterable[Message]:
-    for topic_id in dict.fromkeys(topic.topic_id for topic in request.topics):
-        if topic_id == NO_TOPIC_ID:
-            continue
-        found = context.services.image.topic_by_id(topic_id)
-        if found is None:
-            yield _topic(request, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id=topic_id)
-        else:
-            yield _found(context, request, found)
+    def by_name(self, names: Iterable[str], refused: Mapping[str, ErrorCode] = MappingProxyType({})) -> Message:
+        """`refused` tells why topics could not be created."""
+        return self._respond([self._describe(name, refused.get(name)) for name in names])
 
+    def by_id(self, topic_ids: Iterable[TopicId]) -> Message:
+        known = [topic_id for topic_id in dict.fromkeys(topic_ids) if topic_id != NO_TOPIC_ID]
+        return self._respond([self._describe_id(topic_id) for topic_id in known])
 
-def _describe(context: RequestContext, request: Message, name: str, refused: dict[str, ErrorCode]) -> Message:
-    found = context.services.image.topics.get(name)
-    if found is not None:
-        return _found(context, request, found)
-    code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if name_problem(name) is not None:
-        code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return _topic(request, code, name)
+    def refuse_all(self) -> Message:
+        return self._respond(
+            [
+                self._topic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.get("topic_id", NO_TOPIC_ID))
+                for topic in self._request.topics
+            ]
+        )
 
+    def _respond(self, topics: list[Message]) -> Message:
+        services = self._context.services
+        wants_operations = self._request.get("include_cluster_authorized_operations", False)
+        return Message(
+            throttle_time_ms=0,
+            brokers=[
+                Message(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+                for broker in self._brokers
+            ],
+            cluster_id=services.cluster_id,
+            controller_id=services.node_id if services.node_id in self._live else min(self._live, default=-1),
+            topics=topics,
+            cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+            error_code=ErrorCode.NONE,
+        )
 
-def _refuse(request: Message, topic: Message) -> Message:
-    topic_id = topic.get("topic_id", NO_TOPIC_ID)
-    return _topic(request, ErrorCode.INVALID_REQUEST, topic.name or "", topic_id=topic_id)
+    def _describe_id(self, topic_id: TopicId) -> Message:
+        found = self._context.services.image.topic_by_id(topic_id)
+        return self._topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if found is None else self._found(found)
 
+    def _describe(self, name: str, refusal: ErrorCode | None) -> Message:
+        found = self._context.services.image.topics.get(name)
+        if found is not None:
+            return self._found(found)
+        if name_problem(name) is not None:
+            return self._topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+        return self._topic(refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
-def _found(context: RequestContext, request: Message, topic: TopicImage) -> Message:
-    live = {broker.node_id for broker in context.services.live_endpoints(context.listener)}
-    partitions = [_partition(context, partition, live) for _, partition in sorted(topic.partitions.items())]
-    return _topic(request, ErrorCode.NONE, topic.name, topic_id=topic.topic_id, partitions=partitions)
+    def _found(self, topic: TopicImage) -> Message:
+        partitions = [self._partition(partition) for _, partition in sorted(topic.partitions.items())]
+        return self._topic(ErrorCode.NONE, topic.name, topic.topic_id, partitions)
 
+    def _topic(
+        self, code: ErrorCode, name: str | None, topic_id: TopicId = NO_TOPIC_ID, partitions: Sequence[Message] = ()
+    ) -> Message:
+        return Message(
+            error_code=code,
+            name=name,
+            topic_id=topic_id,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=list(partitions),
+            topic_authorized_operations=self._operations,
+        )
 
-def _topic(
-    request: Message,
-    code: ErrorCode,
-    name: str | None,
-    *,
-    topic_id: object = NO_TOPIC_ID,
-    partitions: Sequence[Message] = (),
-) -> Message:
-    wants_operations = request.get("include_topic_authorized_operations", False)
-    return Message(
-        error_code=code,
-        name=name,
-        topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=list(partitions),
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS,
-    )
+    def _partition(self, partition: PartitionImage) -> Message:
+        live, replicas, isr = self._live, list(partition.replicas), list(partition.isr)
+        if self._context.api_version == 0:
+            # v0 has no offline replicas: those that do not live are left out, and the error says that some miss.
+            replicas, isr = [[node for node in nodes if node in live] for nodes in (replicas, isr)]
+        code = ErrorCode.NONE
+        if partition.leader not in live:
+            code = self._leader_error(partition.leader)
+        elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return Message(
+            error_code=code,
+            partition_index=partition.index,
+            leader_id=partition.leader if partition.leader in live else -1,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=[node for node in partition.replicas if node not in live],
+        )
 
-
-def _partition(context: RequestContext, partition: PartitionImage, live: set[NodeId]) -> Message:
-    replicas, isr = list(partition.replicas), list(partition.isr)
-    if context.api_version == 0:
-        # v0 has no offline replicas: those that do not live are left out, and the error says that some are missing.
-        replicas, isr = [[node for node in nodes if node in live] for nodes in (replicas, isr)]
-    code = ErrorCode.NONE
-    if partition.leader not in live:
-        code = _leader_error(context, partition.leader)
-    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
-        code = ErrorCode.REPLICA_NOT_AVAILABLE
-    return Message(
-        error_code=code,
-        partition_index=partition.index,
-        leader_id=partition.leader if partition.leader in live else -1,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=isr,
-        offline_replicas=[node for node in partition.replicas if node not in live],
-    )
-
-
-def _leader_error(context: RequestContext, leader: NodeId) -> ErrorCode:
-    broker = context.services.image.brokers.get(leader)
-    lives_elsewhere = broker is not None and not broker.fenced
-    if lives_elsewhere and context.api_version >= _LISTENER_NOT_FOUND_SINCE:
-        return ErrorCode.LISTENER_NOT_FOUND
-    return ErrorCode.LEADER_NOT_AVAILABLE
+    def _leader_error(self, leader: NodeId) -> ErrorCode:
+        broker = self._context.services.image.brokers.get(leader)
+        lives_elsewhere = broker is not None and not broker.fenced
+        if lives_elsewhere and self._context.api_version >= _LISTENER_NOT_FOUND_SINCE:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,0 +1,70 @@
+"""A parked response: exactly one completion, whatever comes first."""
+
+import asyncio
+from collections.abc import Callable, Set
+
+import pytest
+
+from rookery.base.types import TopicPartition
+from rookery.broker.parking import park
+from rookery.replication.pending import Pending
+
+A = TopicPartition("a", 0)
+
+
+def parked(
+    pending: Pending,
+    *,
+    is_ready: Callable[[Set[TopicPartition]], bool] = lambda changed: True,
+    finish: Callable[[], str] = lambda: "done",
+    timeout_ms: int = 60_000,
+) -> "asyncio.Future[str]":
+    return park(pending, [A], timeout_ms=timeout_ms, is_ready=is_ready, finish=finish)
+
+
+def test_woken_or_expired() -> None:
+    async def main() -> None:
+        pending = Pending(asyncio.get_running_loop())
+        woken = parked(pending)
+        pending.wake(A)
+        assert await woken == "done"
+        assert await parked(pending, is_ready=lambda changed: False, timeout_ms=-5) == "done"
+        assert len(pending) == 0
+
+    asyncio.run(main())
+
+
+def test_cancelled_in_the_turn_in_which_it_is_woken() -> None:
+    async def main() -> None:
+        pending = Pending(asyncio.get_running_loop())
+        future = parked(pending, finish=lambda: str(fails()))
+        other = parked(pending)
+        pending.wake(A)
+        future.cancel()
+        assert await other == "done"
+        assert future.cancelled()
+        assert len(pending) == 0
+
+    asyncio.run(main())
+
+
+def fails(*_: object) -> bool:
+    raise RuntimeError("a bug")
+
+
+def test_a_bug_in_one_response_does_not_hurt_others() -> None:
+    async def main() -> None:
+        pending = Pending(asyncio.get_running_loop())
+        futures = [
+            parked(pending, is_ready=fails),
+            parked(pending, finish=lambda: str(fails())),
+            parked(pending, finish=lambda: str(fails()), timeout_ms=0),
+            parked(pending),
+        ]
+        pending.wake(A)
+        for future in futures[:3]:
+            with pytest.raises(RuntimeError):
+                await future
+        assert await futures[3] == "done"
+
+    asyncio.run(main())

@@ -1,0 +1,186 @@
+"""An asyncio event loop in virtual time, shared by all simulated processes.
+
+Nothing waits: when no callback is ready, time jumps to the next timer. Callbacks run in the order in which they were
+scheduled, timers of the same instant too. There are no sockets, no signals and no threads; work for an executor runs
+on the loop, after a seeded delay and some time before its result is seen, as work in a thread may.
+
+A process is a context variable. Whatever a process schedules carries its context, so the loop knows whom each callback
+belongs to, and simply drops the callbacks of a process that is dead: that is a kill in the middle of anything, after
+which not even a `finally` runs.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+from tests.simulation.trace import Trace
+
+Result = TypeVar("Result")
+
+# A run that needs more turns is stuck in a loop that takes no virtual time.
+STEPS_MAX = 3_000_000
+
+
+class Stuck(Exception):
+    """Nothing can ever happen any more, or too much does."""
+
+
+class Process:
+    """`alive` is looked at before each of its callbacks; `kill` is all it takes to end it."""
+
+    def __init__(self, name: str, host: str) -> None:
+        self.name = name
+        self.host = host
+        self.alive = True
+        self.context: Context = copy_context()
+        self.context.run(CURRENT.set, self)
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def kill(self) -> None:
+        self.alive = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+def current_process() -> Process:
+    process = CURRENT.get()
+    assert process is not None, "only simulated processes have a host"
+    return process
+
+
+class Dialler(Protocol):
+    """The part of the network that the loop needs for its clients."""
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    def __init__(self, trace: Trace, executor_delay_s: Callable[[], tuple[float, float]]) -> None:
+        super().__init__()
+        self._trace = trace
+        self._executor_delay_s = executor_delay_s
+        self._now_s = 0.0
+        self._sequence = count()
+        self._queue: list[asyncio.Handle] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self.dialler: Dialler | None = None
+        self.set_task_factory(_make_task)
+
+    def time(self) -> float:
+        return self._now_s
+
+    # Scheduling
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._sequence), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are skipped when their time comes."""
+
+    def _run_once(self) -> None:
+        """One round, called by `run_forever`: what is ready now; what it makes ready waits for the next round."""
+        if not self._queue:
+            self._jump()
+        while self._timers and self._timers[0][0] <= self._now_s:
+            self._queue.append(heapq.heappop(self._timers)[2])
+        ready, self._queue = self._queue, []
+        for handle in ready:
+            self._run_handle(handle)
+
+    def _jump(self) -> None:
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Stuck("everyone waits for someone else")
+        self._now_s = max(self._now_s, self._timers[0][0])
+
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        process = _owner(handle)
+        if process is not None and not process.alive:
+            return
+        self._trace.step(self._now_s, process.name if process else "world")
+        if self._trace.step_count > STEPS_MAX:
+            raise Stuck(f"{STEPS_MAX} steps in {self._now_s:.1f} simulated seconds")
+        handle._run()
+
+    # The outside world
+
+    def run_in_executor(  # type: ignore[override]  # a future is what callers await either way
+        self, executor: object, func: Callable[..., Result], *args: Any
+    ) -> "asyncio.Future[Result]":
+        future: asyncio.Future[Result] = self.create_future()
+        before_s, after_s = self._executor_delay_s()
+
+        def run() -> None:
+            try:
+                outcome = func(*args)
+            except Exception as error:
+                self.call_later(after_s, _fail, future, error)
+            else:
+                self.call_later(after_s, _resolve, future, outcome)
+
+        self.call_later(before_s, run)
+        return future
+
+    async def create_connection(  # type: ignore[override]  # of its many arguments clients use three
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: object
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        assert self.dialler is not None
+        return await self.dialler.connect(protocol_factory, host, port)
+
+    def spawn(self, process: Process, body: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        """Run a coroutine as a process's own."""
+        return self.create_task(body, context=process.context)
+
+
+def _owner(handle: asyncio.Handle) -> Process | None:
+    context: Context = handle._context  # type: ignore[attr-defined]  # private, and the only way to know
+    return context.get(CURRENT)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, body: Coroutine[Any, Any, Any], context: Context | None = None
+) -> "asyncio.Task[Any]":
+    """Remember each process's tasks: those of a dead one are ended with the world, not by the garbage collector."""
+    task = asyncio.Task(body, loop=loop, context=context)
+    process = (context or copy_context()).get(CURRENT)
+    if process is not None:
+        process.tasks.append(task)
+    return task
+
+
+def _resolve(future: "asyncio.Future[Result]", outcome: Result) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,35 @@
+"""What happened in a simulated world, in order: a running hash of everything and the last lines in words.
+
+Two runs of one seed must give the same hash, whatever the process, the machine or PYTHONHASHSEED; that is how leaks
+of non-determinism are found. Steps are hashed only; what a reader would want to see after a failure is also kept.
+"""
+
+from collections import deque
+from hashlib import blake2b
+
+_LINES_KEPT = 2000
+
+
+class Trace:
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+        self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
+        self.step_count = 0
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def step(self, now_s: float, process: str) -> None:
+        """One turn of the event loop for one process."""
+        self.step_count += 1
+        self._hash.update(f"{now_s!r} {process}\n".encode())
+
+    def hash(self, text: str, data: bytes = b"") -> None:
+        self._hash.update(text.encode())
+        self._hash.update(data)
+
+    def tell(self, now_s: float, text: str) -> None:
+        line = f"{now_s:10.4f}  {text}"
+        self.lines.append(line)
+        self.hash(line)

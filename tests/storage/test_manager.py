@@ -1,0 +1,252 @@
+import errno
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from rookery.base.clock import ManualClock
+from rookery.base.errors import StartupError, StorageError
+from rookery.base.files import OsFiles
+from rookery.base.types import NO_TOPIC_ID, TopicPartition
+from rookery.storage.checkpoints import decode_offsets
+from rookery.storage.config import LogConfig
+from rookery.storage.manager import LogManager
+from tests.faults.files import CrashFiles
+from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, append_all, batch, contents
+
+
+def manager_on(*paths: Path, threads: int = 1) -> LogManager:
+    manager = LogManager(OsFiles(), ManualClock(START_MS), paths, worker_threads=threads)
+    manager.load(lambda topic: SMALL)
+    return manager
+
+
+def partition(index: int) -> TopicPartition:
+    return TopicPartition("orders", index)
+
+
+def fill(manager: LogManager, count: int) -> None:
+    for index in range(count):
+        append_all(manager.create(partition(index), TOPIC_ID, SMALL), (batch() for _ in range(5)))
+
+
+def test_new_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    manager = manager_on(*paths)
+    fill(manager, 7)
+    assert [directory.partition_count for directory in manager.directories] == [3, 2, 2]
+    assert [len(list(path.glob("orders-*"))) for path in paths] == [3, 2, 2]
+    manager.delete(partition(1))
+    manager.create(partition(9), TOPIC_ID, SMALL)
+    assert manager.directories[1].partition_count == 2
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("clean", [True, False])
+def test_everything_is_there_after_a_restart(tmp_path: Path, clean: bool, threads: int) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    manager = manager_on(*paths, threads=threads)
+    fill(manager, 6)
+    before = {log.partition: contents(log) for log in manager}
+    manager.close(clean=clean, broker_epoch=17)
+    again = LogManager(OsFiles(), ManualClock(START_MS), paths, worker_threads=threads)
+    assert again.load(lambda topic: SMALL) == (6, clean, 17 if clean else -1)
+    assert {log.partition: contents(log) for log in again} == before
+    assert {log.topic_id for log in again} == {TOPIC_ID}
+    assert not list(tmp_path.glob("*/.kafka_cleanshutdown"))
+
+
+def test_a_clean_stop_writes_kafkas_checkpoints(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 2)
+    log = manager.get(partition(1))
+    assert log is not None
+    log.advance_start_offset(3)
+    manager.close()
+    assert decode_offsets((tmp_path / "recovery-point-offset-checkpoint").read_bytes()) == {
+        partition(0): 5,
+        partition(1): 5,
+    }
+    assert decode_offsets((tmp_path / "log-start-offset-checkpoint").read_bytes()) == {partition(1): 3}
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":-1}'
+
+
+def test_unreadable_checkpoints_cost_no_data(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 2)
+    manager.close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"\xff\xfe")
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(b"1\n")
+    assert [log.end_offset for log in manager_on(tmp_path)] == [5, 5]
+
+
+def test_deleting_frees_the_name_at_once_and_the_files_later(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    assert manager.delete(partition(0))
+    assert not manager.delete(partition(0))
+    (deleted,) = tmp_path.glob("orders-0.*-delete")
+    assert contents(manager.create(partition(0), UUID(int=8), SMALL)) == []
+    assert manager.purge_deleted(START_MS + SMALL.file_delete_delay_ms - 1) == 0
+    assert deleted.exists()
+    assert manager.purge_deleted(START_MS + SMALL.file_delete_delay_ms) == 1
+    assert not deleted.exists()
+
+
+def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    long = TopicPartition("t" * 249, 1)
+    manager.create(long, TOPIC_ID, SMALL)
+    manager.delete(long)
+    assert len(list(tmp_path.glob("t*-delete"))) == 1
+
+
+def test_deleted_partitions_are_purged_after_a_restart(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    manager.delete(partition(0))
+    manager.close()
+    again = manager_on(tmp_path)
+    assert (again.logs(), again.purge_deleted(START_MS)) == ([], 1)
+    assert not list(tmp_path.glob("orders*"))
+
+
+def test_strays(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 3)
+    known = {partition(0): TOPIC_ID, partition(1): UUID(int=99)}
+    assert manager.strays(known.get) == [partition(1), partition(2)]
+
+
+def test_a_lost_topic_id_is_told_again(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    manager.close()
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    metadata.write_bytes(b"")
+    again = manager_on(tmp_path)
+    assert [log.topic_id for log in again] == [NO_TOPIC_ID]
+    assert again.strays(lambda _: TOPIC_ID) == []
+    assert again.create(partition(0), TOPIC_ID, SMALL).end_offset == 5
+    assert metadata.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
+
+
+def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path / "a")
+    fill(manager, 1)
+    (tmp_path / "b" / "orders-0").mkdir(parents=True)
+    with pytest.raises(StartupError, match="remove one of the two"):
+        manager_on(tmp_path / "a", tmp_path / "b")
+
+
+def test_what_is_not_a_partition_is_left_alone(tmp_path: Path) -> None:
+    for name in ("lost+found", "__cluster_metadata-0", "-1", "x"):
+        (tmp_path / name).mkdir()
+    manager = manager_on(tmp_path)
+    assert manager.logs() == []
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 2)
+    log = manager.get(partition(1))
+    assert log is not None
+    log.update_config(LogConfig(retention_ms=1))
+    expired = manager.apply_retention(START_MS + 100, lambda partition: 4)
+    assert {key: len(segments) for key, segments in expired.items()} == {partition(1): 1}
+    assert not (tmp_path / "orders-1" / "00000000000000000000.log").exists()
+    assert decode_offsets((tmp_path / "log-start-offset-checkpoint").read_bytes()) == {partition(1): 3}
+
+
+def test_flush_due(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 2)
+    log = manager.get(partition(0))
+    assert log is not None
+    log.flush()
+    assert [log.partition for log in manager.flush_due(START_MS)] == [partition(1)]
+
+
+class TestFailingDisks:
+    """One of two directories fails: its logs answer StorageError, the other goes on."""
+
+    def node(self) -> tuple[CrashFiles, LogManager]:
+        files = CrashFiles()
+        manager = LogManager(files, ManualClock(START_MS), [DATA / "a", DATA / "b"])
+        manager.load(lambda topic: SMALL)
+        for index in range(2):
+            append_all(manager.create(partition(index), TOPIC_ID, SMALL), (batch() for _ in range(7)))
+        return files, manager
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+    @pytest.mark.parametrize(
+        "operation",
+        [
+            "append",
+            "roll",
+            "flush",
+            "read",
+            "truncate_to",
+            "restart_at",
+            "apply_retention",
+            "offset_for_timestamp",
+            "close",
+        ],
+    )
+    def test_any_operation(self, operation: str, code: int) -> None:
+        files, manager = self.node()
+        broken, healthy = manager.logs()
+        broken.advance_start_offset(4)
+        files.fail_matching(lambda call: call.path.is_relative_to(DATA / "a"), code)
+        calls = {
+            "append": lambda: append(broken, batch()),
+            "read": lambda: broken.read(4, 80),
+            "truncate_to": lambda: broken.truncate_to(5),
+            "restart_at": lambda: broken.restart_at(5),
+            "apply_retention": lambda: manager.apply_retention(START_MS),
+            "offset_for_timestamp": lambda: broken.offset_for_timestamp(START_MS),
+        }
+        call = calls.get(operation, getattr(broken, operation, None))
+        assert call is not None
+        if operation == "apply_retention":
+            call()
+        else:
+            with pytest.raises(StorageError, match="offline"):
+                call()
+        assert (manager.is_online(partition(0)), manager.is_online(partition(1))) == (False, True)
+        files.fail = None
+        with pytest.raises(StorageError, match="offline"):
+            append(broken, batch())
+        assert append(healthy, batch()) == 7
+        manager.checkpoint()
+        manager.close()
+        assert files.exists(DATA / "b" / ".kafka_cleanshutdown")
+        assert not files.exists(DATA / "a" / ".kafka_cleanshutdown")
+
+    def test_new_partitions_go_to_the_healthy_directory(self) -> None:
+        files, manager = self.node()
+        files.fail_matching(lambda call: call.path.is_relative_to(DATA / "a"))
+        with pytest.raises(StorageError):
+            manager.delete(partition(0))
+        files.fail = None
+        created = manager.create(partition(5), TOPIC_ID, SMALL)
+        assert created.directory.parent == DATA / "b"
+        with pytest.raises(StorageError, match="1 of 2"):
+            manager.create(partition(6), TOPIC_ID, SMALL, is_new=False)
+
+    def test_a_directory_that_cannot_be_read_at_start(self) -> None:
+        files, manager = self.node()
+        manager.close()
+        files.fail_matching(lambda call: call.path == DATA / "a" and call.name == "list_directory")
+        again = LogManager(files, ManualClock(START_MS), [DATA / "a", DATA / "b"])
+        assert again.load(lambda topic: SMALL).partitions == 1
+        assert [directory.is_online for directory in again.directories] == [False, True]
+
+    def test_no_directory_left(self) -> None:
+        files, manager = self.node()
+        files.fail_matching(lambda call: True)
+        manager.checkpoint()
+        assert not any(directory.is_online for directory in manager.directories)
+        with pytest.raises(StorageError, match="0 of 2"):
+            manager.create(PARTITION._replace(partition=77), TOPIC_ID, SMALL)
