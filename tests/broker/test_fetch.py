@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from rookery.base.errors import ErrorCode
 from rookery.base.files import FileSlice
 from rookery.base.types import NO_TOPIC_ID
+from rookery.net.listener import Listener
 from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import iterate_headers
-from tests.broker.harness import Broker, batch, decode, running
+from tests.broker.harness import Broker, batch, decode, request_frame, running
 
 VERSION = 12
 
@@ -384,13 +385,22 @@ def test_error_cuts_the_wait_short_but_a_missing_topic_does_not(tmp_path: Path) 
 
 
 def test_lost_connection_leaves_no_waiter(tmp_path: Path) -> None:
+    """Otherwise a client could fill the memory with fetches that wait for weeks."""
+
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
-            task = await waiting(poll(broker, ("orders", [partition()])))
-            task.cancel()
-            await settle()
-            assert len(broker.services.pending) == 0
+            listener = Listener("127.0.0.1", 0, broker.dispatcher.handle)
+            await listener.start()
+            _, writer = await asyncio.open_connection("127.0.0.1", listener.bound_port)
+            frame = request_frame(ApiKey.FETCH, VERSION, **fields(("orders", [partition()]), max_wait_ms=2**31 - 1))
+            writer.write(len(frame).to_bytes(4, "big") + frame)
+            while len(broker.services.pending) == 0:
+                await asyncio.sleep(0.001)
+            writer.transport.abort()
+            while len(broker.services.pending) > 0:
+                await asyncio.sleep(0.001)
+            await listener.close()
 
     asyncio.run(main())
 

@@ -3,19 +3,21 @@
 `Services` is built once by the node. `RequestContext` is made per request and holds nothing of the request's body.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
-from rookery.base.types import LeaderEpoch, NodeId, TopicPartition
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer, LeaderEpoch, NodeId, TopicPartition
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.service import Controller
 from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.net.connection import ConnectionInfo
-from rookery.protocol.framing import RequestHeader
+from rookery.net.send import Reply
+from rookery.protocol.framing import RequestHeader, parts_size, response_prefix
 from rookery.protocol.hot import NodeEndpoint
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
@@ -77,10 +79,11 @@ class Services:
 class RequestContext:
     """Who asks, in which version, and what answers."""
 
-    __slots__ = ("api_version", "client_id", "connection", "correlation_id", "services")
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "services")
 
     def __init__(self, services: Services, header: RequestHeader, connection: ConnectionInfo) -> None:
         self.services = services
+        self.api_key = header.api_key
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
@@ -89,3 +92,10 @@ class RequestContext:
     @property
     def listener(self) -> str:
         return self.connection.listener_name
+
+    def reply(self, body: Sequence[Buffer | FileSlice]) -> Reply:
+        """The whole response. Every response passes here, which makes it the place to count and time them."""
+        prefix = response_prefix(
+            self.api_key, self.api_version, correlation_id=self.correlation_id, body_size=parts_size(body)
+        )
+        return [prefix, *body]

@@ -6,7 +6,8 @@ that must wait returns an awaitable (stage 2); the connection keeps the replies 
 soon as `handle` returns, so nothing may keep a view of it.
 
 Handlers are of two kinds: those in `_HANDLERS` take a decoded message and return one; those in `_HOT_HANDLERS`
-(Produce and Fetch) read the frame and write the response themselves.
+(Produce and Fetch) read the frame and make the whole reply themselves. When those wait, it is for a plain future, which
+the connection cancels if it is lost; a coroutine would hold on until its deadline.
 
 What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
@@ -16,8 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from rookery.base.errors import ErrorCode, UnsupportedVersionError
-from rookery.base.files import FileSlice
-from rookery.base.types import Buffer
 from rookery.broker.context import RequestContext, Services
 from rookery.broker.handlers import (
     k00_produce,
@@ -44,13 +43,11 @@ from rookery.net.connection import Answer, ConnectionInfo
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_served
 from rookery.protocol.codec import decode_request, encode_response
-from rookery.protocol.framing import RequestHeader, parse_request_header, parts_size, response_prefix
+from rookery.protocol.framing import RequestHeader, parse_request_header
 from rookery.protocol.message import Message
 
-Body: TypeAlias = list[Buffer | FileSlice]
 Handler: TypeAlias = Callable[[RequestContext, Message], Message | Awaitable[Message]]
-# None: the client wants no response.
-HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Body | Awaitable[Body | None] | None]
+HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Answer]
 
 _HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
     ApiKey.PRODUCE: k00_produce.handle,
@@ -89,44 +86,30 @@ class Dispatcher:
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
         header, position = parse_request_header(frame)
         if not is_served(header.api_key, header.api_version):
-            return _handle_unserved(header, frame, position)
+            return self._handle_unserved(header, frame, position, connection)
         context = RequestContext(self._services, header, connection)
         hot_handler = _HOT_HANDLERS.get(header.api_key)
         if hot_handler is not None:
-            body = hot_handler(context, frame, position)
-            if body is None:
-                return None
-            return _reply(header, body) if isinstance(body, list) else _reply_later(header, body)
+            return hot_handler(context, frame, position)
         request = decode_request(header.api_key, header.api_version, frame, position)
         response = _HANDLERS[header.api_key](context, request)
-        return _encode(header, response) if isinstance(response, Message) else _encode_later(header, response)
+        return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
+
+    def _handle_unserved(
+        self, header: RequestHeader, frame: memoryview, position: int, connection: ConnectionInfo
+    ) -> Reply:
+        if header.api_key == ApiKey.API_VERSIONS:
+            context = RequestContext(self._services, header._replace(api_version=0), connection)
+            return _encode(context, k18_api_versions.refuse(ErrorCode.UNSUPPORTED_VERSION))
+        if header.api_key == ApiKey.PRODUCE and header.api_version in k00_produce.OLD_VERSIONS:
+            context = RequestContext(self._services, header, connection)
+            return context.reply(k00_produce.refuse_old_version(header.api_version, frame, position))
+        raise UnsupportedVersionError(f"API key {header.api_key} version {header.api_version} is not served")
 
 
-def _handle_unserved(header: RequestHeader, frame: memoryview, position: int) -> Reply:
-    if header.api_key == ApiKey.API_VERSIONS:
-        answered = header._replace(api_version=0)
-        return _encode(answered, k18_api_versions.refuse(ErrorCode.UNSUPPORTED_VERSION))
-    if header.api_key == ApiKey.PRODUCE and header.api_version in k00_produce.OLD_VERSIONS:
-        return _reply(header, k00_produce.refuse_old_version(header.api_version, frame, position))
-    raise UnsupportedVersionError(f"API key {header.api_key} version {header.api_version} is not served")
+def _encode(context: RequestContext, response: Message) -> Reply:
+    return context.reply([encode_response(context.api_key, context.api_version, response)])
 
 
-def _reply(header: RequestHeader, body: Body) -> Reply:
-    """The whole response. Every response passes here, which makes it the place to count and time them."""
-    prefix = response_prefix(
-        header.api_key, header.api_version, correlation_id=header.correlation_id, body_size=parts_size(body)
-    )
-    return [prefix, *body]
-
-
-def _encode(header: RequestHeader, response: Message) -> Reply:
-    return _reply(header, [encode_response(header.api_key, header.api_version, response)])
-
-
-async def _reply_later(header: RequestHeader, body: Awaitable[Body | None]) -> Reply | None:
-    finished = await body
-    return None if finished is None else _reply(header, finished)
-
-
-async def _encode_later(header: RequestHeader, response: Awaitable[Message]) -> Reply:
-    return _encode(header, await response)
+async def _encode_later(context: RequestContext, response: Awaitable[Message]) -> Reply:
+    return _encode(context, await response)

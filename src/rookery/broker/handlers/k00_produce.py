@@ -17,15 +17,16 @@ v13 names topics by id.
 """
 
 import struct
-from collections.abc import Awaitable, Set
+from collections.abc import Set
 from typing import Final, NamedTuple
 
 from rookery.base.errors import ErrorCode, ProtocolError
-from rookery.base.files import FileSlice
-from rookery.base.types import Buffer, NodeId, Offset, TimestampMs, TopicPartition
+from rookery.base.types import NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.parking import park
 from rookery.controller.topics import INTERNAL_TOPICS
+from rookery.net.connection import Answer
+from rookery.net.send import Reply
 from rookery.protocol.hot import (
     ProducePartitionResult,
     ProduceRequest,
@@ -54,9 +55,7 @@ class _Waiting(NamedTuple):
     place: int
 
 
-def handle(
-    context: RequestContext, frame: memoryview, position: int
-) -> list[Buffer | FileSlice] | Awaitable[list[Buffer | FileSlice] | None] | None:
+def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     request = decode_produce(context.api_version, frame, position)
     produce = _Produce(context, request.acks)
     produce.append_all(request)
@@ -64,7 +63,7 @@ def handle(
         _close_on_error(produce.topics)
         return None
     if not produce.waiting:
-        return produce.encode()
+        return produce.answer()
     return park(
         context.services.pending,
         [each.partition for each in produce.waiting],
@@ -172,18 +171,19 @@ class _Produce:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return _OK
 
-    def finish(self) -> list[Buffer | FileSlice]:
+    def finish(self) -> Reply:
         for each in self.waiting:
             outcome = self._settle(each)
             if outcome is None:
                 outcome = ErrorCode.REQUEST_TIMED_OUT
             if outcome is not _OK:
                 each.results[each.place] = self._fail(each.partition, outcome)
-        return self.encode()
+        return self.answer()
 
-    def encode(self) -> list[Buffer | FileSlice]:
+    def answer(self) -> Reply:
         endpoints = self._context.services.endpoints(self._leaders, self._context.listener) if self._leaders else ()
-        return [encode_produce_response(self._context.api_version, self.topics, node_endpoints=endpoints)]
+        body = encode_produce_response(self._context.api_version, self.topics, node_endpoints=endpoints)
+        return self._context.reply([body])
 
 
 def _close_on_error(topics: list[ProduceTopicResult]) -> None:
@@ -194,7 +194,7 @@ def _close_on_error(topics: list[ProduceTopicResult]) -> None:
                 raise ProtocolError(f"produce with acks=0 to {name or topic_id}-{result.index} failed: {code}")
 
 
-def refuse_old_version(version: int, frame: memoryview, position: int) -> list[Buffer | FileSlice]:
+def refuse_old_version(version: int, frame: memoryview, position: int) -> list[bytes]:
     """The answer to v0 to v2: every partition UNSUPPORTED_VERSION."""
     try:
         return [_encode_refusal(version, frame, position)]

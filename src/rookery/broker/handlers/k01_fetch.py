@@ -17,17 +17,18 @@ diverging epoch in answer to it. v13 names topics by id. v15 moves the replica i
 broker is not it. v17 and v18 concern replicas.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 from typing import Final
 from uuid import UUID
 
 from rookery.base.errors import ErrorCode
-from rookery.base.files import FileSlice
-from rookery.base.types import Buffer, NodeId, TopicPartition
+from rookery.base.types import NodeId, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.parking import park
+from rookery.net.connection import Answer
+from rookery.net.send import Reply
 from rookery.protocol.hot import (
     FetchPartitionResult,
     FetchRequest,
@@ -46,9 +47,7 @@ _OK: Final = ErrorCode.NONE
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(
-    context: RequestContext, frame: memoryview, position: int
-) -> list[Buffer | FileSlice] | Awaitable[list[Buffer | FileSlice] | None]:
+def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     request = decode_fetch(context.api_version, frame, position)
     session = context.services.fetch_sessions.open(
         request.session_id,
@@ -60,7 +59,7 @@ def handle(
         now_ms=context.services.clock.now_ms(),
     )
     if session.error_code is not _OK:
-        return encode_fetch_response(context.api_version, (), error_code=session.error_code)
+        return context.reply(encode_fetch_response(context.api_version, (), error_code=session.error_code))
     fetch = _Fetch(context, request, session)
     fetch.read()
     if fetch.can_answer:
@@ -154,7 +153,7 @@ class _Fetch:
             self._note(partition, wanted, self._read_replica(replica, wanted, wanted.max_bytes, True))
         return self._has_enough
 
-    def finish(self) -> list[Buffer | FileSlice]:
+    def finish(self) -> Reply:
         self.read()
         return self.answer()
 
@@ -203,18 +202,20 @@ class _Fetch:
         if fetched.error_code is not _OK or fetched.diverging_epoch is not None:
             self._cut_short = True
 
-    def answer(self) -> list[Buffer | FileSlice]:
+    def answer(self) -> Reply:
         services = self._context.services
         error_code, session_id, results = services.fetch_sessions.close(
             self._session, self._results, now_ms=services.clock.now_ms()
         )
         topics, leaders = self._group(results)
-        return encode_fetch_response(
-            self._context.api_version,
-            topics,
-            error_code=error_code,
-            session_id=session_id,
-            node_endpoints=services.endpoints(leaders, self._context.listener) if leaders else (),
+        return self._context.reply(
+            encode_fetch_response(
+                self._context.api_version,
+                topics,
+                error_code=error_code,
+                session_id=session_id,
+                node_endpoints=services.endpoints(leaders, self._context.listener) if leaders else (),
+            )
         )
 
     def _group(
