@@ -8,6 +8,7 @@ import pytest
 from rookery.base.errors import StartupError
 from rookery.base.files import OsFiles
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
+from tests.faults.files import CrashFiles, Survival
 
 
 def establish(*directories: Path, node_id: int = 1, cluster_id: str | None = None) -> Identity:
@@ -83,3 +84,12 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_directory_ids_are_uuids(tmp_path: Path) -> None:
     (directory_id,) = establish(tmp_path).directory_ids.values()
     assert isinstance(directory_id, UUID)
+
+
+def test_a_new_directory_and_its_stamp_survive_a_power_loss() -> None:
+    files, directory = CrashFiles(), Path("/srv/rookery/data")
+    lock_directories(files, [directory])
+    stamped = establish_identity(files, [directory], node_id=1, cluster_id=None, new_uuid=uuid4)
+    files.crash(Survival.NOTHING)
+    lock_directories(files, [directory])
+    assert establish_identity(files, [directory], node_id=1, cluster_id=None, new_uuid=uuid4) == stamped

@@ -21,7 +21,8 @@ from tests.simulation.trace import Trace
 Result = TypeVar("Result")
 
 # A run that needs more turns is stuck in a loop that takes no virtual time.
-STEPS_MAX = 3_000_000
+STEPS_MAX = 1_000_000
+_TASKS_BEFORE_SWEEP = 256
 
 
 class Stuck(Exception):
@@ -38,9 +39,16 @@ class Process:
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        self._unfinished = 0
 
     def kill(self) -> None:
         self.alive = False
+
+    def remember(self, task: "asyncio.Task[Any]") -> None:
+        if len(self.tasks) >= _TASKS_BEFORE_SWEEP and len(self.tasks) >= 2 * self._unfinished:
+            self.tasks = [task for task in self.tasks if not task.done()]
+            self._unfinished = len(self.tasks)
+        self.tasks.append(task)
 
     def __repr__(self) -> str:
         return self.name
@@ -127,7 +135,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         self._trace.step(self._now_s, process.name if process else "world")
         if self._trace.step_count > STEPS_MAX:
-            raise Stuck(f"{STEPS_MAX} steps in {self._now_s:.1f} simulated seconds")
+            raise Stuck(f"{STEPS_MAX} steps in {self._now_s:.1f} simulated seconds, the last for {process}: {handle}")
         handle._run()
 
     # The outside world
@@ -172,7 +180,7 @@ def _make_task(
     task = asyncio.Task(body, loop=loop, context=context)
     process = (context or copy_context()).get(CURRENT)
     if process is not None:
-        process.tasks.append(task)
+        process.remember(task)
     return task
 
 

@@ -109,6 +109,28 @@ def scenario_roll_without_flushing(node: Node) -> None:
     node.append(12)
 
 
+def scenario_flush_in_the_background(node: Node) -> None:
+    """Appends and rolls go on between the steps of a flush, which proves nothing about them."""
+    node.append(2)
+    for run_early in (True, False):
+        job = node.log.prepare_flush()
+        assert job is not None
+        up_to = node.log.end_offset
+        if run_early:
+            job.run()
+        node.append(2)
+        node.log.roll()
+        node.append(2)
+        if not run_early:
+            job.run()
+        node.log.finish_flush(job)
+        node.ledger.flushed = up_to
+        node.manager.checkpoint()
+    node.flush()
+    node.manager.checkpoint()
+    node.append(1)
+
+
 def scenario_truncate(node: Node) -> None:
     node.append(10)
     node.flush()
@@ -194,6 +216,7 @@ def scenario_clean_stop(node: Node) -> None:
 SCENARIOS = [
     scenario_append_and_roll,
     scenario_roll_without_flushing,
+    scenario_flush_in_the_background,
     scenario_truncate,
     scenario_truncate_after_a_clean_stop,
     scenario_give_up_the_start,

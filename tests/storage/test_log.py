@@ -12,6 +12,7 @@ from rookery.records.batch import compute_crc, read_header
 from rookery.storage.config import LogConfig
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.log import Log
+from rookery.storage.replacement import create_aside, seal_aside
 from tests.storage.samples import (
     DIRECTORY,
     PARTITION,
@@ -298,6 +299,45 @@ class TestRetention:
         assert log.start_offset == 7
 
 
+class TestReplacement:
+    def test_readers_see_the_new_segment_and_keep_the_old_bytes(self, directory: Path) -> None:
+        log = small_log(directory)
+        before = log.read(0, 10_000)
+        log.flush()
+        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        (_, kept) = contents(log)[4]
+        new.append(kept, last_offset=4, max_timestamp_ms=START_MS + 4)
+        seal_aside(new)
+        log.replace_segments(log.segments[:2], new)
+        assert [offset for offset, _ in contents(log)] == [4, *range(6, 12)]
+        assert len(read_bytes(before.slices)) == 12 * len(batch())
+        assert log.offset_for_timestamp(START_MS) == (4, START_MS + 4, 3)
+        assert [offset for offset, _ in contents(reopen(log, clean=False))] == [4, *range(6, 12)]
+
+    def test_a_segment_that_waits_for_a_flush_may_be_replaced(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory, SMALL)
+        append(log, batch())
+        job = log.prepare_flush()
+        assert job is not None
+        log.roll()
+        append(log, batch())
+        job.run()
+        log.finish_flush(job)
+        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        seal_aside(new)
+        log.replace_segments(log.segments[:1], new)
+        log.flush()
+        assert [offset for offset, _ in contents(log)] == [1]
+
+    def test_only_neighbouring_sealed_segments(self, directory: Path) -> None:
+        log = small_log(directory)
+        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        seal_aside(new)
+        for old in (log.segments[2:], [log.segments[0], log.segments[2]]):
+            with pytest.raises(ValueError, match="neighbouring"):
+                log.replace_segments(old, new)
+
+
 class TestRestart:
     def test_after_a_clean_stop_no_file_is_opened(self, directory: Path) -> None:
         log = small_log(directory)
@@ -385,6 +425,19 @@ class TestFlush:
         asyncio.run(flush_in_executor(log))
         assert log.recovery_point == 17
         assert log.prepare_flush() is None
+
+    def test_an_older_flush_that_ends_last_undoes_nothing(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory, LogConfig(flush_messages=1))
+        jobs = []
+        for _ in range(2):
+            append(log, batch(START_MS))
+            jobs.append(log.prepare_flush())
+        for job in reversed(jobs):
+            assert job is not None
+            job.run()
+            log.finish_flush(job)
+        assert log.recovery_point == log.end_offset
+        assert not log.needs_flush
 
     def test_a_flush_that_was_overtaken_by_a_truncation_proves_nothing(self, directory: Path) -> None:
         log = small_log(directory)

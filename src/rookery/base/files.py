@@ -125,6 +125,14 @@ def replace_file(files: Files, path: Path, data: Buffer) -> None:
     files.sync_directory(path.parent)
 
 
+def make_synced_directory(files: Files, path: Path) -> None:
+    """Make a directory and its missing parents so that their names survive a crash, as what is in them does."""
+    if not files.exists(path):
+        make_synced_directory(files, path.parent)
+        files.make_directory(path)
+        files.sync_directory(path.parent)
+
+
 def remove_tree(files: Files, path: Path) -> None:
     """Remove a directory and everything below it."""
     for name in files.list_directory(path):

@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field: from which version to which it is there, and its tag if it is written only when it is not its default."""
+    """A field: the versions that have it, and its tag if it is written only where it differs from its default."""
 
     name: str
     kind: Kind

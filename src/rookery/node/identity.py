@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from rookery.base.errors import StartupError
-from rookery.base.files import DirectoryLock, Files, replace_file
+from rookery.base.files import DirectoryLock, Files, make_synced_directory, replace_file
 from rookery.base.identifiers import decode_uuid, encode_uuid
 from rookery.base.properties import parse_properties
 from rookery.base.types import NodeId
@@ -45,7 +45,7 @@ def release_directories(locks: Sequence[DirectoryLock]) -> None:
 
 def _lock_directory(files: Files, directory: Path) -> DirectoryLock:
     try:
-        files.make_directory(directory)
+        make_synced_directory(files, directory)
         lock = files.lock_directory(directory)
     except OSError as error:
         raise StartupError(

@@ -9,9 +9,11 @@ open the partitions' logs, register with the controller, serve. The stop goes ba
 
 import asyncio
 import socket
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 from uuid import UUID
 
 import structlog
@@ -27,6 +29,7 @@ from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
+from rookery.net.connection import Handler
 from rookery.net.listener import Listener
 from rookery.net.network import Network
 from rookery.node.background import Background
@@ -45,6 +48,9 @@ logger = structlog.get_logger(__name__)
 
 _PLAINTEXT = 0
 
+# Stands between the connections and the dispatcher: makes the handler that connections call from the real one.
+Interceptor: TypeAlias = Callable[[Handler, Services], Handler]
+
 
 class Node:
     """`await start()`, then `address`; `await stop()` leaves the directories clean and free."""
@@ -58,6 +64,7 @@ class Node:
         random: Random,
         executor: Executor | None = None,
         network: Network | None = None,
+        intercept: Interceptor | None = None,
     ) -> None:
         self._settings = settings
         self._network = network
@@ -65,6 +72,7 @@ class Node:
         self._clock = clock
         self._random = random
         self._executor = executor
+        self._intercept = intercept
         self._background = Background()
         self._flusher = Flusher(executor)
         self._locks: list[DirectoryLock] = []
@@ -96,8 +104,9 @@ class Node:
             await self._stop(clean=False)
             raise
 
-    async def stop(self) -> None:
-        await self._stop(clean=True)
+    async def stop(self, *, clean: bool = True) -> None:
+        """`clean=False` leaves the files as a killed process would, so that the next start has to recover them."""
+        await self._stop(clean=clean)
 
     async def _start(self) -> None:
         settings = self._settings
@@ -112,7 +121,8 @@ class Node:
         )
         controller, logs = self._open_metadata()
         services = self._build_services(identity, controller, logs)
-        await self._bind_listeners(Dispatcher(services))
+        handle = Dispatcher(services).handle
+        await self._bind_listeners(handle if self._intercept is None else self._intercept(handle, services))
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)
         self._replicas = services.replicas
@@ -123,10 +133,10 @@ class Node:
         self._background.start(*Chores(services, logs, executor=self._executor).jobs())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
 
-    async def _bind_listeners(self, dispatcher: Dispatcher) -> None:
+    async def _bind_listeners(self, handle: Handler) -> None:
         for address in self._settings.listeners:
             limits = listener_settings(address.name, self._settings.layers)
-            listener = Listener(address.host, address.port, dispatcher.handle, settings=limits, network=self._network)
+            listener = Listener(address.host, address.port, handle, settings=limits, network=self._network)
             self._listeners.append((address, listener))
             await listener.bind()
 

@@ -72,6 +72,46 @@ def encode_response(api_key: int, version: int, message: Message) -> bytes:
     return _encode(_response_codec(api_key, version), message)
 
 
+class FieldShape(NamedTuple):
+    """What the schema says of one field, for those who build messages without knowing their API.
+
+    `fields` are those of a struct or of an array's structs, else empty; `kind` is Kafka's name of the type, empty for
+    structs; `make_default` is None where a value must be given.
+    """
+
+    name: str
+    kind: str
+    is_array: bool
+    is_nullable: bool
+    make_default: Callable[[], Any] | None
+    fields: "tuple[FieldShape, ...]"
+
+
+@cache
+def request_shape(api_key: int, version: int) -> tuple[FieldShape, ...]:
+    return _shape_of(_load_schema(api_key, version, "request"))
+
+
+@cache
+def response_shape(api_key: int, version: int) -> tuple[FieldShape, ...]:
+    return _shape_of(_load_schema(api_key, version, "response"))
+
+
+def _shape_of(schema: Any) -> tuple[FieldShape, ...]:
+    return tuple(_field_shape(field) for field in _fields(schema))
+
+
+def _field_shape(field: "dataclasses.Field[Any]") -> FieldShape:
+    kind = _kafka_type(field)
+    annotation, is_nullable = _without_none(field.type)
+    is_array = get_origin(annotation) is tuple
+    if is_array:
+        annotation, _ = _without_none(get_args(annotation)[0])
+    fields = _shape_of(annotation) if dataclasses.is_dataclass(annotation) else ()
+    default = _default_of(field, kind, tagged="tag" in field.metadata)
+    return FieldShape(_name_of(field), kind, is_array, is_nullable, default, fields)
+
+
 class _Type(NamedTuple):
     """A compiled type. `format` is its struct format where it is a plain fixed-width value, else empty."""
 

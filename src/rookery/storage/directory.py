@@ -5,8 +5,11 @@ acknowledged must not be mixed with what may be half written. From then on every
 in other directories go on. Only a restart, with its recovery, brings a directory back.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from threading import Lock
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import structlog
 
@@ -42,3 +45,34 @@ class LogDirectory:
             self.failure = str(error)
             logger.error("log directory is offline", directory=str(self.path), error=str(error))
         return StorageError(f"log directory {self.path} is offline: {error}")
+
+
+class _Guarded(Protocol):
+    log_directory: LogDirectory
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def refusal(self) -> StorageError: ...
+
+
+_Owner = TypeVar("_Owner", bound=_Guarded)
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def guarded(
+    method: Callable[Concatenate[_Owner, _Parameters], _Result],
+) -> Callable[Concatenate[_Owner, _Parameters], _Result]:
+    """For a log's methods: refused when it is closed or its directory offline, which an OSError makes it."""
+
+    @wraps(method)
+    def guard(owner: _Owner, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        if owner.log_directory.failure is not None or owner.is_closed:
+            raise owner.refusal()
+        try:
+            return method(owner, *args, **kwargs)
+        except OSError as error:
+            raise owner.log_directory.fail(error) from error
+
+    return guard

@@ -30,6 +30,7 @@ class Unsynced:
         "_epochs_version",
         "_names_created",
         "_names_synced",
+        "epochs_written",
         "generation",
         "has_parent",
         "lock",
@@ -46,8 +47,9 @@ class Unsynced:
         self.has_parent = is_new
         # Counts truncations: a flush that was under way during one proves nothing.
         self.generation = 0
-        # Flushes of one log may overlap, but not while they replace the epochs' file.
+        # Flushes of one log may overlap, but not while they replace the epochs' file, and an older one comes too late.
         self.lock = Lock()
+        self.epochs_written = 0
         self._names_created = 1 if is_new else 0
         self._names_synced = 0
         self._epochs_version = 0
@@ -74,7 +76,7 @@ class Unsynced:
         return self._names_created
 
     def cut(self, sealed: Sequence[Segment], snapshots: Sequence[Offset]) -> None:
-        """The log was truncated, and these are left; a sealed segment may be active again."""
+        """The log was truncated, or segments were replaced, and these are left; a sealed one may be active again."""
         self.sealed = [segment for segment in self.sealed if segment in sealed]
         self.snapshots = [offset for offset in self.snapshots if offset in snapshots]
 
@@ -92,8 +94,9 @@ class Unsynced:
         """Note what `job` has synced; False if the log was cut meanwhile."""
         if job.generation != self.generation:
             return False
-        self.sealed = [segment for segment in self.sealed if segment.base_offset >= job.up_to]
-        self.snapshots = [offset for offset in self.snapshots if offset > job.up_to]
+        # What was sealed after the job was prepared waits for the next one.
+        self.sealed = [segment for segment in self.sealed if segment not in job.sealed]
+        self.snapshots = [offset for offset in self.snapshots if offset not in job.snapshots]
         self.has_parent = False
         self.names_synced(job.names)
         self._epochs_version = max(self._epochs_version, job.epochs_version)
@@ -107,14 +110,16 @@ class FlushJob:
         "_directory",
         "_epochs",
         "_files",
-        "_lock",
         "_log_directory",
         "_open_files",
+        "_state",
         "_syncs_directory",
         "_syncs_parent",
         "epochs_version",
         "generation",
         "names",
+        "sealed",
+        "snapshots",
         "up_to",
     )
 
@@ -134,11 +139,13 @@ class FlushJob:
         self._directory = directory
         self._open_files = open_files
         self._epochs = encode_epochs(epochs.entries()) if epochs is not None else None
-        self._lock = state.lock
+        self._state = state
         # Sealing and closing write index files and snapshots, so their names may be new as well.
         self._syncs_directory = bool(state.has_names or state.sealed or state.snapshots)
         self._syncs_parent = state.has_parent
         self.up_to = up_to
+        self.sealed = list(state.sealed)
+        self.snapshots = list(state.snapshots)
         self.epochs_version = epochs.version if epochs is not None else 0
         self.generation = state.generation
         self.names = state.names_created
@@ -148,7 +155,7 @@ class FlushJob:
         try:
             for file in self._open_files:
                 file.sync()
-            with self._lock:
+            with self._state.lock:
                 self._sync_names()
         except OSError as error:
             if self._is_deleted(error):
@@ -156,8 +163,9 @@ class FlushJob:
             raise self._log_directory.fail(error) from error
 
     def _sync_names(self) -> None:
-        if self._epochs is not None:
+        if self._epochs is not None and self.epochs_version > self._state.epochs_written:
             replace_file(self._files, self._directory / LEADER_EPOCH_FILE, self._epochs)
+            self._state.epochs_written = self.epochs_version
         elif self._syncs_directory:
             self._files.sync_directory(self._directory)
         if self._syncs_parent:

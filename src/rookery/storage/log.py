@@ -2,8 +2,7 @@
 
 All methods run on the event loop, and none of the frequent ones syncs: `append` writes to the page cache and `flush`
 (see `flush` for its three steps) makes that survive. What lies below `recovery_point` has survived; after an unclean
-stop only what lies beyond is checked again. Offsets: start_offset <= recovery_point's neighbourhood <= end_offset, all
-exclusive ends.
+stop only what lies beyond is checked again. Readers see [start_offset, end_offset).
 
 An OSError anywhere takes the whole log directory offline: the method raises StorageError, and so does every later call
 on any log of that directory.
@@ -17,9 +16,7 @@ Crash safety rests on a few orders that `tests/storage/test_crash_points.py` enu
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
 
 from rookery.base.clock import Clock
 from rookery.base.errors import StorageError
@@ -29,7 +26,7 @@ from rookery.records.batch import BatchHeader, stamp
 from rookery.storage import recovery, replacement, retention, timestamps
 from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from rookery.storage.config import LogConfig
-from rookery.storage.directory import LogDirectory
+from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
 from rookery.storage.names import SNAPSHOT_SUFFIX, file_name
@@ -38,26 +35,6 @@ from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_segm
 from rookery.storage.rolling import RollPolicy
 from rookery.storage.segment import Segment
 from rookery.storage.timestamps import TimestampOffset
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
-
-
-def _guarded(
-    method: Callable[Concatenate["Log", _Parameters], _Result],
-) -> Callable[Concatenate["Log", _Parameters], _Result]:
-    """Refuse when the log is closed or its directory offline; an OSError takes the directory offline."""
-
-    @wraps(method)
-    def guarded(log: "Log", /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        if log.log_directory.failure is not None or log.is_closed:
-            raise log.refusal()
-        try:
-            return method(log, *args, **kwargs)
-        except OSError as error:
-            raise log.log_directory.fail(error) from error
-
-    return guarded
 
 
 class Log:
@@ -192,12 +169,12 @@ class Log:
     def epochs(self) -> LeaderEpochs:
         return self._epochs if self._epochs is not None else self._load_epochs()
 
-    @_guarded
+    @guarded
     def _load_producers(self) -> ProducerStates:
         self._producers = recovery.load_producers(self.files, self.directory, self._loaded_view())
         return self._producers
 
-    @_guarded
+    @guarded
     def _load_epochs(self) -> LeaderEpochs:
         self._epochs = recovery.load_epochs(self.files, self.directory, self._loaded_view())
         return self._epochs
@@ -274,7 +251,7 @@ class Log:
             self._is_dirty = True
         self._latest_epoch = epoch
 
-    @_guarded
+    @guarded
     def roll(self) -> Segment:
         """Seal the active segment and begin a new one at the end of the log; an empty one stays as it is."""
         if not self._active.size_bytes:
@@ -346,7 +323,7 @@ class Log:
         except OSError as error:
             raise self.log_directory.fail(error) from error
 
-    @_guarded
+    @guarded
     def offset_for_timestamp(
         self, timestamp_ms: TimestampMs, end_offset: Offset | None = None
     ) -> TimestampOffset | None:
@@ -356,7 +333,7 @@ class Log:
             self._segments, timestamp_ms, start_offset=self.start_offset, end_offset=limit
         )
 
-    @_guarded
+    @guarded
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
         """The first of the newest records below `end_offset` (ListOffsets -3)."""
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
@@ -375,7 +352,7 @@ class Log:
             job.run()
             self.finish_flush(job)
 
-    @_guarded
+    @guarded
     def prepare_flush(self) -> FlushJob | None:
         """Collect what must be synced, None if nothing is. See `flush` for the other two steps."""
         if not self._has_unsynced:
@@ -408,7 +385,8 @@ class Log:
             return
         self.recovery_point = max(self.recovery_point, job.up_to)
         self._last_flush_ms = self.clock.now_ms()
-        self._unflushed_messages = self.end_offset - job.up_to
+        # Flushes may overlap, and an older one end last.
+        self._unflushed_messages = self.end_offset - self.recovery_point
 
     def close(self) -> None:
         """Write what makes the next start quick and sync everything. Nothing is touched if nothing has changed."""
@@ -423,11 +401,13 @@ class Log:
                 raise self.log_directory.fail(error) from error
             self.flush()
             self._is_dirty = False
-        self._is_closed = True
+        self.abandon()
 
     def abandon(self) -> None:
-        """Close without writing: the partition is being deleted."""
+        """Close without writing, as when the partition is deleted. Fetches under way keep the files that they need."""
         self._is_closed = True
+        for segment in self._segments:
+            segment.release()
 
     def expire_producers(self, now_ms: TimestampMs, expiration_ms: int) -> None:
         """Forget silent producers; those of a log that nobody wrote to are not even loaded."""
@@ -436,7 +416,7 @@ class Log:
 
     # Giving up the end
 
-    @_guarded
+    @guarded
     def truncate_to(self, offset: Offset) -> None:
         """Forget everything from the batch that holds `offset` on."""
         if offset >= self.end_offset:
@@ -446,7 +426,7 @@ class Log:
         else:
             self._truncate_to(offset)
 
-    @_guarded
+    @guarded
     def restart_at(self, offset: Offset) -> None:
         """Forget everything and continue with an empty log at `offset`."""
         self._restart_at(offset)
@@ -502,7 +482,7 @@ class Log:
 
     # Giving up the start
 
-    @_guarded
+    @guarded
     def advance_start_offset(self, offset: Offset) -> bool:
         """Let the log begin at `offset` (DeleteRecords); the next retention run removes the segments below."""
         if offset > self.end_offset:
@@ -514,7 +494,7 @@ class Log:
         self._is_dirty = True
         return True
 
-    @_guarded
+    @guarded
     def apply_retention(self, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
         """Give up expired segments that lie below `stable_offset` (the high watermark).
 
@@ -558,7 +538,7 @@ class Log:
 
     # Replacing the middle
 
-    @_guarded
+    @guarded
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put `new`, which the cleaner built aside and sealed, in the place of `old`; see `replacement`."""
         slot = self._segments.index(old[0])
@@ -575,6 +555,7 @@ class Log:
         self._unsynced.forget_replaced(old, self._snapshots)
         self._segments[slot : slot + len(old)] = [new]
         self._bases[slot : slot + len(old)] = [new.base_offset]
+        self._unsynced.cut(self._segments[:-1], self._snapshots)
         self._is_dirty = True
 
     def _forget_snapshots_between(self, start: Offset, end: Offset) -> None:

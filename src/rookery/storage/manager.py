@@ -20,7 +20,7 @@ import structlog
 
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, StartupError, StorageError
-from rookery.base.files import Files, remove_tree, replace_file
+from rookery.base.files import Files, make_synced_directory, remove_tree, replace_file
 from rookery.base.types import NO_TOPIC_ID, Offset, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -123,7 +123,7 @@ class LogManager:
 
     def _take_marker(self, path: Path) -> int | None:
         """Whether this directory was left cleanly: the broker epoch at that time, or None."""
-        self._make_directory(path)
+        make_synced_directory(self.files, path)
         marker = path / CLEAN_SHUTDOWN_FILE
         try:
             broker_epoch: int | None = decode_clean_shutdown(self.files.read_file(marker))
@@ -134,13 +134,6 @@ class LogManager:
         self.files.remove(marker)
         self.files.sync_directory(path)
         return broker_epoch
-
-    def _make_directory(self, path: Path) -> None:
-        """Make a log directory and its parents; their names must survive a crash as what is in them does."""
-        if not self.files.exists(path):
-            self._make_directory(path.parent)
-            self.files.make_directory(path)
-            self.files.sync_directory(path.parent)
 
     def _find_partitions(self, log_directory: LogDirectory, *, is_clean: bool) -> list[_Found]:
         path = log_directory.path
@@ -290,7 +283,9 @@ class LogManager:
 
     def _forget_checkpoints(self, log_directory: LogDirectory, partition: TopicPartition) -> None:
         """A new partition must not inherit the offsets of a deleted one with the same name."""
-        if partition in self._checkpointed.get(log_directory.path, ()):
+        with log_directory.checkpoint_lock:
+            is_known = partition in self._checkpointed.get(log_directory.path, ())
+        if is_known:
             self._checkpoint_directory(log_directory)
 
     def delete(self, partition: TopicPartition) -> bool:
@@ -324,10 +319,11 @@ class LogManager:
         return target
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
-        """Remove the files of partitions that were deleted long enough ago; tells how many."""
-        due = [item for item in self._deleted if item[2] <= now_ms]
-        self._deleted = [item for item in self._deleted if item[2] > now_ms]
-        for log_directory, path, _ in due:
+        """Remove the files of partitions that were deleted long enough ago; tells how many. In any thread."""
+        due = [item for item in tuple(self._deleted) if item[2] <= now_ms]
+        for item in due:
+            self._deleted.remove(item)
+            log_directory, path, _ = item
             if log_directory.is_online:
                 try:
                     remove_tree(self.files, path)
@@ -382,7 +378,7 @@ class LogManager:
     # Checkpoints
 
     def checkpoint(self) -> None:
-        """Write recovery points and start offsets of all directories, where they have changed."""
+        """Write recovery points and start offsets of all directories, where they have changed; in any thread."""
         for log_directory in self.directories:
             if log_directory.is_online:
                 try:
@@ -393,26 +389,30 @@ class LogManager:
     def _checkpoint_directory(self, log_directory: LogDirectory) -> None:
         """Start offsets first: a recovery point may be too low, never too high."""
         try:
-            logs = self._logs_in(log_directory)
-            starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
-            self._write_checkpoint(log_directory, START_OFFSET_FILE, starts)
-            self._checkpoint_recovery_points(log_directory)
-            self._checkpointed[log_directory.path] = {log.partition for log in logs}
+            with log_directory.checkpoint_lock:
+                logs = self._logs_in(log_directory)
+                starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
+                self._write_checkpoint(log_directory, START_OFFSET_FILE, starts)
+                self._write_recovery_points(log_directory, logs)
         except OSError as error:
             raise log_directory.fail(error) from error
 
     def _checkpoint_recovery_points(self, log_directory: LogDirectory) -> None:
-        points = {log.partition: log.recovery_point for log in self._logs_in(log_directory)}
-        self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, points)
+        with log_directory.checkpoint_lock:
+            self._write_recovery_points(log_directory, self._logs_in(log_directory))
+
+    def _write_recovery_points(self, log_directory: LogDirectory, logs: Sequence[Log]) -> None:
+        """Read and written under the directory's lock: a worker thread must not put back what a truncation lowered."""
+        self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, {log.partition: log.recovery_point for log in logs})
+        self._checkpointed[log_directory.path] = {log.partition for log in logs}
 
     def _write_checkpoint(
         self, log_directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, Offset]
     ) -> None:
         path, data = log_directory.path / name, encode_offsets(offsets)
-        with log_directory.checkpoint_lock:
-            if self._written.get(path) != data:
-                replace_file(self.files, path, data)
-                self._written[path] = data
+        if self._written.get(path) != data:
+            replace_file(self.files, path, data)
+            self._written[path] = data
 
     def _logs_in(self, log_directory: LogDirectory) -> list[Log]:
-        return [log for log in self._logs.values() if log.log_directory is log_directory]
+        return [log for log in self.logs() if log.log_directory is log_directory]

@@ -122,10 +122,12 @@ class ProducerStates:
                     return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
         return _refusal(state, header)
 
-    def update(self, header: BatchHeader, base_offset: Offset) -> None:
-        """Note a batch that was appended at `base_offset`. Also the way in which recovery replays."""
+    def update(self, header: BatchHeader, base_offset: Offset | None = None) -> None:
+        """Note a batch that was appended, at `base_offset` if its header does not say so yet."""
         if header.producer_id == NO_PRODUCER_ID:
             return
+        if base_offset is None:
+            base_offset = header.base_offset
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)

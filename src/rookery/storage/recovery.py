@@ -120,7 +120,7 @@ def load_producers(files: Files, directory: Path, view: LogView) -> ProducerStat
         except (CorruptionError, FileNotFoundError) as error:
             logger.warning("ignoring a producer snapshot", directory=str(directory), offset=snapshot, reason=str(error))
     for header in _headers_from(view, offset):
-        producers.update(header, header.base_offset)
+        producers.update(header)
     return producers
 
 
@@ -253,7 +253,7 @@ class _Loader:
             for position, header in self._good_batches(segment, loaded.recovery_point, limit):
                 segment.index_batch(position, header)
                 note_epoch(loaded.epochs, header)
-                loaded.producers.update(header, header.base_offset)
+                loaded.producers.update(header)
                 valid_size, end_offset = position + header.size_bytes, header.last_offset + 1
         except CorruptionError as error:
             logger.warning("cutting a log at its first bad batch", path=str(segment.path()), reason=str(error))

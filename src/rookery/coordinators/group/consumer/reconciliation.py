@@ -56,7 +56,8 @@ def _next(
     if to_give_up and _still_owns(to_give_up, owned):
         return member.moved(epoch=epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=to_give_up)
     missing = list(assignment.partitions_of(assignment.difference(target, kept)))
-    given_up = {*assignment.partitions_of(to_give_up), *assignment.partitions_of(member.pending_revocation)}
+    # What it has just given up and shall have again; nobody else can own it yet.
+    given_up = set(assignment.partitions_of(member.pending_revocation))
     free = [partition for partition in missing if partition in given_up or is_free(partition)]
     state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED_PARTITIONS
     assigned = assignment.union(kept, assignment.collect(free)) if free else kept

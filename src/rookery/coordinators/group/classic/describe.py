@@ -1,0 +1,38 @@
+"""DescribeGroups of a classic group."""
+
+from rookery.base.errors import ErrorCode
+from rookery.coordinators.group.classic.group import ClassicGroup
+from rookery.coordinators.group.classic.results import DescribedGroup, DescribedMember
+from rookery.coordinators.group.classic.states import State
+
+
+def describe(group: ClassicGroup) -> DescribedGroup:
+    """Metadata and assignments are told of a stable group only: otherwise they are about to change."""
+    is_stable = group.state is State.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_stable else "",
+        members=tuple(
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(group.protocol_name) if is_stable else b"",
+                member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def describe_missing(group_id: str) -> DescribedGroup:
+    """As since v6; before, such a group is dead, without an error."""
+    return DescribedGroup(
+        group_id,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        message=f"Group {group_id} not found.",
+        state=State.DEAD.value,
+    )

@@ -1,0 +1,149 @@
+"""Server-side assignors: who of a group shall own which partition.
+
+Both give every partition of every subscribed topic to exactly one of its subscribers, and nothing else. Racks are not
+looked at, as in Kafka 4.
+
+`range` lays the members in a row, static ones first, and cuts each topic into ranges of equal length, the first ones
+one longer where it does not come out even. Members of equal subscriptions get the same partitions of equally large
+topics.
+
+`uniform` balances the number of partitions over all topics, and within that moves as few as it can: where all members
+subscribe to the same topics, their sizes differ by one at most, and only what is too much for a member leaves it;
+otherwise no single partition could move to a subscriber that has at least two partitions less.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+from rookery.base.types import TopicId
+from rookery.coordinators.group.consumer import assignment
+from rookery.coordinators.group.consumer.assignment import Assignment, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member as an assignor sees it; `current` is its target so far."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: frozenset[TopicId]
+    current: Assignment
+
+
+Targets: TypeAlias = dict[str, Assignment]
+Assignor: TypeAlias = Callable[[Sequence[Subscriber], Mapping[TopicId, int]], Targets]
+
+
+def assign_range(subscribers: Sequence[Subscriber], partition_counts: Mapping[TopicId, int]) -> Targets:
+    targets: dict[str, dict[TopicId, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
+    in_a_row = sorted(subscribers, key=_range_order)
+    for topic_id, count in partition_counts.items():
+        members = [subscriber.member_id for subscriber in in_a_row if topic_id in subscriber.topic_ids]
+        start = 0
+        for position, member_id in enumerate(members):
+            end = start + count // len(members) + (position < count % len(members))
+            if end > start:
+                targets[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return {**targets}
+
+
+def _range_order(subscriber: Subscriber) -> tuple[bool, str]:
+    return subscriber.instance_id is None, subscriber.instance_id or subscriber.member_id
+
+
+def assign_uniform(subscribers: Sequence[Subscriber], partition_counts: Mapping[TopicId, int]) -> Targets:
+    balance = _Balance(subscribers, partition_counts)
+    balance.keep_current()
+    balance.place_the_rest()
+    while balance.improve():
+        pass
+    return {member_id: assignment.collect(owned) for member_id, owned in balance.owned.items()}
+
+
+class _Balance:
+    """Partitions on their way to members. Topics with the same subscribers are one class and are balanced together."""
+
+    def __init__(self, subscribers: Iterable[Subscriber], partition_counts: Mapping[TopicId, int]) -> None:
+        self._subscribers = sorted(subscribers, key=lambda subscriber: subscriber.member_id)
+        self._counts = partition_counts
+        self._classes = self._group_topics()
+        self._class_of = {topic_id: members for members, topic_ids in self._classes for topic_id in topic_ids}
+        self._taken: set[Partition] = set()
+        # Ordered sets of partitions.
+        self.owned: dict[str, dict[Partition, None]] = {subscriber.member_id: {} for subscriber in self._subscribers}
+
+    def _group_topics(self) -> list[tuple[tuple[str, ...], list[TopicId]]]:
+        """Classes, those with the fewest subscribers first: they have the least choice."""
+        subscribers_of: dict[TopicId, list[str]] = {topic_id: [] for topic_id in sorted(self._counts)}
+        for subscriber in self._subscribers:
+            for topic_id in subscriber.topic_ids & subscribers_of.keys():
+                subscribers_of[topic_id].append(subscriber.member_id)
+        classes: dict[tuple[str, ...], list[TopicId]] = {}
+        for topic_id, members in subscribers_of.items():
+            if members:
+                classes.setdefault(tuple(members), []).append(topic_id)
+        return sorted(classes.items(), key=lambda item: (len(item[0]), item))
+
+    def keep_current(self) -> None:
+        for subscriber in self._subscribers:
+            for partition in assignment.partitions_of(subscriber.current):
+                topic_id, index = partition
+                exists = topic_id in subscriber.topic_ids and index < self._counts.get(topic_id, 0)
+                if exists and partition not in self._taken:
+                    self._taken.add(partition)
+                    self.owned[subscriber.member_id][partition] = None
+
+    def place_the_rest(self) -> None:
+        for members, topic_ids in self._classes:
+            sizes = [(len(self.owned[member_id]), member_id) for member_id in members]
+            heapify(sizes)
+            for topic_id in topic_ids:
+                for index in range(self._counts[topic_id]):
+                    if (topic_id, index) not in self._taken:
+                        size, member_id = heappop(sizes)
+                        self.owned[member_id][topic_id, index] = None
+                        heappush(sizes, (size + 1, member_id))
+
+    def improve(self) -> bool:
+        """Balance every class for itself; whether anything moved. Each move makes the sizes more even, so it ends."""
+        moved = False
+        for members, _topic_ids in self._classes:
+            moved |= self._balance_class(members)
+        return moved
+
+    def _balance_class(self, members: tuple[str, ...]) -> bool:
+        movable = {
+            member_id: [partition for partition in self.owned[member_id] if self._class_of[partition[0]] == members]
+            for member_id in members
+        }
+        sizes = {member_id: len(self.owned[member_id]) for member_id in members}
+        givers = [(-sizes[member_id], member_id) for member_id in members if movable[member_id]]
+        takers = [(sizes[member_id], member_id) for member_id in members]
+        heapify(givers)
+        heapify(takers)
+        moved = False
+        while givers:
+            if sizes[givers[0][1]] != -givers[0][0] or not movable[givers[0][1]]:
+                heappop(givers)
+            elif sizes[takers[0][1]] != takers[0][0]:
+                heappop(takers)
+            elif sizes[givers[0][1]] - sizes[takers[0][1]] < 2:
+                break
+            else:
+                giver, taker = givers[0][1], takers[0][1]
+                partition = movable[giver].pop()
+                del self.owned[giver][partition]
+                self.owned[taker][partition] = None
+                movable[taker].append(partition)
+                for member_id, change in ((giver, -1), (taker, 1)):
+                    sizes[member_id] += change
+                    heappush(givers, (-sizes[member_id], member_id))
+                    heappush(takers, (sizes[member_id], member_id))
+                moved = True
+        return moved
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}

@@ -1,0 +1,138 @@
+"""A group while a request is decided: records are collected and applied to a copy, so that later steps see them.
+
+The state of the coordinator stays as it is until the records were written and replayed. Most heartbeats change nothing,
+so the copy is made with the first record.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from rookery.coordinators.decision import Decision, Timer
+from rookery.coordinators.group.consumer.assignment import Assignment
+from rookery.coordinators.group.consumer.group import (
+    ConsumerGroup,
+    NotesDraft,
+    Subscription,
+    member_tombstones,
+    to_topics,
+)
+from rookery.coordinators.group.consumer.member import Member
+from rookery.coordinators.group.consumer_records import (
+    ClassicMemberValue,
+    ClassicProtocolValue,
+    ConsumerKey,
+    ConsumerValue,
+    CurrentKey,
+    CurrentValue,
+    GroupKey,
+    GroupValue,
+    MemberKey,
+    MemberValue,
+    RegexKey,
+    RegexValue,
+    SubscribedTopic,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetKey,
+    TargetValue,
+    TopicsKey,
+    TopicsValue,
+)
+from rookery.coordinators.group.records import GroupRecord
+
+
+class Draft:
+    """`records` may begin with those that delete what was under the group's id before."""
+
+    def __init__(self, group: ConsumerGroup, records: Iterable[GroupRecord] = ()) -> None:
+        self._original = group
+        self.group = group
+        self.records: list[GroupRecord] = list(records)
+        self.timers: list[Timer] = []
+        self.notes = group.notes
+
+    def decision(self, response: Any) -> Decision[Any]:
+        drafts = (NotesDraft(self.group.group_id, self.notes),) if self.notes is not self._original.notes else ()
+        return Decision(response=response, records=self.records, timers=self.timers, drafts=drafts)
+
+    def note(self, **changes: Any) -> None:
+        self.notes = replace(self.notes, **changes)
+
+    def emit(self, records: Iterable[GroupRecord]) -> None:
+        for record in records:
+            if self.group is self._original:
+                self.group = self._original.copy()
+            self.group.apply(record)
+            self.records.append(record)
+
+    def _put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        self.emit((GroupRecord(key, value),))
+
+    def set_epoch(self, epoch: int) -> None:
+        self._put(GroupKey(self.group.group_id), GroupValue(epoch))
+
+    def set_target_epoch(self, epoch: int) -> None:
+        self._put(TargetEpochKey(self.group.group_id), TargetEpochValue(epoch))
+
+    def set_target(self, member_id: str, target: Assignment) -> None:
+        self._put(TargetKey(self.group.group_id, member_id), TargetValue(to_topics(target)))
+
+    def set_subscriptions(self, subscriptions: dict[str, Subscription]) -> None:
+        topics = [
+            SubscribedTopic(found.topic_id, name, found.partition_count)
+            for name, found in sorted(subscriptions.items())
+        ]
+        self._put(TopicsKey(self.group.group_id), TopicsValue(tuple(topics)))
+
+    def set_regex(self, pattern: str, topics: frozenset[str], *, now_ms: int) -> None:
+        self._put(RegexKey(self.group.group_id, pattern), RegexValue(tuple(sorted(topics)), 0, now_ms))
+
+    def delete_regex(self, pattern: str) -> None:
+        self._put(RegexKey(self.group.group_id, pattern), None)
+
+    def set_member(self, member: Member) -> None:
+        """Who a member is and what it subscribes to."""
+        self._put(MemberKey(self.group.group_id, member.member_id), _member_value(member))
+
+    def set_position(self, member: Member) -> None:
+        """Where a member is on its way to its target."""
+        value = CurrentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state,
+            assigned=to_topics(member.assigned),
+            pending_revocation=to_topics(member.pending_revocation),
+        )
+        self._put(CurrentKey(self.group.group_id, member.member_id), value)
+
+    def remove_member(self, member_id: str) -> None:
+        self.emit(member_tombstones(self.group.group_id, member_id))
+
+    def replace_member(self, old: Member, member_id: str) -> Member:
+        """Put a static member's new incarnation in its place, with its partitions."""
+        target = self.group.target_of(old.member_id)
+        new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        self.remove_member(old.member_id)
+        self.set_member(new)
+        self.set_target(member_id, target)
+        self.set_position(new)
+        return new
+
+
+def _member_value(member: Member) -> MemberValue:
+    classic = None
+    if member.classic is not None:
+        protocols = tuple(ClassicProtocolValue(offered.name, offered.metadata) for offered in member.classic.protocols)
+        classic = ClassicMemberValue(member.classic.session_timeout_ms, protocols)
+    return MemberValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=tuple(sorted(member.topic_names)),
+        topic_regex=member.topic_regex or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic=classic,
+    )

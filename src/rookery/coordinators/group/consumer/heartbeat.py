@@ -1,0 +1,235 @@
+"""ConsumerGroupHeartbeat: the one request by which members of the new protocol join, live and leave (KIP-848).
+
+A member joins with epoch 0 and then says only what changed. The coordinator answers with the member's epoch, and with
+its partitions when they changed or the member told everything about itself.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rookery.base.errors import ErrorCode
+from rookery.coordinators.group.consumer import regex
+from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, is_subset
+from rookery.coordinators.group.consumer.draft import Draft
+from rookery.coordinators.group.consumer.environment import Environment, Refusal
+from rookery.coordinators.group.consumer.group import ConsumerGroup
+from rookery.coordinators.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState
+from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
+
+UNCHANGED_TIMEOUT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """None is for what did not change since the last request; `owned` is what the member says that it owns."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = UNCHANGED_TIMEOUT
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_leave(self) -> bool:
+        return self.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+
+    @property
+    def is_full(self) -> bool:
+        subscribes = self.topic_names is not None or self.topic_regex is not None
+        says_all = self.rebalance_timeout_ms != UNCHANGED_TIMEOUT and subscribes and self.owned is not None
+        return self.member_epoch == JOIN_EPOCH or says_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse:
+    """`assignment` is None where the member knows it already."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+def validate(request: HeartbeatRequest, assignors: tuple[str, ...], *, member_id_required: bool) -> Refusal | None:
+    """What can be said about a request without looking at its group."""
+    reason = _problem(request, member_id_required=member_id_required)
+    if reason is not None:
+        return Refusal(ErrorCode.INVALID_REQUEST, reason)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        return Refusal(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+    return None
+
+
+def _problem(request: HeartbeatRequest, *, member_id_required: bool) -> str | None:
+    names_member = member_id_required or request.member_epoch > 0 or request.member_epoch == LEAVE_EPOCH
+    if names_member and not request.member_id.strip():
+        return "MemberId can't be empty."
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if request.member_epoch == JOIN_EPOCH:
+        return _join_problem(request)
+    if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        return "InstanceId can't be null."
+    return "MemberEpoch is invalid." if request.member_epoch < STATIC_LEAVE_EPOCH else None
+
+
+def _join_problem(request: HeartbeatRequest) -> str | None:
+    if request.rebalance_timeout_ms == UNCHANGED_TIMEOUT:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.owned is None or request.owned:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.topic_names is None and request.topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment) -> HeartbeatResponse | Refusal:
+    """A member joins or lives on; it has an id."""
+    group, settings = draft.group, environment.settings
+    if len(group.members) >= settings.size_max and request.member_id not in group.members:
+        reason = f"The consumer group has reached its maximum capacity of {settings.size_max} members."
+        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
+    found = _find_member(draft, request)
+    if isinstance(found, Refusal):
+        return found
+    invalid = _regex_problem(request, found)
+    if invalid is not None:
+        return invalid
+    is_new = found.member_id not in draft.group.members
+    member = _update(draft, request, found)
+    changed = is_new or (member.topic_names, member.topic_regex) != (found.topic_names, found.topic_regex)
+    refresh(draft, environment, changed=changed)
+    assign(draft, environment)
+    member = step(draft, member, request.owned)
+    keep_alive(draft, member, environment)
+    told = request.is_full or member.assigned != found.assigned
+    return HeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        assignment=member.assigned if told else None,
+    )
+
+
+def _update(draft: Draft, request: HeartbeatRequest, member: Member) -> Member:
+    """The member with what the request says about it, written if that is news."""
+    changes: dict[str, Any] = {
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "topic_names": request.topic_names,
+        "topic_regex": request.topic_regex,
+        "server_assignor": request.server_assignor,
+    }
+    said = {name: value for name, value in changes.items() if value is not None}
+    if request.rebalance_timeout_ms != UNCHANGED_TIMEOUT:
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    updated = replace(member, client_id=request.client_id, client_host=request.client_host, classic=None, **said)
+    if updated != member or member.member_id not in draft.group.members:
+        draft.set_member(updated)
+    return updated
+
+
+def _regex_problem(request: HeartbeatRequest, member: Member) -> Refusal | None:
+    if not request.topic_regex or request.topic_regex == member.topic_regex:
+        return None
+    reason = regex.problem(request.topic_regex)
+    if reason is None:
+        return None
+    message = f"SubscribedTopicRegex `{request.topic_regex}` is not a valid regular expression: {reason}."
+    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+
+
+def _find_member(draft: Draft, request: HeartbeatRequest) -> Member | Refusal:
+    if request.instance_id is not None:
+        return _find_static_member(draft, request, request.instance_id)
+    member = draft.group.members.get(request.member_id)
+    if member is not None:
+        return _epoch_problem(member, request) or member
+    if request.member_epoch == JOIN_EPOCH:
+        return Member(member_id=request.member_id)
+    return unknown_member(draft.group, request.member_id)
+
+
+def _find_static_member(draft: Draft, request: HeartbeatRequest, instance_id: str) -> Member | Refusal:
+    existing = draft.group.static_member(instance_id)
+    if request.member_epoch != JOIN_EPOCH:
+        found = known_static_member(existing, request.member_id, instance_id)
+        return found if isinstance(found, Refusal) else _epoch_problem(found, request) or found
+    if existing is None:
+        return draft.group.members.get(request.member_id) or Member(member_id=request.member_id)
+    if existing.member_id == request.member_id:
+        return existing
+    if existing.classic is None and not existing.has_left_for_now:
+        reason = (
+            f"Static member {request.member_id} with instance id {instance_id} cannot join the group because the "
+            f"instance id is owned by {existing.member_id} member."
+        )
+        return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
+    return draft.replace_member(existing, request.member_id)
+
+
+def known_static_member(existing: Member | None, member_id: str, instance_id: str) -> Member | Refusal:
+    if existing is None:
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if existing.member_id != member_id:
+        reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}."
+        return Refusal(ErrorCode.FENCED_INSTANCE_ID, reason)
+    return existing
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def _epoch_problem(member: Member, request: HeartbeatRequest) -> Refusal | None:
+    """A member may be at its epoch, start anew with 0, or have missed the last answer and own nothing else."""
+    epoch = request.member_epoch
+    if epoch in (JOIN_EPOCH, member.member_epoch):
+        return None
+    missed_answer = epoch == member.previous_member_epoch and epoch < member.member_epoch
+    if missed_answer and request.owned is not None and is_subset(request.owned, member.assigned):
+        return None
+    relation = "greater" if epoch > member.member_epoch else "smaller"
+    reason = (
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin."
+    )
+    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, reason)
+
+
+def find_leaving(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Refusal:
+    if request.instance_id is not None:
+        existing = group.static_member(request.instance_id)
+        return known_static_member(existing, request.member_id, request.instance_id)
+    return group.members.get(request.member_id) or unknown_member(group, request.member_id)
+
+
+def leave(draft: Draft, request: HeartbeatRequest, member: Member, environment: Environment) -> HeartbeatResponse:
+    """A member leaves for good, or a static one for a while: then it keeps its partitions until its session ends."""
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        draft.set_position(
+            replace(
+                member,
+                member_epoch=STATIC_LEAVE_EPOCH,
+                state=MemberState.STABLE,
+                pending_revocation=NO_PARTITIONS,
+            )
+        )
+    else:
+        remove(draft, [member], environment)
+    return HeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -1,0 +1,109 @@
+"""From what happened to a new target assignment: topics, the group's epoch, the assignor, and a member's next step."""
+
+from rookery.base.types import TopicName
+from rookery.coordinators.decision import Timer
+from rookery.coordinators.group.consumer import regex
+from rookery.coordinators.group.consumer.assignment import Assignment
+from rookery.coordinators.group.consumer.assignors import ASSIGNORS, Subscriber
+from rookery.coordinators.group.consumer.draft import Draft
+from rookery.coordinators.group.consumer.environment import (
+    Environment,
+    MemberTimer,
+    TimerKind,
+    all_timers_off,
+)
+from rookery.coordinators.group.consumer.group import ConsumerGroup, Subscription
+from rookery.coordinators.group.consumer.member import Member, MemberState
+from rookery.coordinators.group.consumer.reconciliation import reconcile
+
+
+def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
+    """Look at the topics again if the members changed or the topics did; a new epoch if it makes a difference."""
+    if not changed and draft.notes.seen_topics is environment.topics:
+        return
+    changed |= _resolve_regexes(draft, environment)
+    subscriptions = _subscriptions(draft.group, environment)
+    if subscriptions != draft.group.subscriptions:
+        draft.set_subscriptions(subscriptions)
+        changed = True
+    if changed:
+        draft.set_epoch(draft.group.epoch + 1)
+    draft.note(seen_topics=environment.topics)
+
+
+def assign(draft: Draft, environment: Environment) -> None:
+    """Compute a new target assignment if the group's epoch is ahead of it."""
+    group = draft.group
+    if group.epoch <= group.target_epoch:
+        return
+    counts = {topic.topic_id: topic.partition_count for topic in group.subscriptions.values()}
+    subscribers = [_subscriber(group, member) for member in group.members.values()]
+    targets = ASSIGNORS[assignor_name(group, environment)](subscribers, counts)
+    for member_id, target in targets.items():
+        if draft.group.targets.get(member_id) != target:
+            draft.set_target(member_id, target)
+    draft.set_target_epoch(draft.group.epoch)
+
+
+def assignor_name(group: ConsumerGroup, environment: Environment) -> str:
+    """What the members prefer, or the default where that is not offered any more."""
+    default = environment.settings.assignors[0]
+    preferred = group.assignor_name(default)
+    return preferred if preferred in environment.settings.assignors else default
+
+
+def step(draft: Draft, member: Member, owned: Assignment | None) -> Member:
+    """Move a member towards its target as far as it can go now."""
+    group = draft.group
+    target = group.target_of(member.member_id)
+    after = reconcile(member, target, target_epoch=group.target_epoch, owned=owned, is_free=group.is_free)
+    if after == member:
+        return member
+    draft.set_position(after)
+    if after.classic is None:
+        delay_ms = after.rebalance_timeout_ms if after.state is MemberState.UNREVOKED_PARTITIONS else None
+        draft.timers.append(Timer(MemberTimer(TimerKind.REVOCATION, group.group_id, member.member_id), delay_ms))
+    return after
+
+
+def remove(draft: Draft, members: list[Member], environment: Environment) -> None:
+    """Take members out of the group; the others get their partitions with the next target assignment."""
+    gone = frozenset(member.member_id for member in members)
+    for member_id in gone:
+        draft.remove_member(member_id)
+        draft.timers += all_timers_off(draft.group.group_id, member_id)
+    if draft.notes.rejoining & gone:
+        draft.note(rejoining=draft.notes.rejoining - gone)
+    refresh(draft, environment, changed=True)
+
+
+def keep_alive(draft: Draft, member: Member, environment: Environment) -> None:
+    delay_ms = environment.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+    draft.timers.append(Timer(MemberTimer(TimerKind.SESSION, draft.group.group_id, member.member_id), delay_ms))
+
+
+def _resolve_regexes(draft: Draft, environment: Environment) -> bool:
+    """Match the patterns that are new, or all if the topics changed; whether that gave other topics."""
+    known, used = draft.group.regexes, draft.group.used_regexes()
+    for pattern in sorted(known.keys() - used):
+        draft.delete_regex(pattern)
+    stale = draft.notes.seen_topics is not environment.topics
+    changed = False
+    for pattern in sorted(used):
+        if stale or pattern not in known:
+            topics = regex.matching(pattern, environment.topics)
+            if known.get(pattern) != topics:
+                draft.set_regex(pattern, topics, now_ms=environment.now_ms)
+                changed = True
+    return changed
+
+
+def _subscriptions(group: ConsumerGroup, environment: Environment) -> dict[TopicName, Subscription]:
+    found = ((name, environment.topics.get(name)) for name in sorted(group.subscribed_topics()))
+    return {name: Subscription(topic.topic_id, len(topic.partitions)) for name, topic in found if topic is not None}
+
+
+def _subscriber(group: ConsumerGroup, member: Member) -> Subscriber:
+    names = group.topics_of(member) & group.subscriptions.keys()
+    topic_ids = frozenset(group.subscriptions[name].topic_id for name in names)
+    return Subscriber(member.member_id, member.instance_id, topic_ids, group.target_of(member.member_id))

@@ -1,0 +1,244 @@
+"""The records of a consumer group in `__consumer_offsets`, in Kafka's formats; `records` has their framing.
+
+See group-coordinator/src/main/resources/common/message in apache/kafka for the fields.
+
+    kind  key                                value
+    ----  ---------------------------------  ------------------------------------------------------------
+    3     group                              the group's epoch
+    4     group                              the subscribed topics: id, name, number of partitions
+    5     group, member                      what the member is and subscribes to
+    6     group                              the epoch of the target assignment
+    7     group, member                      the member's part of the target assignment
+    8     group, member                      where the member is: epochs, state, partitions
+    16    group, regular expression          the topics that it matches
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+from uuid import UUID
+
+from rookery.metadata import schema
+from rookery.metadata.schema import Field, Schema, array, nullable, structure
+
+_NEVER_FLEXIBLE = 2**15
+
+
+class _Value:
+    """Every value has one version so far."""
+
+    __slots__ = ()
+
+    @property
+    def written_version(self) -> int:
+        return 0
+
+
+def _group_key(kind: int) -> Schema:
+    return Schema(kind, (Field("group_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
+
+
+def _named_key(kind: int, name: str) -> Schema:
+    fields = (Field("group_id", schema.STRING), Field(name, schema.STRING))
+    return Schema(kind, fields, flexible_from=_NEVER_FLEXIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    KIND: ClassVar = 3
+    SCHEMA: ClassVar = _group_key(KIND)
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsKey:
+    KIND: ClassVar = 4
+    SCHEMA: ClassVar = _group_key(KIND)
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKey:
+    KIND: ClassVar = 5
+    SCHEMA: ClassVar = _named_key(KIND, "member_id")
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochKey:
+    KIND: ClassVar = 6
+    SCHEMA: ClassVar = _group_key(KIND)
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKey:
+    KIND: ClassVar = 7
+    SCHEMA: ClassVar = _named_key(KIND, "member_id")
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentKey:
+    KIND: ClassVar = 8
+    SCHEMA: ClassVar = _named_key(KIND, "member_id")
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegexKey:
+    KIND: ClassVar = 16
+    SCHEMA: ClassVar = _named_key(KIND, "pattern")
+    group_id: str
+    pattern: str
+
+
+ConsumerKey: TypeAlias = GroupKey | TopicsKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | RegexKey
+
+
+@dataclass(frozen=True, slots=True)
+class GroupValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRacks:
+    """Written by Kafka before 4.0; read, never written."""
+
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("partition", schema.INT32), Field("racks", array(schema.STRING))))
+    partition: int
+    racks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedTopic:
+    SCHEMA: ClassVar[Schema] = Schema(
+        0,
+        (
+            Field("topic_id", schema.UUID),
+            Field("name", schema.STRING),
+            Field("partition_count", schema.INT32),
+            Field("racks", array(structure(PartitionRacks))),
+        ),
+    )
+    topic_id: UUID
+    name: str
+    partition_count: int
+    racks: tuple[PartitionRacks, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("topics", array(structure(SubscribedTopic))),))
+    topics: tuple[SubscribedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocolValue:
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("name", schema.STRING), Field("metadata", schema.BYTES)))
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMemberValue:
+    SCHEMA: ClassVar[Schema] = Schema(
+        0, (Field("session_timeout_ms", schema.INT32), Field("protocols", array(structure(ClassicProtocolValue))))
+    )
+    session_timeout_ms: int
+    protocols: tuple[ClassicProtocolValue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(
+        0,
+        (
+            Field("instance_id", schema.NULLABLE_STRING),
+            Field("rack_id", schema.NULLABLE_STRING),
+            Field("client_id", schema.STRING),
+            Field("client_host", schema.STRING),
+            Field("topic_names", array(schema.STRING)),
+            Field("topic_regex", schema.NULLABLE_STRING),
+            Field("rebalance_timeout_ms", schema.INT32),
+            Field("server_assignor", schema.NULLABLE_STRING),
+            Field("classic", nullable(structure(ClassicMemberValue)), tag=0),
+        ),
+    )
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic: ClassicMemberValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("topic_id", schema.UUID), Field("partitions", array(schema.INT32))))
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("topics", array(structure(TopicPartitions))),))
+    topics: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentValue(_Value):
+    SCHEMA: ClassVar[Schema] = Schema(
+        0,
+        (
+            Field("member_epoch", schema.INT32),
+            Field("previous_member_epoch", schema.INT32),
+            Field("state", schema.INT8),
+            Field("assigned", array(structure(TopicPartitions))),
+            Field("pending_revocation", array(structure(TopicPartitions))),
+        ),
+    )
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: tuple[TopicPartitions, ...]
+    pending_revocation: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegexValue(_Value):
+    """`version` is the metadata offset that was looked at, `timestamp_ms` when."""
+
+    SCHEMA: ClassVar[Schema] = Schema(
+        0, (Field("topics", array(schema.STRING)), Field("version", schema.INT64), Field("timestamp_ms", schema.INT64))
+    )
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+ConsumerValue: TypeAlias = (
+    GroupValue | TopicsValue | MemberValue | TargetEpochValue | TargetValue | CurrentValue | RegexValue
+)
+
+CONSUMER_RECORD_KINDS: dict[int, tuple[type[ConsumerKey], type[ConsumerValue]]] = {
+    GroupKey.KIND: (GroupKey, GroupValue),
+    TopicsKey.KIND: (TopicsKey, TopicsValue),
+    MemberKey.KIND: (MemberKey, MemberValue),
+    TargetEpochKey.KIND: (TargetEpochKey, TargetEpochValue),
+    TargetKey.KIND: (TargetKey, TargetValue),
+    CurrentKey.KIND: (CurrentKey, CurrentValue),
+    RegexKey.KIND: (RegexKey, RegexValue),
+}

@@ -1,0 +1,89 @@
+"""How offsets, and groups with them, go away: deleted on request, with their topic, or because nobody uses them."""
+
+from collections.abc import Iterable, Mapping
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TimestampMs, TopicName, TopicPartition
+from rookery.coordinators.decision import Decision
+from rookery.coordinators.group.offsets.commit import CommittedPartition
+from rookery.coordinators.group.offsets.rules import (
+    Group,
+    check_delete,
+    check_offset_delete,
+    expiry_base_ms,
+    group_tombstones,
+    is_empty,
+    is_subscribed,
+)
+from rookery.coordinators.group.offsets.store import OffsetStore, tombstone
+from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitValue
+from rookery.coordinators.group.settings import GroupSettings
+
+
+def delete_offsets(
+    group: Group | None, store: OffsetStore, group_id: str, partitions: Iterable[TopicPartition]
+) -> Decision[tuple[CommittedPartition, ...]]:
+    """The response is an ErrorCode where the whole request is refused."""
+    code = check_offset_delete(group)
+    if group is None or code is not ErrorCode.NONE:
+        return Decision(response=code)
+    results, records, known = [], [], store.of(group_id)
+    for partition in partitions:
+        in_use = is_subscribed(group, partition.topic)
+        results.append(CommittedPartition(partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE))
+        if not in_use and partition in known:
+            records.append(tombstone(group_id, partition))
+    return Decision(response=tuple(results), records=records)
+
+
+def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> Decision[ErrorCode]:
+    code = check_delete(group)
+    if group is None or code is not ErrorCode.NONE:
+        return Decision(response=code)
+    records = [tombstone(group_id, partition) for partition in store.of(group_id)]
+    return Decision(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
+
+
+def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[None]:
+    """A topic that is made anew under the name begins without offsets."""
+    deleted = frozenset(topics)
+    records = [
+        tombstone(group_id, partition)
+        for group_id, offsets in store
+        for partition in offsets
+        if partition.topic in deleted
+    ]
+    return Decision(response=None, records=records)
+
+
+def expire(
+    groups: Mapping[str, Group], store: OffsetStore, settings: GroupSettings, now_ms: TimestampMs
+) -> list[GroupRecord]:
+    """Tombstones of offsets whose time is over, and of groups that have neither offsets nor members left."""
+    records: list[GroupRecord] = []
+    for group_id, group in groups.items():
+        offsets = store.of(group_id)
+        expired = [
+            partition
+            for partition, value in offsets.items()
+            if _is_expired(value, expiry_base_ms(group, value, partition.topic), settings, now_ms)
+        ]
+        records += [tombstone(group_id, partition) for partition in expired]
+        if len(expired) == len(offsets) and is_empty(group) and not _has_pending(group):
+            records += group_tombstones(group)
+    return records
+
+
+def _is_expired(
+    value: OffsetCommitValue, base_ms: TimestampMs | None, settings: GroupSettings, now_ms: TimestampMs
+) -> bool:
+    if base_ms is None:
+        return False
+    if value.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - base_ms >= settings.offsets_retention_ms
+
+
+def _has_pending(group: Group) -> bool:
+    """Whether members were given an id and are about to come."""
+    return bool(getattr(group, "pending_joins", None))

@@ -1,0 +1,103 @@
+"""What the two kinds of groups allow to be done with their offsets and with themselves."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TimestampMs, TopicName
+from rookery.coordinators.group.classic.group import ClassicGroup
+from rookery.coordinators.group.classic.states import State
+from rookery.coordinators.group.consumer.group import ConsumerGroup, GroupState, tombstones
+from rookery.coordinators.group.consumer.member import Member
+from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord, OffsetCommitValue
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+# From here on OffsetCommit knows member epochs, and may say that a group does not exist.
+MEMBER_EPOCHS_SINCE = 9
+_NO_GENERATION = -1
+
+
+def is_empty(group: Group) -> bool:
+    return group.state in (State.EMPTY, GroupState.EMPTY)
+
+
+def check_commit(
+    group: Group | None, member_id: str, instance_id: str | None, *, generation: int, api_version: int
+) -> ErrorCode:
+    """Without a member id and generation it is a consumer without a group's management, or an administrator."""
+    if group is None:
+        if generation < 0:
+            return ErrorCode.NONE
+        is_new = api_version >= MEMBER_EPOCHS_SINCE
+        return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
+    if generation < 0 and is_empty(group):
+        return ErrorCode.NONE
+    if isinstance(group, ConsumerGroup):
+        return _check_consumer_commit(group.members.get(member_id), generation, api_version)
+    if generation < 0 and not member_id and instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.check_member(member_id, instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # The member knows the new generation, and must not commit for what it has not been assigned yet.
+    is_completing = group.state is State.COMPLETING_REBALANCE
+    return ErrorCode.REBALANCE_IN_PROGRESS if is_completing else ErrorCode.NONE
+
+
+def _check_consumer_commit(member: Member | None, epoch: int, api_version: int) -> ErrorCode:
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if member.classic is None and api_version < MEMBER_EPOCHS_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return _check_epoch(member, epoch)
+
+
+def _check_epoch(member: Member, epoch: int) -> ErrorCode:
+    if epoch == member.member_epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def check_fetch(group: Group | None, member_id: str | None, member_epoch: int) -> ErrorCode:
+    """Only members of the new protocol say who they are."""
+    if not isinstance(group, ConsumerGroup) or (member_id is None and member_epoch < 0):
+        return ErrorCode.NONE
+    member = group.members.get(member_id or "")
+    return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, member_epoch)
+
+
+def check_delete(group: Group | None) -> ErrorCode:
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if is_empty(group) else ErrorCode.NON_EMPTY_GROUP
+
+
+def check_offset_delete(group: Group | None) -> ErrorCode:
+    """A group that is in use loses offsets of topics only that it is known not to subscribe to."""
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def is_subscribed(group: Group, topic: TopicName) -> bool:
+    return group.is_subscribed(topic) if isinstance(group, ClassicGroup) else topic in group.subscribed_topics()
+
+
+def expiry_base_ms(group: Group, offset: OffsetCommitValue, topic: TopicName) -> TimestampMs | None:
+    """Since when an offset's retention runs; None while the group uses it."""
+    if is_subscribed(group, topic):
+        return None
+    if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type and group.state_timestamp_ms >= 0:
+        return max(group.state_timestamp_ms, offset.commit_timestamp_ms)
+    return offset.commit_timestamp_ms
+
+
+def group_tombstones(group: Group) -> Iterable[GroupRecord]:
+    if isinstance(group, ConsumerGroup):
+        return tombstones(group)
+    return (GroupRecord(GroupMetadataKey(group.group_id), None),)

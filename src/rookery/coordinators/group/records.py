@@ -1,0 +1,164 @@
+"""The records of `__consumer_offsets`, byte for byte as Kafka writes them, so that its tools read our log.
+
+A record's key is its kind's number as 16 bits, then the key's fields; its value is a version as 16 bits, then the
+value's fields; no value is a tombstone. `docs/formats/offsets-topic.md` has a worked example. The records of the new
+group protocol are in `consumer_records`.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from rookery.base.errors import CorruptionError
+from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName
+from rookery.coordinators.group.consumer_records import CONSUMER_RECORD_KINDS, ConsumerKey, ConsumerValue
+from rookery.metadata import schema
+from rookery.metadata.schema import Field, Schema
+
+_INT16 = struct.Struct(">h")
+_NEVER_FLEXIBLE = 2**15
+NO_EXPIRY: TimestampMs = -1
+_EXPIRY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
+    KIND: ClassVar = 1
+    SCHEMA: ClassVar = Schema(
+        1,
+        (Field("group_id", schema.STRING), Field("topic", schema.STRING), Field("partition", schema.INT32)),
+        flexible_from=_NEVER_FLEXIBLE,
+    )
+    group_id: str
+    topic: TopicName
+    partition: PartitionIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitValue:
+    """`expire_timestamp_ms` is for clients that still set a retention time; it exists in version 1 only."""
+
+    SCHEMA: ClassVar = Schema(
+        4,
+        (
+            Field("offset", schema.INT64),
+            Field("leader_epoch", schema.INT32, since=3),
+            Field("metadata", schema.STRING),
+            Field("commit_timestamp_ms", schema.INT64),
+            Field("expire_timestamp_ms", schema.INT64, since=1, until=1),
+        ),
+        flexible_from=4,
+    )
+    offset: Offset
+    leader_epoch: LeaderEpoch = -1
+    metadata: str
+    commit_timestamp_ms: TimestampMs
+    expire_timestamp_ms: TimestampMs = NO_EXPIRY
+
+    @property
+    def written_version(self) -> int:
+        return 3 if self.expire_timestamp_ms == NO_EXPIRY else _EXPIRY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataKey:
+    KIND: ClassVar = 2
+    SCHEMA: ClassVar = Schema(2, (Field("group_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMember:
+    SCHEMA: ClassVar = Schema(
+        3,
+        (
+            Field("member_id", schema.STRING),
+            Field("instance_id", schema.NULLABLE_STRING),
+            Field("client_id", schema.STRING),
+            Field("client_host", schema.STRING),
+            Field("rebalance_timeout_ms", schema.INT32),
+            Field("session_timeout_ms", schema.INT32),
+            Field("subscription", schema.BYTES),
+            Field("assignment", schema.BYTES),
+        ),
+        flexible_from=4,
+    )
+    member_id: str
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadataValue:
+    """A classic group in a generation: Kafka since 2.3 writes version 3, the only one that is read here."""
+
+    SCHEMA: ClassVar = Schema(
+        3,
+        (
+            Field("protocol_type", schema.STRING),
+            Field("generation", schema.INT32),
+            Field("protocol", schema.NULLABLE_STRING),
+            Field("leader", schema.NULLABLE_STRING),
+            Field("state_timestamp_ms", schema.INT64),
+            Field("members", schema.array(schema.structure(StoredMember))),
+        ),
+        flexible_from=4,
+    )
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: TimestampMs
+    members: tuple[StoredMember, ...] = ()
+
+    @property
+    def written_version(self) -> int:
+        return self.SCHEMA.version
+
+
+Key: TypeAlias = OffsetCommitKey | GroupMetadataKey | ConsumerKey
+Value: TypeAlias = OffsetCommitValue | GroupMetadataValue | ConsumerValue
+
+
+class GroupRecord(NamedTuple):
+    """A value of None removes what the key names."""
+
+    key: Key
+    value: Value | None
+
+
+_KINDS: dict[int, tuple[type[Key], type[Value]]] = {
+    # Kafka wrote 0 long ago.
+    0: (OffsetCommitKey, OffsetCommitValue),
+    OffsetCommitKey.KIND: (OffsetCommitKey, OffsetCommitValue),
+    GroupMetadataKey.KIND: (GroupMetadataKey, GroupMetadataValue),
+    **CONSUMER_RECORD_KINDS,
+}
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    key = _INT16.pack(record.key.KIND) + schema.encode(record.key)
+    if record.value is None:
+        return key, None
+    version = record.value.written_version
+    return key, _INT16.pack(version) + schema.encode(record.value, version=version)
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """The record, or None if it is of a kind that is not known here; CorruptionError if it is malformed."""
+    if len(key) < _INT16.size or (value is not None and len(value) < _INT16.size):
+        raise CorruptionError("a record of a group is cut off")
+    kinds = _KINDS.get(_INT16.unpack_from(key)[0])
+    if kinds is None:
+        return None
+    key_type, value_type = kinds
+    decoded = schema.decode(key_type, key, _INT16.size)
+    if value is None:
+        return GroupRecord(decoded, None)
+    version = _INT16.unpack_from(value)[0]
+    return GroupRecord(decoded, schema.decode(value_type, value, _INT16.size, version=version))

@@ -1,0 +1,81 @@
+"""Replaying a partition's log into a shard, in slices, so that the event loop can serve others in between."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import structlog
+
+from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
+from rookery.base.types import Buffer, Offset
+from rookery.records.batch import HEADER_SIZE, BatchHeader, batch_size_at, read_header
+from rookery.records.record import Record, decode_records
+from rookery.replication.replica import Replica
+
+logger = structlog.get_logger(__name__)
+
+# About ten milliseconds of work.
+_RECORDS_PER_TURN = 1000
+
+
+class Replayable(Protocol):
+    def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
+
+    def replay(self, record: Any) -> None: ...
+
+
+async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
+    """Replay all records and return the offset behind them."""
+    offset = replica.log.start_offset
+    replayed = 0
+    while offset < replica.log.end_offset:
+        offset, batches = _read(replica, offset, max_bytes)
+        for records in batches:
+            for record in records:
+                _replay(shard, record)
+            replayed += len(records)
+            if replayed >= _RECORDS_PER_TURN:
+                replayed = 0
+                await asyncio.sleep(0)
+    return offset
+
+
+def _replay(shard: Replayable, record: Record) -> None:
+    if record.key is None:
+        raise CorruptionError(f"the record at offset {record.offset} of a coordinator's topic has no key")
+    decoded = shard.decode(record.key, record.value)
+    if decoded is None:
+        logger.warning("skipping a record of an unknown kind", offset=record.offset)
+    else:
+        shard.replay(decoded)
+
+
+def _read(replica: Replica, offset: Offset, max_bytes: int) -> tuple[Offset, list[list[Record]]]:
+    """The next batches' records, from `offset` on, and where they end."""
+    found = replica.log.read(offset, max_bytes)
+    if found.error_code is not ErrorCode.NONE:
+        raise CorruptionError(f"the log does not have offset {offset}")
+    data = b"".join(part.file.read_at(part.position, part.size) for part in found.slices)
+    batches: list[list[Record]] = []
+    end_offset = offset
+    try:
+        for header, batch in _whole_batches(data):
+            end_offset = header.last_offset + 1
+            if not header.is_control:
+                batches.append([record for record in decode_records(batch) if record.offset >= offset])
+    except InvalidBatchError as error:
+        raise CorruptionError(f"the batch before offset {end_offset} cannot be read: {error}") from error
+    if end_offset <= offset:
+        # The compacted rest of the log is empty.
+        end_offset = replica.log.end_offset
+    return end_offset, batches
+
+
+def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, Buffer]]:
+    position, view = 0, memoryview(data)
+    while len(data) - position >= HEADER_SIZE:
+        size = batch_size_at(data, position)
+        if position + size > len(data):
+            return
+        yield read_header(data, position), view[position : position + size]
+        position += size

@@ -1,0 +1,333 @@
+"""Decide, append, replay, answer: the shell around the coordinators' cores.
+
+A coordinator keeps its state in the partitions of an internal compacted topic. Each partition that this node leads is a
+shard: the topic's log, replayed into a pure state machine. `write` runs a decision on the shard of a key:
+
+1. `decide(shard, now_ms)` reads the shard and returns a `Decision`; it changes nothing.
+2. Its records are appended as one batch, as a leader does. If that fails, the shard is as it was before.
+3. They are replayed into the shard, drafts are installed, timers set; the next decision sees all of it.
+4. The response, and the responses that the decision completed, leave when the high watermark has passed the records.
+
+On a single node all of this happens within the call, and the future that `write` returns is done already. A decision
+without records waits as well until what it saw is committed. While a shard is loaded its requests are answered with
+COORDINATOR_LOAD_IN_PROGRESS; what this node does not lead with NOT_COORDINATOR; and COORDINATOR_NOT_AVAILABLE before
+the topic exists.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from rookery.base.clock import Clock
+from rookery.base.errors import CorruptionError, ErrorCode, StorageError
+from rookery.base.types import NodeId, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
+from rookery.coordinators.decision import Decision, Parked, Timer, TimerKey, Token
+from rookery.coordinators.loading import load
+from rookery.coordinators.timers import Timers
+from rookery.metadata.image import ClusterImage
+from rookery.records.record import Record, build_batch
+from rookery.replication.pending import Pending, Waiter
+from rookery.replication.replica import ACKS_ALL, Replica
+
+logger = structlog.get_logger(__name__)
+
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+# A timer's decision that could not be written is tried again.
+_TIMER_RETRY_MS = 1000
+
+
+class Shard(Protocol):
+    """The pure state of one partition. `encode` and `decode` know the formats of its records."""
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None:
+        """The record, or None for one of a kind that is not known; CorruptionError if it is malformed."""
+        ...
+
+    def replay(self, record: Any) -> None: ...
+
+    def install(self, draft: Any) -> None: ...
+
+    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
+        """Called once, when the log has been replayed."""
+        ...
+
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]: ...
+
+
+class Replicas(Protocol):
+    """What the runtime needs of the replica manager."""
+
+    def find(self, partition: TopicPartition) -> Replica | ErrorCode: ...
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+ResponseT = TypeVar("ResponseT")
+
+
+class _Hosted(Generic[ShardT]):
+    """A shard at work, or one that is being loaded."""
+
+    def __init__(self, shard: ShardT, replica: Replica, timers: Timers) -> None:
+        self.shard = shard
+        self.replica = replica
+        self.timers = timers
+        self.loading: asyncio.Task[None] | None = None
+        self.is_active = False
+        # The end of the newest records that are in the shard's state.
+        self.end_offset: Offset = 0
+        self.parked: dict[Token, asyncio.Future[Any]] = {}
+
+
+class Coordinator(Generic[ShardT]):
+    """All shards of one internal topic that this node leads."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        *,
+        node_id: NodeId,
+        make_shard: Callable[[PartitionIndex], ShardT],
+        replicas: Replicas,
+        pending: Pending,
+        clock: Clock,
+        commit_timeout_ms: int,
+        load_bytes: int,
+    ) -> None:
+        self._topic = topic
+        self._node_id = node_id
+        self._make_shard = make_shard
+        self._replicas = replicas
+        self._pending = pending
+        self._clock = clock
+        self._commit_timeout_ms = commit_timeout_ms
+        self._load_bytes = load_bytes
+        self._partition_count = 0
+        self._hosted: dict[PartitionIndex, _Hosted[ShardT]] = {}
+        self._tokens = count(1)
+
+    def new_token(self) -> Token:
+        """A name for a request that may have to wait."""
+        return next(self._tokens)
+
+    @property
+    def partition_count(self) -> int:
+        """0 while the topic does not exist."""
+        return self._partition_count
+
+    def partition_of(self, key: str) -> PartitionIndex:
+        """Where Kafka puts a key too, so that its tools look in the right place."""
+        return abs_hash(key) % self._partition_count
+
+    def apply(self, image: ClusterImage) -> None:
+        """Follow the image: load what this node leads now, let go of what it does not lead any more."""
+        topic = image.topics.get(self._topic)
+        partitions = {} if topic is None else topic.partitions
+        self._partition_count = len(partitions)
+        led = {index for index, partition in partitions.items() if partition.leader == self._node_id}
+        for index in sorted(self._hosted.keys() - led):
+            self._unload(index)
+        for index in sorted(led):
+            self._host(index)
+
+    async def wait_until_loaded(self) -> None:
+        tasks = [hosted.loading for hosted in self._hosted.values() if hosted.loading is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        tasks = [hosted.loading for hosted in self._hosted.values() if hosted.loading is not None]
+        for index in list(self._hosted):
+            self._unload(index)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def write(
+        self,
+        key: str,
+        decide: Callable[[ShardT, TimestampMs], Decision[ResponseT]],
+        *,
+        token: Token | None = None,
+    ) -> "asyncio.Future[ResponseT | ErrorCode]":
+        """Run a decision on the shard of `key`; `token` is what the decision parks its request under."""
+        found = self._find(key)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if isinstance(found, ErrorCode):
+            future.set_result(found)
+        else:
+            self._run(found, decide, future, token=token)
+        return future
+
+    def write_all(self, decide: Callable[[ShardT, TimestampMs], Decision[None]]) -> None:
+        """Run a decision that nobody waits for on every shard."""
+        for hosted in list(self._hosted.values()):
+            if hosted.is_active:
+                self._run(hosted, decide, None)
+
+    def read(self, key: str, query: Callable[[ShardT], ResponseT]) -> "asyncio.Future[ResponseT | ErrorCode]":
+        return self.write(key, lambda shard, _: Decision(response=query(shard)))
+
+    def read_all(self) -> ErrorCode | Iterator[ShardT]:
+        """Every shard; or that some are being loaded."""
+        if any(not hosted.is_active for hosted in self._hosted.values()):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return (hosted.shard for hosted in self._hosted.values())
+
+    def _find(self, key: str) -> _Hosted[ShardT] | ErrorCode:
+        if not self._partition_count:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        hosted = self._hosted.get(self.partition_of(key))
+        if hosted is None:
+            return ErrorCode.NOT_COORDINATOR
+        return hosted if hosted.is_active else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _host(self, index: PartitionIndex) -> None:
+        replica = self._replicas.find(TopicPartition(self._topic, index))
+        hosted = self._hosted.get(index)
+        if hosted is not None and hosted.replica is replica:
+            return
+        if hosted is not None:
+            self._unload(index)
+        if isinstance(replica, ErrorCode):
+            return
+        hosted = _Hosted(self._make_shard(index), replica, Timers(asyncio.get_running_loop(), lambda _: None))
+        hosted.timers.fired = lambda key: self._on_timer(hosted, key)
+        self._hosted[index] = hosted
+        if replica.log.start_offset == replica.log.end_offset:
+            self._activate(hosted, replica.log.end_offset)
+        else:
+            hosted.loading = asyncio.ensure_future(self._load(index, hosted))
+
+    async def _load(self, index: PartitionIndex, hosted: _Hosted[ShardT]) -> None:
+        try:
+            end_offset = await load(hosted.shard, hosted.replica, self._load_bytes)
+        except (StorageError, CorruptionError) as error:
+            logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
+            self._unload(index)
+            return
+        hosted.loading = None
+        self._activate(hosted, end_offset)
+
+    def _activate(self, hosted: _Hosted[ShardT], end_offset: Offset) -> None:
+        hosted.end_offset = end_offset
+        hosted.is_active = True
+        self._run(hosted, lambda shard, now_ms: shard.on_loaded(now_ms), None)
+
+    def _unload(self, index: PartitionIndex) -> None:
+        hosted = self._hosted.pop(index)
+        hosted.is_active = False
+        hosted.timers.close()
+        if hosted.loading is not None:
+            hosted.loading.cancel()
+        for future in hosted.parked.values():
+            _resolve(future, ErrorCode.NOT_COORDINATOR)
+        hosted.parked.clear()
+
+    def _on_timer(self, hosted: _Hosted[ShardT], key: TimerKey) -> None:
+        failure = self._run(hosted, lambda shard, now_ms: shard.on_timer(key, now_ms), None)
+        if failure is not None:
+            hosted.timers.set(Timer(key, _TIMER_RETRY_MS))
+
+    def _run(
+        self,
+        hosted: _Hosted[ShardT],
+        decide: Callable[[ShardT, TimestampMs], Decision[Any]],
+        future: "asyncio.Future[Any] | None",
+        *,
+        token: Token | None = None,
+    ) -> ErrorCode | None:
+        """Why nothing of the decision happened, if it did not."""
+        now_ms = self._clock.now_ms()
+        decision = decide(hosted.shard, now_ms)
+        failure = self._append(hosted, decision.records, now_ms)
+        if failure is not None:
+            if future is not None:
+                _resolve(future, failure)
+            return failure
+        if token is not None and future is not None and isinstance(decision.response, Parked):
+            hosted.parked[token] = future
+            future.add_done_callback(lambda _: hosted.parked.pop(token, None))
+            future = None
+        self._carry_out(hosted, decision)
+        answers = [(hosted.parked.get(item.token), item.response) for item in decision.completions]
+        answers.append((future, decision.response))
+        self._answer_when_committed(hosted, answers)
+        return None
+
+    def _carry_out(self, hosted: _Hosted[ShardT], decision: Decision[Any]) -> None:
+        for record in decision.records:
+            hosted.shard.replay(record)
+        for draft in decision.drafts:
+            hosted.shard.install(draft)
+        for timer in decision.timers:
+            hosted.timers.set(timer)
+
+    def _append(self, hosted: _Hosted[ShardT], records: Sequence[Any], now_ms: TimestampMs) -> ErrorCode | None:
+        if not records:
+            return None
+        encoded = (hosted.shard.encode(record) for record in records)
+        batch = build_batch([Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)])
+        appended = hosted.replica.append(batch, acks=ACKS_ALL, now_ms=now_ms)
+        if appended.error_code is not ErrorCode.NONE:
+            logger.warning("coordinator write failed", topic=self._topic, error=appended.error_code.name)
+            return _APPEND_ERRORS.get(appended.error_code, appended.error_code)
+        hosted.end_offset = appended.end_offset
+        return None
+
+    def _answer_when_committed(
+        self, hosted: _Hosted[ShardT], answers: "Sequence[tuple[asyncio.Future[Any] | None, Any]]"
+    ) -> None:
+        waiting = [(future, response) for future, response in answers if future is not None]
+        if not waiting:
+            return
+        replica, end_offset = hosted.replica, hosted.end_offset
+
+        def attempt(_: object) -> bool:
+            if replica.is_acknowledged(end_offset, ACKS_ALL):
+                for future, response in waiting:
+                    _resolve(future, response)
+            elif not hosted.is_active or not replica.state.is_leader:
+                give_up(ErrorCode.NOT_COORDINATOR)
+            else:
+                return False
+            return True
+
+        def give_up(code: ErrorCode) -> None:
+            for future, _ in waiting:
+                _resolve(future, code)
+
+        if not attempt(None):
+            waiter = Waiter(
+                [replica.state.topic_partition],
+                attempt=attempt,
+                expire=lambda: give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            )
+            self._pending.park(waiter, timeout_seconds=self._commit_timeout_ms / 1000)
+
+
+def _resolve(future: "asyncio.Future[Any]", response: Any) -> None:
+    # A connection that was lost has cancelled what it waited for.
+    if not future.done():
+        future.set_result(response)
+
+
+def abs_hash(key: str) -> int:
+    """The absolute value of Java's String.hashCode, with 0 for the one that has none."""
+    value = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)

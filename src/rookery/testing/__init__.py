@@ -1,0 +1,8 @@
+"""A real broker for your tests: `with EmbeddedBroker() as broker: connect_to(broker.bootstrap_servers)`."""
+
+from rookery.base.errors import ErrorCode
+from rookery.protocol.api import ApiKey
+from rookery.testing.embedded import EmbeddedBroker
+from rookery.testing.faults import Fault, Faults
+
+__all__ = ["ApiKey", "EmbeddedBroker", "ErrorCode", "Fault", "Faults"]

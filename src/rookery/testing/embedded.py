@@ -1,0 +1,210 @@
+"""`EmbeddedBroker`: a real broker for a test, on a real port, in a directory of its own.
+
+What it owns, it gives back in the opposite order: the port (held by a bound socket that does not listen, so that nobody
+else gets it while the broker restarts), the directory, the route of the log lines, the runner.
+"""
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+
+from rookery.client.admin import BROKER_DEFAULT, Admin, NewTopic
+from rookery.client.cluster import Cluster
+from rookery.node.settings import Settings
+from rookery.testing.faults import Faults
+from rookery.testing.logs import routed_logs
+from rookery.testing.process import BrokerProcess
+from rookery.testing.runner import Runner
+from rookery.testing.shifted_time import TimeShift
+from rookery.testing.thread import BrokerThread
+
+Mode: TypeAlias = Literal["thread", "process"]
+Result = TypeVar("Result")
+
+_HOST: Final = "127.0.0.1"
+# Tests move the time by less than five minutes, and have few members in few groups.
+DEFAULTS: Final[Mapping[str, str]] = {
+    "log.retention.check.interval.ms": "1000",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+_CHOSEN_HERE: Final = {
+    "listeners": "the embedded broker takes a free port of the loopback",
+    "log.dir": "use data_dir",
+    "log.dirs": "use data_dir",
+}
+
+
+class EmbeddedBroker:
+    """A context manager, for `with` and `async with`; or call `start` and `stop`.
+
+    `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
+    allows faults and moving its time; "process" runs `rookery start` beside it. The data is kept in `data_dir`, or in a
+    temporary directory that goes with the broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        mode: Mode = "thread",
+        data_dir: Path | str | None = None,
+    ) -> None:
+        for key in (settings or {}).keys() & _CHOSEN_HERE.keys():
+            raise ValueError(f"the setting {key} cannot be chosen: {_CHOSEN_HERE[key]}")
+        if mode not in ("thread", "process"):
+            raise ValueError(f'mode must be "thread" or "process", not {mode!r}')
+        self._settings = {**DEFAULTS, **(settings or {})}
+        self._mode = mode
+        self._wanted_data_dir = None if data_dir is None else Path(data_dir)
+        self._shift = TimeShift()
+        self._faults = Faults()
+        self._resources = ExitStack()
+        self._data_dir: Path | None = None
+        self._log_path: Path
+        self._port: int | None = None
+        self._runner: Runner | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, for any client."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError("the embedded broker is not started")
+        return self._port
+
+    @property
+    def data_dir(self) -> Path:
+        if self._data_dir is None:
+            raise RuntimeError("the embedded broker is not started")
+        return self._data_dir
+
+    @property
+    def faults(self) -> Faults:
+        """What shall go wrong. Faults outlive a restart."""
+        if self._mode == "process":
+            raise RuntimeError('faults cannot be put into a process of its own: leave out mode="process"')
+        return self._faults
+
+    def start(self) -> None:
+        """Returns when the broker serves."""
+        if self._port is not None:
+            raise RuntimeError("the embedded broker is started already")
+        try:
+            self._resources.enter_context(routed_logs())
+            temporary = Path(self._resources.enter_context(TemporaryDirectory(prefix="rookery-")))
+            self._log_path = temporary / "broker.log"
+            self._data_dir = self._wanted_data_dir or temporary / "data"
+            self._port = self._resources.enter_context(_reserve_port()).getsockname()[1]
+            self._start_runner()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _start_runner(self) -> None:
+        own = {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
+        assignments = [f"{key}={value}" for key, value in (self._settings | own).items()]
+        runner = self._make_runner(assignments)
+        runner.start()
+        self._runner = runner
+
+    def _make_runner(self, assignments: list[str]) -> Runner:
+        if self._mode == "process":
+            return BrokerProcess(assignments, log_path=self._log_path)
+        return BrokerThread(Settings.load(overrides=assignments), shift=self._shift, intercept=self._faults.intercept)
+
+    def stop(self) -> None:
+        """Stop the broker and give back its port and its temporary directory; no error if it does not run."""
+        runner, self._runner = self._runner, None
+        try:
+            if runner is not None:
+                # What a clean stop writes is for the next start, and a temporary directory has none.
+                runner.stop(clean=self._wanted_data_dir is not None)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._resources.close()
+        self._port = self._data_dir = None
+
+    def restart(self, *, clean: bool = True) -> None:
+        """Stop and start again, with the same port and data. `clean=False` is a crash of the process: connections
+        break off, and the logs are recovered at the start."""
+        self._running().stop(clean=clean)
+        self._runner = None
+        self._start_runner()
+
+    def pause(self) -> None:
+        """Let the broker stand still: it takes connections and answers nothing, until `resume`."""
+        self._running().pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`; no error without."""
+        self._running().resume()
+
+    def advance_time(self, seconds: float) -> None:
+        """Move the broker's time ahead: its clock (timestamps, retention) and all its timers (sessions, time-outs,
+        background work). Returns when the timers that became due have fired."""
+        if seconds < 0:
+            raise ValueError("time goes forward only")
+        self._running().advance_time(seconds)
+
+    def create_topic(
+        self, name: str, *, partitions: int | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; ApiError if that cannot be."""
+        topic = NewTopic(name=name, partitions=BROKER_DEFAULT if partitions is None else partitions, configs=config)
+        _run(_create_topic(self.bootstrap_servers, topic))
+
+    def _running(self) -> Runner:
+        if self._runner is None:
+            raise RuntimeError("the embedded broker does not run")
+        return self._runner
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+def _reserve_port() -> socket.socket:
+    """A free port, held. Whoever sets SO_REUSEADDR, as the broker does, may listen on it; the system gives it to nobody
+    who asks for any port."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((_HOST, 0))
+    return reserved
+
+
+async def _create_topic(bootstrap_servers: str, topic: NewTopic) -> None:
+    async with Cluster.at(bootstrap_servers) as cluster:
+        (outcome,) = await Admin(cluster).create_topics([topic])
+    outcome.check()
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    """In a thread and a loop of its own: the caller may be on a loop already, and time there is not the broker's."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, work).result()

@@ -1,0 +1,253 @@
+"""Faults for the users' tests: requests that fail, are slow, or lose their connection.
+
+`Faults.intercept` is given to the node and stands between the connections and the dispatcher. While no fault is
+registered it costs one look at an empty tuple per request. Faults are registered by the test's thread and applied by
+the broker's; the lock keeps the counts right.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from threading import Lock
+
+from rookery.base.errors import ErrorCode, ProtocolError
+from rookery.base.files import FileSlice
+from rookery.broker.context import Services
+from rookery.net.connection import Answer, ConnectionInfo, Handler
+from rookery.net.send import Reply
+from rookery.protocol.api import SERVED, ApiKey, is_defined, is_served
+from rookery.protocol.codec import decode_request, decode_response, encode_request, encode_response
+from rookery.protocol.framing import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_request_frame,
+    parse_request_header,
+    parse_response_header,
+    response_prefix,
+)
+from rookery.protocol.message import Message
+from rookery.testing.refusals import Refusal, Target, check_target, refuse
+
+
+@dataclass(frozen=True, slots=True)
+class _Fail:
+    code: ErrorCode
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    carry_out: bool
+
+
+class Fault:
+    """A registered fault. `hits` tells how many requests have met it; `cancel` takes it back."""
+
+    def __init__(self, owner: "Faults", api: ApiKey, action: _Fail | _Delay | _Drop, times: int | None) -> None:
+        self._owner = owner
+        self._times = times
+        self.api = api
+        self.action = action
+        self.hits = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has met as many requests as it should."""
+        return self._times is not None and self.hits >= self._times
+
+    def cancel(self) -> None:
+        self._owner.remove(self)
+
+
+class Faults:
+    """What shall go wrong. An API is named as in Kafka's protocol guide (`"Produce"`) or by its `ApiKey`; `times` None
+    means until `clear` or `Fault.cancel`. Faults of the same API are used up in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._faults: tuple[Fault, ...] = ()
+        self._lock = Lock()
+
+    def fail(
+        self,
+        api: str | ApiKey,
+        code: str | ErrorCode,
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        partition: int | None = None,
+    ) -> Fault:
+        """Answer the next requests with an error instead of carrying them out; or only those parts of them that are
+        about a topic or a partition. A Produce that wants no answer loses its connection."""
+        key, target = _api_key(api), Target(topic=topic, partition=partition)
+        reason = check_target(key, target)
+        if reason is not None:
+            raise ValueError(f"{key.name} cannot fail like this: {reason}")
+        return self._add(key, _Fail(_error_code(code), target), times)
+
+    def delay(self, api: str | ApiKey, seconds: float, *, times: int | None = 1) -> Fault:
+        """Carry the next requests out at once, and hold their responses back."""
+        return self._add(_api_key(api), _Delay(seconds), times)
+
+    def drop_connection(self, api: str | ApiKey, *, times: int | None = 1, carry_out: bool = False) -> Fault:
+        """Close the connection instead of answering; with `carry_out`, after the request took effect."""
+        return self._add(_api_key(api), _Drop(carry_out), times)
+
+    def clear(self) -> None:
+        """Take all faults back."""
+        with self._lock:
+            self._faults = ()
+
+    def remove(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults = tuple(other for other in self._faults if other is not fault)
+
+    def _add(self, api: ApiKey, action: _Fail | _Delay | _Drop, times: int | None) -> Fault:
+        if times is not None and times < 1:
+            raise ValueError(f"times must be at least 1, or None for always, not {times}")
+        fault = Fault(self, api, action, times)
+        with self._lock:
+            self._faults = (*self._faults, fault)
+        return fault
+
+    def _take(self, fault: Fault) -> bool:
+        """Count a request that meets the fault; False if another one has just used it up."""
+        with self._lock:
+            if fault not in self._faults:
+                return False
+            fault.hits += 1
+            if fault.is_over:
+                self._faults = tuple(other for other in self._faults if other is not fault)
+            return True
+
+    def intercept(self, handle: Handler, services: Services) -> Handler:
+        """The node's `Interceptor`."""
+
+        def intercepted(frame: memoryview, connection: ConnectionInfo) -> Answer:
+            if not self._faults:
+                return handle(frame, connection)
+            return self._answer(_Request(handle, services, frame, connection))
+
+        return intercepted
+
+    def _answer(self, request: "_Request") -> Answer:
+        faults = [fault for fault in self._faults if fault.api == request.header.api_key]
+        delays = [fault for fault in faults if isinstance(fault.action, _Delay)]
+        delay = next((fault.action for fault in delays if self._take(fault)), None)
+        answer = self._answer_now(request, [fault for fault in faults if fault not in delays])
+        return answer if not isinstance(delay, _Delay) else _later(answer, delay.seconds)
+
+    def _answer_now(self, request: "_Request", faults: list[Fault]) -> Answer:
+        for fault in faults:
+            action = fault.action
+            if isinstance(action, _Drop) and self._take(fault):
+                return request.drop(carry_out=action.carry_out)
+            refusal = request.refuse(action) if isinstance(action, _Fail) else None
+            if refusal is not None and (not refusal.counts or self._take(fault)):
+                return request.finish(refusal)
+        return request.carry_out()
+
+
+class _Request:
+    """One request that a fault may meet."""
+
+    def __init__(self, handle: Handler, services: Services, frame: memoryview, connection: ConnectionInfo) -> None:
+        self._handle = handle
+        self._services = services
+        self._frame = frame
+        self._connection = connection
+        self.header, self._position = parse_request_header(frame)
+
+    def carry_out(self) -> Answer:
+        return self._handle(self._frame, self._connection)
+
+    def drop(self, *, carry_out: bool) -> Answer:
+        answer = self.carry_out() if carry_out else None
+        if answer is None or isinstance(answer, list):
+            raise ProtocolError("dropped by a fault that the test registered")
+        return _drop_later(answer)
+
+    def refuse(self, action: _Fail) -> Refusal | None:
+        api_key, version = ApiKey(self.header.api_key), self.header.api_version
+        if not is_served(api_key, version) or not is_defined(api_key, version):
+            return None
+        request = decode_request(api_key, version, self._frame, self._position)
+        return refuse(
+            api_key, version, request, action.code, target=action.target, topic_name=self._services.replicas.topic_name
+        )
+
+    def finish(self, refusal: Refusal) -> Answer:
+        if self.header.api_key == ApiKey.PRODUCE and self._wants_no_answer():
+            raise ProtocolError("a Produce without acknowledgement met a fault that the test registered")
+        if refusal.rest is None:
+            return _encode(self.header, refusal.finish(None))
+        body = encode_request(self.header.api_key, self.header.api_version, refusal.rest)
+        frame = memoryview(bytearray(encode_request_frame(self.header, body)))[SIZE_BYTES:]
+        answer = self._handle(frame, self._connection)
+        if isinstance(answer, list):
+            return _rewrite(self.header, answer, refusal)
+        return None if answer is None else _rewrite_later(self.header, answer, refusal)
+
+    def _wants_no_answer(self) -> bool:
+        request = decode_request(ApiKey.PRODUCE, self.header.api_version, self._frame, self._position)
+        return bool(request.acks == 0)
+
+
+def _encode(header: RequestHeader, response: Message) -> Reply:
+    body = encode_response(header.api_key, header.api_version, response)
+    prefix = response_prefix(header.api_key, header.api_version, header.correlation_id, len(body))
+    return [prefix, body]
+
+
+def _rewrite(header: RequestHeader, reply: Reply, refusal: Refusal) -> Reply:
+    """A reply with the refused items put into it."""
+    parts = (part.file.read_at(part.position, part.size) if isinstance(part, FileSlice) else part for part in reply)
+    frame = b"".join(parts)[SIZE_BYTES:]
+    _, position = parse_response_header(header.api_key, header.api_version, frame)
+    response = decode_response(header.api_key, header.api_version, frame, position)
+    return _encode(header, refusal.finish(response))
+
+
+async def _rewrite_later(header: RequestHeader, answer: Awaitable[Reply | None], refusal: Refusal) -> Reply | None:
+    reply = await answer
+    return None if reply is None else _rewrite(header, reply, refusal)
+
+
+async def _later(answer: Answer, seconds: float) -> Reply | None:
+    if answer is not None and not isinstance(answer, list):
+        # It must not begin only when the delay is over.
+        answer = asyncio.ensure_future(answer)
+    await asyncio.sleep(seconds)
+    return answer if answer is None or isinstance(answer, list) else await answer
+
+
+async def _drop_later(answer: Awaitable[Reply | None]) -> Reply | None:
+    await answer
+    raise ProtocolError("dropped by a fault that the test registered")
+
+
+def _api_key(api: str | ApiKey) -> ApiKey:
+    """`Produce`, `produce`, `PRODUCE` and `ApiKey.PRODUCE` are the same."""
+    name = api.name if isinstance(api, ApiKey) else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).upper()
+    served = {ApiKey(key).name: ApiKey(key) for key in SERVED}
+    if name not in served:
+        raise ValueError(f"{api!r} is not an API that this broker serves{_suggest(name, served)}")
+    return served[name]
+
+
+def _error_code(code: str | ErrorCode) -> ErrorCode:
+    name = code.name if isinstance(code, ErrorCode) else code.upper()
+    if name not in ErrorCode.__members__ or name == ErrorCode.NONE.name:
+        raise ValueError(f"{code!r} is not an error code of Kafka's{_suggest(name, ErrorCode.__members__)}")
+    return ErrorCode[name]
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""

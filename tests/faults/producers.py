@@ -1,0 +1,122 @@
+"""Producers that keep on writing while their broker is killed under them, and a reader for what became of it."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+TIMEOUT_S = 60
+
+
+class Stored(NamedTuple):
+    """A record as its producer or a consumer knows it."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+class SteadyProducer:
+    """An idempotent producer that writes records `index -> (key, value)` without end and remembers what was
+    acknowledged. Its values begin with its name and the index."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, *, partitions: int = 1, keys: int = 1_000) -> None:
+        self.name = name
+        self.acknowledged: list[Stored] = []
+        self.failures: list[str] = []
+        self._topic = topic
+        self._partitions = partitions
+        self._keys = keys
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "batch.num.messages": 50,
+                "queue.buffering.max.messages": 5_000,
+                "message.timeout.ms": 300_000,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let what is in flight be acknowledged, then end."""
+        self._stop.set()
+        self._thread.join(TIMEOUT_S * 2)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        index = 0
+        while not self._stop.is_set():
+            try:
+                self._send(index)
+                index += 1
+            except BufferError:
+                self._producer.poll(0.01)
+            if index % 20 == 0:
+                self._producer.poll(0)
+                # A few megabytes a second: the disk shall not fill during a long run.
+                self._stop.wait(0.004)
+        if self._producer.flush(TIMEOUT_S):
+            self.failures.append("not everything was acknowledged after the last restart")
+
+    def _send(self, index: int) -> None:
+        # Large enough that segments roll between two kills, and that batches are in flight when the kill comes.
+        value = f"{self.name}:{index}:".encode().ljust(1_500, b".")
+        key = f"{self.name}-{index % self._keys}".encode()
+        self._producer.produce(self._topic, value, key, partition=index % self._partitions, on_delivery=self._delivered)
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.acknowledged.append(_stored(message))
+
+
+def _stored(message: confluent_kafka.Message) -> Stored:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Stored(partition, offset, message.key() or b"", message.value() or b"")
+
+
+def index_of(record: Stored) -> int:
+    return int(record.value.split(b":")[1])
+
+
+def wait_for_acknowledgements(producers: Sequence[SteadyProducer], more: int) -> None:
+    goals = [len(producer.acknowledged) + more for producer in producers]
+    deadline = time.monotonic() + TIMEOUT_S
+    while any(len(producer.acknowledged) < goal for producer, goal in zip(producers, goals, strict=True)):
+        assert time.monotonic() < deadline, "the producers do not get on"
+        assert not any(producer.failures for producer in producers), [producer.failures for producer in producers]
+        time.sleep(0.005)
+
+
+def read_partition(bootstrap: str, topic: str, partition: int) -> Iterator[Stored]:
+    """What the broker serves of a partition, in order, up to its end."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True, "enable.auto.commit": False}
+    )
+    position, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+    consumer.assign([TopicPartition(topic, partition, position)])
+    deadline = time.monotonic() + TIMEOUT_S
+    while position < end:
+        assert time.monotonic() < deadline, f"nothing comes between {position} and {end}"
+        for message in consumer.consume(5_000, 0.2):
+            error = message.error()
+            assert error is None, error
+            yield _stored(message)
+        # Compacted logs have gaps, also at the end, so the position counts and not the last record.
+        position = max(position, consumer.position([TopicPartition(topic, partition)])[0].offset)
+    consumer.close()

@@ -1,0 +1,78 @@
+"""`python -m tests.simulation --seeds 1..200`: run worlds, one after the other, and tell what went wrong in them."""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.scenarios import SCENARIOS, Outcome, scenario_for, simulate
+
+_LINES_SHOWN = 60
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    failed = 0
+    seeds = [seed for text in options.seeds for seed in _seeds(text)]
+    started_s = time.monotonic()
+    for count, seed in enumerate(seeds, 1):
+        scenario = SCENARIOS[options.scenario] if options.scenario else scenario_for(seed)
+        outcome = simulate(seed, scenario)
+        if options.digest:
+            print(f"{seed} {outcome.scenario} {outcome.step_count} {outcome.digest}")
+        if options.trace:
+            print("\n".join(outcome.lines))
+        if outcome.violations:
+            failed += 1
+            _report(outcome)
+            if options.first:
+                break
+        elif not options.digest:
+            _show_progress(outcome, count, len(seeds), time.monotonic() - started_s)
+    if not options.digest:
+        print(f"\n{count - failed} of {count} worlds are clean ({time.monotonic() - started_s:.0f} s)")
+    return 1 if failed else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", nargs="+", default=["1..100"], help="numbers and ranges, such as 7 or 1..200")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="this one only; the seed chooses otherwise")
+    parser.add_argument("--first", action="store_true", help="stop at the first failure")
+    parser.add_argument("--trace", action="store_true", help="print the last lines of what happened, for clean runs too")
+    parser.add_argument("--digest", action="store_true", help="print the hash of everything that happened")
+    return parser.parse_args(arguments)
+
+
+def _seeds(text: str) -> Iterator[int]:
+    first, _, last = text.partition("..")
+    yield from range(int(first), int(last or first) + 1)
+
+
+def _report(outcome: Outcome) -> None:
+    print(f"\nFAILED  seed {outcome.seed}, scenario {outcome.scenario}, commit {_commit()}")
+    for violation in outcome.violations:
+        print(f"  {violation}")
+    print("the last that happened:")
+    print("\n".join(f"  {line}" for line in outcome.lines[-_LINES_SHOWN:]))
+    print(f"reproduce: python -m tests.simulation --seeds {outcome.seed} --scenario {outcome.scenario} --trace")
+
+
+def _commit() -> str:
+    """The commit that the failure belongs to, marked if the tree differs from it."""
+    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
+
+
+def _show_progress(outcome: Outcome, count: int, total: int, elapsed_s: float) -> None:
+    print(
+        f"\r{count}/{total}  seed {outcome.seed} {outcome.scenario}: {outcome.simulated_s:.0f} simulated s, "
+        f"{outcome.acknowledged_count} acknowledged, {outcome.read_count} read  ({elapsed_s:.0f} s)\033[K",
+        end="",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The crash-losing disk of the storage tests, with faults that a scenario can switch on."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.faults.files import Call, Crash, CrashFiles, Survival
+from tests.simulation.trace import Trace
+
+
+class SimulatedDisk(CrashFiles):
+    """`on_crash` is called when the machine stops in the middle of a write, see `stop_after`."""
+
+    def __init__(self, random: Random, trace: Trace, on_crash: Callable[[], None]) -> None:
+        super().__init__()
+        self._random = random
+        self._trace = trace
+        self._on_crash = on_crash
+        # How likely a sync is to fail.
+        self.sync_failure_chance = 0.0
+        # How long work in worker threads takes at most: before it happens, and before its end is seen.
+        self.delay_s_max = 0.002
+        self.fail = self._fail_sync
+
+    def stop_after(self, mutations: int) -> None:
+        """Let the machine lose power within the given number of mutations from now, half way through a write."""
+        self.crash_at = self.mutation_count + mutations
+
+    def lose_power(self, survival: Survival) -> None:
+        self.crash(survival)
+        self.calls.clear()
+        self.fail = self._fail_sync
+
+    def let_go(self) -> None:
+        """The process that used the disk is gone: its locks are free, and its writes are all there."""
+        self.locked.clear()
+        self.crash_at = None
+        self.calls.clear()
+
+    def delays_s(self) -> tuple[float, float]:
+        return self._random.uniform(0, self.delay_s_max), self._random.uniform(0, self.delay_s_max)
+
+    def mutate(self, name: str, path: Path) -> None:
+        self._trace.hash(f"{name} {path}")
+        try:
+            super().mutate(name, path)
+        except Crash:
+            self._on_crash()
+            raise
+
+    def _fail_sync(self, call: Call) -> int | None:
+        if call.name != "sync" or not self.sync_failure_chance:
+            return None
+        return errno.EIO if self._random.random() < self.sync_failure_chance else None

@@ -1,0 +1,128 @@
+"""What goes wrong in a simulated world: a seeded sequence of faults, each of which ends by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from tests.simulation.network import Latency
+from tests.simulation.world import Machine, World
+
+Fault = Callable[["Nemesis"], Awaitable[None]]
+
+_HOUR_MS = 3_600_000
+
+
+class Nemesis:
+    """Does one fault after the other to one machine and its users' links."""
+
+    def __init__(self, world: World, machine: Machine, hosts: Sequence[str]) -> None:
+        self.world = world
+        self.machine = machine
+        self.hosts = hosts
+        self.random: Random = world.new_random()
+
+    async def run(self, faults: Sequence[Fault], *, duration_s: float) -> None:
+        end_s = self.world.loop.time() + duration_s
+        while self.world.loop.time() < end_s:
+            await asyncio.sleep(self.random.uniform(0.05, 3.0))
+            fault = self.random.choice(faults)
+            self.world.tell(f"fault: {fault.__name__}")
+            await fault(self)
+            if not self.machine.is_up:
+                self.machine.boot()
+
+    def end(self) -> None:
+        """The world becomes a friendly place."""
+        self.world.network.heal()
+        self.world.network.latency = Latency()
+        self.machine.disk.sync_failure_chance = 0.0
+        self.machine.disk.delay_s_max = 0.002
+        self.machine.may_fail_to_start = False
+
+    async def pause(self, longest_s: float) -> None:
+        await asyncio.sleep(self.random.uniform(0.01, longest_s))
+
+
+async def kill(nemesis: Nemesis) -> None:
+    nemesis.machine.kill()
+    await nemesis.pause(4)
+
+
+async def restart(nemesis: Nemesis) -> None:
+    await nemesis.machine.stop()
+    await nemesis.pause(2)
+
+
+async def lose_power(nemesis: Nemesis) -> None:
+    nemesis.machine.lose_power()
+    await nemesis.pause(4)
+
+
+async def lose_power_in_a_write(nemesis: Nemesis) -> None:
+    nemesis.machine.disk.stop_after(nemesis.random.randrange(40))
+    await nemesis.pause(5)
+    nemesis.machine.lose_power()
+    await nemesis.pause(4)
+
+
+async def lose_power_after_kill(nemesis: Nemesis) -> None:
+    """What a killed process had written but not synced is served by the next one, and then the power goes."""
+    nemesis.machine.disk.delay_s_max = nemesis.random.uniform(0.1, 1.0)
+    await nemesis.pause(1)
+    nemesis.machine.kill()
+    nemesis.machine.disk.delay_s_max = 0.002
+    nemesis.machine.boot()
+    await nemesis.pause(1.5)
+    nemesis.machine.lose_power()
+    await nemesis.pause(4)
+
+
+async def kill_while_starting(nemesis: Nemesis) -> None:
+    nemesis.machine.kill()
+    nemesis.machine.boot()
+    await asyncio.sleep(nemesis.random.uniform(0, 0.02))
+    nemesis.machine.kill()
+
+
+async def reset_connections(nemesis: Nemesis) -> None:
+    nemesis.world.network.reset_some(nemesis.random.choice((0.2, 1.0)))
+
+
+async def cut_links(nemesis: Nemesis) -> None:
+    count = nemesis.random.randint(1, len(nemesis.hosts))
+    for host in nemesis.random.sample(nemesis.hosts, count):
+        nemesis.world.network.cut(host, nemesis.machine.name)
+    await nemesis.pause(15)
+    nemesis.world.network.heal()
+
+
+async def slow_network(nemesis: Nemesis) -> None:
+    nemesis.world.network.latency = Latency(0.05, nemesis.random.uniform(0.1, 1.5))
+    await nemesis.pause(5)
+    nemesis.world.network.latency = Latency()
+
+
+async def slow_disk(nemesis: Nemesis) -> None:
+    nemesis.machine.disk.delay_s_max = nemesis.random.uniform(0.1, 1.0)
+    await nemesis.pause(5)
+    nemesis.machine.disk.delay_s_max = 0.002
+
+
+async def fail_syncs(nemesis: Nemesis) -> None:
+    """A disk error takes the directory offline for good: the machine needs a restart after it."""
+    nemesis.machine.disk.sync_failure_chance = 0.2
+    nemesis.machine.may_fail_to_start = True
+    await nemesis.pause(3)
+    nemesis.machine.disk.sync_failure_chance = 0.0
+    nemesis.machine.kill()
+    nemesis.machine.may_fail_to_start = False
+
+
+async def jump_clock(nemesis: Nemesis) -> None:
+    nemesis.world.clock.jumped_ms += nemesis.random.choice((1_000, 60_000, _HOUR_MS))
+
+
+NETWORK_FAULTS: tuple[Fault, ...] = (reset_connections, cut_links, slow_network)
+PROCESS_FAULTS: tuple[Fault, ...] = (kill, kill, restart, kill_while_starting, slow_disk, jump_clock)
+POWER_FAULTS: tuple[Fault, ...] = (lose_power, lose_power_in_a_write, lose_power_after_kill)
+DISK_FAULTS: tuple[Fault, ...] = (fail_syncs, fail_syncs)

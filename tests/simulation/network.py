@@ -1,0 +1,346 @@
+"""A network in memory: hosts, links between them, and TCP connections as far as protocols can tell.
+
+A connection is two endpoints, each with a pipe to the other. A pipe keeps its segments in order and delivers each after
+a seeded delay, in one piece or in several. A link can be cut: then its segments wait, as they do while TCP retransmits,
+and go on when it heals. Bytes that the receiver has not taken count against a window; what is beyond it sits in the
+sender's write buffer, by which a protocol learns that its peer is slow.
+
+A killed process's kernel says so to its peers. A host that loses power says nothing: its peers' bytes vanish, and once
+it is back it answers what they send on old connections with a reset.
+"""
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from rookery.net.network import SocketOptions
+from tests.simulation.loop import Process, SimulatedLoop, current_process
+from tests.simulation.trace import Trace
+
+WINDOW_BYTES = 65_536
+_CONNECT_RETRY_S = 1.0
+_HIGH_WATER_DEFAULT = 65_536
+_FIRST_CLIENT_PORT = 40_000
+_SPLIT_CHANCE = 0.2
+
+_DATA, _END, _RESET = "data", "end", "reset"
+
+
+class _Segment(NamedTuple):
+    due_s: float
+    kind: str
+    data: bytes
+
+
+class Latency(NamedTuple):
+    shortest_s: float = 0.0002
+    longest_s: float = 0.003
+
+
+class Endpoint(asyncio.Transport):
+    """One end of a connection, and the transport of the protocol there."""
+
+    def __init__(self, network: "SimulatedNetwork", process: Process, address: tuple[str, int]) -> None:
+        super().__init__()
+        self.network = network
+        self.process = process
+        self.address = address
+        self.peer: Endpoint
+        self.protocol: asyncio.BaseProtocol
+        # Segments on their way to this end.
+        self.incoming: deque[_Segment] = deque()
+        # Bytes that this end has sent and the other has not taken.
+        self.unread_bytes = 0
+        self.is_lost = False
+        self._is_open = False
+        self._is_closing = False
+        self._is_ended = False
+        self._reading = True
+        self._writing_paused = False
+        self._high, self._low = _HIGH_WATER_DEFAULT, _HIGH_WATER_DEFAULT // 4
+        self._pump: asyncio.TimerHandle | None = None
+
+    # asyncio.Transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": self.peer.address, "sockname": self.address}.get(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.protocol
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_closing or self._is_ended or not self.process.alive or not data:
+            return
+        self.unread_bytes += len(data)
+        for piece in self.network.split(bytes(data)):
+            self.network.send(self.peer, _DATA, piece)
+        if not self._writing_paused and self.get_write_buffer_size() > self._high:
+            self._writing_paused = True
+            self.protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if not self._is_ended and not self._is_closing:
+            self._is_ended = True
+            self.network.send(self.peer, _END)
+
+    def close(self) -> None:
+        if not self._is_closing and self.process.alive:
+            self.write_eof()
+            self._lose(None)
+
+    def abort(self) -> None:
+        if not self.is_lost and self.process.alive:
+            self.network.send(self.peer, _RESET)
+            self._lose(None)
+
+    def get_write_buffer_size(self) -> int:
+        return max(0, self.unread_bytes - WINDOW_BYTES)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = _HIGH_WATER_DEFAULT if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.pump_soon()
+
+    # The network's side
+
+    def open(self) -> None:
+        """Segments may have arrived before; they wait for the protocol to know its transport."""
+        self._is_open = True
+        self.protocol.connection_made(self)
+        self.pump_soon()
+
+    def reset(self) -> None:
+        """The connection is gone, and this end is told."""
+        self.incoming.clear()
+        self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def _lose(self, error: Exception | None) -> None:
+        """The protocol is told in a later callback, as by asyncio's own transports, and in its own process."""
+        if self.is_lost:
+            return
+        self.is_lost = self._is_closing = True
+        self.network.forget(self)
+        if not self._is_open:
+            return
+        self.network.loop.call_soon(self.protocol.connection_lost, error, context=self.process.context)
+
+    def pump_soon(self) -> None:
+        """Deliver when the first segment is due; it is this end's process that then runs."""
+        if self._pump is not None:
+            self._pump.cancel()
+            self._pump = None
+        if self.incoming and self._is_open and not self.is_lost:
+            due_s = max(self.incoming[0].due_s, self.network.loop.time())
+            self._pump = self.network.loop.call_at(due_s, self._deliver, context=self.process.context)
+
+    def _deliver(self) -> None:
+        self._pump = None
+        if self.is_lost or not self.incoming or self.network.is_cut(self.process.host, self.peer.process.host):
+            return
+        kind = self.incoming[0].kind
+        if kind == _DATA and not self._reading:
+            return
+        data = self.incoming.popleft().data
+        self.network.trace.hash(f"{self.address} {kind}", data)
+        if kind == _DATA:
+            self._receive(data)
+        elif kind == _END:
+            self._receive_end()
+        else:
+            self.reset()
+        self.pump_soon()
+
+    def _receive(self, data: bytes) -> None:
+        if isinstance(self.protocol, asyncio.BufferedProtocol):
+            view = memoryview(data)
+            while view and not self.is_lost:
+                buffer = memoryview(self.protocol.get_buffer(len(view)))  # type: ignore[arg-type]  # Buffer since 3.12
+                size = min(len(buffer), len(view))
+                buffer[:size] = view[:size]
+                self.protocol.buffer_updated(size)
+                view = view[size:]
+        else:
+            assert isinstance(self.protocol, asyncio.Protocol)
+            self.protocol.data_received(data)
+        self.peer.taken(len(data))
+
+    def _receive_end(self) -> None:
+        assert isinstance(self.protocol, asyncio.Protocol | asyncio.BufferedProtocol)
+        if not self.protocol.eof_received():
+            self.close()
+
+    def taken(self, size_bytes: int) -> None:
+        self.unread_bytes -= size_bytes
+        if self._writing_paused and not self.is_lost and self.get_write_buffer_size() <= self._low:
+            self._writing_paused = False
+            self.network.loop.call_soon(self._resume, context=self.process.context)
+
+    def _resume(self) -> None:
+        if not self.is_lost:
+            self.protocol.resume_writing()
+
+
+class _Port:
+    """A port that a process has taken."""
+
+    def __init__(self, network: "SimulatedNetwork", process: Process, port: int) -> None:
+        self._network = network
+        self.process = process
+        self.port = port
+        self.make_protocol: Callable[[], asyncio.BaseProtocol] | None = None
+
+    async def serve(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        self.make_protocol = make_protocol
+
+    def close(self) -> None:
+        self._network.ports.pop((self.process.host, self.port), None)
+
+
+class SimulatedNetwork:
+    """Implements `net.network.Network` for processes that listen, and `loop.Dialler` for those that connect."""
+
+    def __init__(self, loop: SimulatedLoop, random: Random, trace: Trace) -> None:
+        self.loop = loop
+        self.trace = trace
+        self.latency = Latency()
+        self.ports: dict[tuple[str, int], _Port] = {}
+        self._random = random
+        self._cuts: set[frozenset[str]] = set()
+        self._down: set[str] = set()
+        # In the order in which they were opened.
+        self._endpoints: dict[Endpoint, None] = {}
+        self._next_port = _FIRST_CLIENT_PORT
+        loop.dialler = self
+
+    # Listening and connecting
+
+    async def bind(self, host: str, port: int, options: SocketOptions) -> _Port:
+        process = current_process()
+        assert host == process.host, "a process listens on its own host"
+        if (host, port) in self.ports:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        bound = _Port(self, process, port)
+        self.ports[host, port] = bound
+        return bound
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        process = current_process()
+        while self.is_cut(process.host, host) or host in self._down:
+            await asyncio.sleep(_CONNECT_RETRY_S)
+        await asyncio.sleep(self._delay_s())
+        bound = self.ports.get((host, port))
+        if bound is None or bound.make_protocol is None:
+            await asyncio.sleep(self._delay_s())
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self._next_port += 1
+        client = Endpoint(self, process, (process.host, self._next_port))
+        server = Endpoint(self, bound.process, (host, port))
+        client.peer, server.peer = server, client
+        client.protocol, server.protocol = make_protocol(), bound.make_protocol()
+        self._endpoints |= {client: None, server: None}
+        self.loop.call_soon(server.open, context=bound.process.context)
+        try:
+            await asyncio.sleep(self._delay_s())
+        except asyncio.CancelledError:
+            client.abort()
+            raise
+        client.open()
+        return client, client.protocol
+
+    # Segments
+
+    def _delay_s(self) -> float:
+        return self._random.uniform(*self.latency)
+
+    def split(self, data: bytes) -> list[bytes]:
+        """A write arrives in one piece, mostly."""
+        if len(data) < 2 or self._random.random() >= _SPLIT_CHANCE:
+            return [data]
+        cut = self._random.randrange(1, len(data))
+        return [data[:cut], data[cut:]]
+
+    def send(self, receiver: Endpoint, kind: str, data: bytes = b"") -> None:
+        sender = receiver.peer
+        if receiver.is_lost or not receiver.process.alive:
+            if kind != _RESET and receiver.process.host not in self._down:
+                sender.incoming.append(_Segment(self.loop.time() + 2 * self._delay_s(), _RESET, b""))
+                sender.pump_soon()
+            return
+        due_s = self.loop.time() + self._delay_s()
+        if receiver.incoming:
+            due_s = max(due_s, receiver.incoming[-1].due_s)
+        receiver.incoming.append(_Segment(due_s, kind, data))
+        if len(receiver.incoming) == 1:
+            receiver.pump_soon()
+
+    def forget(self, endpoint: Endpoint) -> None:
+        self._endpoints.pop(endpoint, None)
+
+    # Faults
+
+    def is_cut(self, host: str, other: str) -> bool:
+        return frozenset((host, other)) in self._cuts
+
+    def cut(self, host: str, other: str) -> None:
+        self._cuts.add(frozenset((host, other)))
+
+    def heal(self) -> None:
+        self._cuts.clear()
+        for endpoint in list(self._endpoints):
+            endpoint.pump_soon()
+
+    def reset_some(self, chance: float) -> int:
+        """Break open connections; both ends are told at once."""
+        broken = 0
+        for endpoint in list(self._endpoints):
+            if not endpoint.is_lost and endpoint.process.alive and self._random.random() < chance:
+                broken += 1
+                endpoint.peer.reset()
+                endpoint.reset()
+        return broken
+
+    def process_ended(self, process: Process, *, silently: bool) -> None:
+        """A dead process's ports are free and its connections gone; silently: their peers do not learn of it."""
+        self.ports = {key: bound for key, bound in self.ports.items() if bound.process is not process}
+        for endpoint in [each for each in self._endpoints if each.process is process]:
+            self.forget(endpoint)
+            endpoint.is_lost = True
+            if not silently and not endpoint.peer.is_lost:
+                endpoint.peer.incoming.append(_Segment(self.loop.time() + self._delay_s(), _RESET, b""))
+                endpoint.peer.pump_soon()
+
+    def set_down(self, host: str, *, down: bool) -> None:
+        if down:
+            self._down.add(host)
+        else:
+            self._down.discard(host)

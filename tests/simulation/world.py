@@ -1,0 +1,235 @@
+"""A simulated world: one event loop, one network, machines with disks, and users; all from one seed.
+
+`World` owns what is shared, `Machine` is a computer that runs a node and can be killed, cut off from power and booted
+again. The node is the real one, built as `node.main` builds it, on simulated files, clock, randomness and network.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import structlog
+
+from rookery.base.errors import StartupError
+from rookery.base.types import TimestampMs
+from rookery.node.node import Node
+from rookery.node.settings import Settings
+from tests.faults.files import Crash, Survival
+from tests.simulation.checkers import Violations
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import CURRENT, Process, SimulatedLoop, Stuck
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.trace import Trace
+
+_EPOCH_MS = 1_700_000_000_000
+_DATA = Path("/data")
+PORT = 9092
+_STOP_TIMEOUT_S = 60.0
+# Log lines that only a bug writes.
+_BUG_EVENTS = ("request failed", "request failed after its connection closed")
+
+
+class SimulatedClock:
+    """Wall-clock time can jump; the monotonic clock is the loop's."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.jumped_ms = 0
+
+    def now_ms(self) -> TimestampMs:
+        return _EPOCH_MS + self.jumped_ms + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self.trace = Trace()
+        self.violations = Violations()
+        self.loop = SimulatedLoop(self.trace, self._executor_delay_s)
+        self.loop.set_exception_handler(self._on_loop_error)
+        self.network = SimulatedNetwork(self.loop, self.new_random(), self.trace)
+        self.clock = SimulatedClock(self.loop)
+        # For callbacks that belong to no process, whoever schedules them.
+        self.outside = copy_context()
+        self._processes: list[Process] = []
+        self._disks: dict[str, SimulatedDisk] = {}
+
+    def new_random(self) -> Random:
+        """Randomness of one's own, so that what one part draws does not change what another gets."""
+        return Random(self._random.getrandbits(64))
+
+    def tell(self, text: str) -> None:
+        process = CURRENT.get()
+        self.trace.tell(self.loop.time(), f"{process.name if process else 'world':12} {text}")
+
+    def new_process(self, name: str, host: str) -> Process:
+        process = Process(name, host)
+        self._processes.append(process)
+        return process
+
+    def new_machine(self, name: str, *settings: str) -> "Machine":
+        machine = Machine(self, name, settings)
+        self._disks[name] = machine.disk
+        return machine
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run the world to the end of `main`, then let everything in it vanish."""
+        with self._logs_to_trace():
+            try:
+                self.loop.run_until_complete(main)
+            except Stuck as error:
+                self.violations.add("progress", str(error))
+            finally:
+                self._vanish()
+
+    def _vanish(self) -> None:
+        """Close what is unfinished: the garbage collector would do it later, and complain."""
+        self.loop.set_exception_handler(lambda loop, context: None)
+        for process in self._processes:
+            process.kill()
+        unfinished = [task for process in self._processes for task in process.tasks if not task.done()]
+        for task in unfinished + list(asyncio.all_tasks(self.loop)):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # we know
+            with suppress(BaseException):
+                task.get_coro().close()  # type: ignore[union-attr]  # tasks run coroutines here
+        self.loop.close()
+
+    def _executor_delay_s(self) -> tuple[float, float]:
+        process = CURRENT.get()
+        disk = self._disks.get(process.host) if process else None
+        return disk.delays_s() if disk else (0.0, 0.0)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        process = CURRENT.get()
+        if isinstance(error, Crash) or (process is not None and not process.alive):
+            return
+        self.tell(f"unhandled: {context.get('message')}: {error!r}")
+        self.violations.add("no-bug", f"unhandled in {process}: {context.get('message')}: {error!r}")
+
+    @contextmanager
+    def _logs_to_trace(self) -> Iterator[None]:
+        processors = structlog.get_config()["processors"]
+        before = list(processors)
+        processors[:] = [self._log]
+        structlog.configure(processors=processors)
+        try:
+            yield
+        finally:
+            processors[:] = before
+            structlog.configure(processors=processors)
+
+    def _log(self, logger: object, method: str, event: Any) -> Any:
+        is_bug = event["event"] in _BUG_EVENTS
+        trouble = "\n" + traceback.format_exc() if event.pop("exc_info", None) else ""
+        self.tell(f"{method}: " + " ".join(f"{key}={value}" for key, value in event.items()) + trouble)
+        if is_bug:
+            self.violations.add("no-bug", f"{event}{trouble}")
+        raise structlog.DropEvent
+
+
+class Machine:
+    """A computer with one disk that runs one node. It stays down until it is booted."""
+
+    def __init__(self, world: World, name: str, settings: tuple[str, ...]) -> None:
+        self._world = world
+        self.name = name
+        self._settings = Settings.load(
+            None,
+            [
+                f"log.dirs={_DATA}",
+                f"listeners=PLAINTEXT://{name}:{PORT}",
+                "num.recovery.threads.per.data.dir=1",
+                *settings,
+            ],
+        )
+        self._random = world.new_random()
+        self.disk = SimulatedDisk(world.new_random(), world.trace, self._on_crash)
+        self._process: Process | None = None
+        self._serving: Node | None = None
+        self._boots = 0
+        # Startup errors are part of the game where disks fail.
+        self.may_fail_to_start = False
+        self.on_power_loss: Callable[[], None] = lambda: None
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{PORT}"
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None and self._process.alive
+
+    def boot(self) -> None:
+        assert not self.is_up
+        self._boots += 1
+        self._world.network.set_down(self.name, down=False)
+        process = self._world.new_process(f"{self.name}.{self._boots}", self.name)
+        self._process = process
+        self._world.tell(f"boot {process.name}")
+        self._world.loop.spawn(process, self._run(process))
+
+    async def _run(self, process: Process) -> None:
+        world = self._world
+        node = Node(
+            self._settings,
+            files=self.disk,
+            clock=world.clock,
+            random=Random(self._random.getrandbits(64)),
+            network=world.network,
+        )
+        try:
+            await node.start()
+        except StartupError as error:
+            world.tell(f"did not start: {error}")
+            if not self.may_fail_to_start:
+                world.violations.add("no-bug", f"the node did not start: {error}")
+            self.kill()
+        else:
+            self._serving = node
+
+    async def stop(self) -> None:
+        """A clean stop, as by SIGTERM; a node that does not serve yet is killed."""
+        process, node = self._process, self._serving
+        if self.is_up and process is not None and node is not None:
+            self._world.tell(f"stop {process.name}")
+            await asyncio.wait([self._world.loop.spawn(process, node.stop())], timeout=_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """As by SIGKILL: the disk has everything that was written."""
+        if self._process is not None and self._process.alive:
+            self._world.tell(f"end of {self._process.name}")
+            self._end(self._process, silently=False)
+            self.disk.let_go()
+
+    def lose_power(self, survival: Survival | None = None) -> None:
+        if self._process is not None and self._process.alive:
+            self._end(self._process, silently=True)
+            self._lose_power(survival or self._random.choice(list(Survival)))
+
+    def _on_crash(self) -> None:
+        """The disk stops the machine in the middle of a write; what is left is decided when the write has ended."""
+        if self._process is not None and self._process.alive:
+            self._end(self._process, silently=True)
+            survival = self._random.choice(list(Survival))
+            self._world.loop.call_soon(self._lose_power, survival, context=self._world.outside)
+
+    def _end(self, process: Process, *, silently: bool) -> None:
+        process.kill()
+        self._serving = None
+        self._world.network.process_ended(process, silently=silently)
+        self._world.network.set_down(self.name, down=silently)
+
+    def _lose_power(self, survival: Survival) -> None:
+        self._world.tell(f"power loss of {self.name}; of what was not synced survives {survival.name}")
+        self.disk.lose_power(survival)
+        self.on_power_loss()

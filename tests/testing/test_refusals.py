@@ -1,0 +1,194 @@
+"""Refusals are built from the schema, so they are tested for every API and version that is served."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from rookery.base.errors import ErrorCode
+from rookery.protocol.api import SERVED, ApiKey, is_defined
+from rookery.protocol.codec import (
+    FieldShape,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    request_shape,
+)
+from rookery.protocol.message import Message
+from rookery.testing.refusals import Target, check_target, refuse
+
+CODE = ErrorCode.POLICY_VIOLATION
+TOPIC_ID = UUID(int=7)
+NAMES = {TOPIC_ID: "by-id"}
+EVERYTHING = Target()
+
+# Their old versions report errors only for log directories, which a request does not name.
+WITHOUT_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+VERSIONS = [
+    (ApiKey(key), version)
+    for key, versions in SERVED.items()
+    for version in range(versions.minimum, versions.maximum + 1)
+    if is_defined(key, version)
+]
+
+
+def sample(shape: Sequence[FieldShape]) -> Message:
+    """A request with one item in every array."""
+    return Message(**{field.name: _sample_value(field) for field in shape})
+
+
+def _sample_value(field: FieldShape) -> Any:
+    value = sample(field.fields) if field.fields else _sample_scalar(field.kind)
+    return [value] if field.is_array else value
+
+
+def _sample_scalar(kind: str) -> Any:
+    plain: dict[str, Any] = {"string": "text", "bytes": b"", "records": b"", "uuid": TOPIC_ID, "bool": True}
+    return plain.get(kind, 1)
+
+
+def round_trip(api_key: ApiKey, version: int, request: Message) -> Message:
+    return decode_request(api_key, version, encode_request(api_key, version, request))
+
+
+def error_codes(message: Message) -> Iterator[int]:
+    for name, value in vars(message).items():
+        if name == "error_code":
+            yield value
+        children = value if isinstance(value, list) else [value]
+        for child in children:
+            if isinstance(child, Message):
+                yield from error_codes(child)
+
+
+def answer(
+    api_key: ApiKey, version: int, request: Message, target: Target = EVERYTHING, carried_out: Message | None = None
+) -> Message:
+    """The refusal as the client sees it."""
+    refusal = refuse(api_key, version, request, CODE, target=target, topic_name=NAMES.get)
+    assert refusal is not None
+    assert (refusal.rest is None) == (carried_out is None)
+    if refusal.rest is not None:
+        round_trip(api_key, version, refusal.rest)
+    return decode_response(api_key, version, encode_response(api_key, version, refusal.finish(carried_out)))
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS, ids=lambda value: getattr(value, "name", f"v{value}"))
+def test_every_served_version_can_be_refused(api_key: ApiKey, version: int) -> None:
+    request = round_trip(api_key, version, sample(request_shape(api_key, version)))
+    carried_out = None
+    if api_key == ApiKey.FETCH:
+        request.session_epoch = 0
+    if api_key == ApiKey.METADATA:
+        topics = [Message(error_code=0, name="text", topic_id=TOPIC_ID, is_internal=False, partitions=[])]
+        carried_out = Message(
+            throttle_time_ms=0, error_code=0, brokers=[], cluster_id="c", controller_id=1, topics=topics
+        )
+    if (api_key, version) in WITHOUT_PLACE:
+        assert refuse(api_key, version, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
+    else:
+        assert CODE in set(error_codes(answer(api_key, version, request, carried_out=carried_out)))
+
+
+def test_every_served_api_takes_a_fault() -> None:
+    assert [key for key in SERVED if check_target(ApiKey(key), EVERYTHING)] == []
+
+
+def produce_request(*partitions: int, acks: int = -1) -> Message:
+    data = [Message(index=index, records=b"") for index in partitions]
+    topics = [Message(name="a", partition_data=data), Message(name="b", partition_data=data)]
+    return Message(transactional_id=None, acks=acks, timeout_ms=1000, topic_data=topics)
+
+
+def produced(*topics: tuple[str, Sequence[int]]) -> Message:
+    return Message(
+        throttle_time_ms=0,
+        responses=[
+            Message(
+                name=name,
+                partition_responses=[
+                    Message(index=index, error_code=0, base_offset=5, log_append_time_ms=-1, log_start_offset=0)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in topics
+        ],
+    )
+
+
+def produce_errors(response: Message) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, partition.index): partition.error_code
+        for topic in response.responses
+        for partition in topic.partition_responses
+    }
+
+
+def test_all_partitions_of_a_produce_fail() -> None:
+    response = answer(ApiKey.PRODUCE, 9, produce_request(0, 1))
+    assert produce_errors(response) == dict.fromkeys([("a", 0), ("a", 1), ("b", 0), ("b", 1)], CODE)
+    (first, *_) = response.responses[0].partition_responses
+    assert (first.base_offset, first.error_message) == (-1, "injected by the test")
+
+
+def test_one_partition_fails_and_the_rest_is_carried_out() -> None:
+    target = Target(topic="a", partition=1)
+    refusal = refuse(ApiKey.PRODUCE, 9, produce_request(0, 1), CODE, target=target, topic_name=NAMES.get)
+    assert refusal is not None
+    assert refusal.rest is not None
+    left = [(topic.name, [part.index for part in topic.partition_data]) for topic in refusal.rest.topic_data]
+    assert left == [("a", [0]), ("b", [0, 1])]
+    response = refusal.finish(produced(("a", [0]), ("b", [0, 1])))
+    assert produce_errors(response) == {("a", 0): 0, ("a", 1): CODE, ("b", 0): 0, ("b", 1): 0}
+    assert len(response.responses) == 2, "a topic appears once"
+
+
+def test_a_request_about_something_else_is_left_alone() -> None:
+    for target in (Target(topic="c"), Target(topic="a", partition=3)):
+        request = produce_request(0, 1)
+        assert refuse(ApiKey.PRODUCE, 9, request, CODE, target=target, topic_name=NAMES.get) is None
+
+
+def fetch_request(*, session_epoch: int) -> Message:
+    partitions = [Message(partition=2, fetch_offset=0, partition_max_bytes=1)]
+    return Message(
+        session_id=9, session_epoch=session_epoch, topics=[Message(topic_id=TOPIC_ID, partitions=partitions)]
+    )
+
+
+def test_topics_are_known_by_their_ids_too() -> None:
+    response = answer(ApiKey.FETCH, 13, fetch_request(session_epoch=0), Target(topic="by-id", partition=2))
+    (topic,) = response.responses
+    assert (topic.topic_id, topic.partitions[0].partition_index) == (TOPIC_ID, 2)
+    assert (response.error_code, topic.partitions[0].error_code) == (0, CODE)
+    assert response.session_id == 0, "no session whose partitions the broker does not know"
+
+
+def test_a_fetch_session_is_ended_before_it_fails() -> None:
+    request = fetch_request(session_epoch=4)
+    refusal = refuse(ApiKey.FETCH, 13, request, CODE, target=EVERYTHING, topic_name=NAMES.get)
+    assert refusal is not None
+    assert not refusal.counts
+    assert refusal.finish(None).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_metadata_without_topics_has_no_place_for_an_error() -> None:
+    request = Message(topics=[], allow_auto_topic_creation=True)
+    assert refuse(ApiKey.METADATA, 8, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
+
+
+@pytest.mark.parametrize(
+    ("api_key", "target", "reason"),
+    [
+        (ApiKey.INIT_PRODUCER_ID, Target(topic="a"), "not about topics"),
+        (ApiKey.DESCRIBE_CONFIGS, Target(topic="a"), "not about topics"),
+        (ApiKey.CREATE_TOPICS, Target(topic="a", partition=0), "whole topics"),
+        (ApiKey.METADATA, Target(topic="a"), None),
+        (ApiKey.LIST_OFFSETS, Target(topic="a", partition=0), None),
+    ],
+)
+def test_targets_are_checked_against_the_api(api_key: ApiKey, target: Target, reason: str | None) -> None:
+    found = check_target(api_key, target)
+    assert found is None if reason is None else reason in (found or "")
