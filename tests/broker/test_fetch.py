@@ -204,6 +204,36 @@ def test_zstd_topics_need_v10(tmp_path: Path, version: int, expected: ErrorCode)
     asyncio.run(main())
 
 
+def test_a_damaged_segment_is_told_and_the_rest_is_served(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders")
+            broker.append("orders", b"a")
+            broker.append("orders", b"b")
+            broker.replica("orders").log.roll()
+            broker.append("orders", b"c")
+            sealed = broker.replica("orders").log.segments[0]
+            sealed.path().write_bytes(b"\xff" * sealed.size_bytes)
+        async with running(tmp_path) as broker:
+            assert only(fetch(broker, ("orders", [partition(offset=1)]))).error_code == ErrorCode.CORRUPT_MESSAGE
+            found = broker.call_now(
+                ApiKey.LIST_OFFSETS,
+                5,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[
+                    Message(
+                        name="orders",
+                        partitions=[Message(partition_index=0, current_leader_epoch=-1, timestamp=1)],
+                    )
+                ],
+            )
+            assert found.topics[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
+            assert bases(only(fetch(broker, ("orders", [partition(offset=2)]))).records) == [2]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("version", "expected"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )

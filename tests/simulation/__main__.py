@@ -40,7 +40,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", default=["1..100"], help="numbers and ranges, such as 7 or 1..200")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="this one only; the seed chooses otherwise")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
-    parser.add_argument("--trace", action="store_true", help="print the last lines of what happened, for clean runs too")
+    parser.add_argument(
+        "--trace", action="store_true", help="print the last lines of what happened, for clean runs too"
+    )
     parser.add_argument("--digest", action="store_true", help="print the hash of everything that happened")
     return parser.parse_args(arguments)
 

@@ -136,7 +136,8 @@ def _check_strangers(history: History, log: list[ReadRecord]) -> None:
     for record in log:
         if (record.partition, record.value) not in ours:
             history.violations.add(
-                "exactly-once-in-order", f"nobody sent {_show(record.value)}, read at {record.partition}@{record.offset}"
+                "exactly-once-in-order",
+                f"nobody sent {_show(record.value)}, read at {record.partition}@{record.offset}",
             )
 
 

@@ -24,7 +24,6 @@ from tests.simulation.world import Machine, World
 Result = TypeVar("Result")
 
 _NEVER = str(2**63 - 1)
-_FAULTS_S = 45.0
 # A user may be in its longest wait when the last fault ends.
 _QUIET_S_MAX = 90.0
 _MAIN_S_MAX = 3600.0
@@ -38,6 +37,7 @@ class Scenario:
     topics: tuple[NewTopic, ...]
     unsynced_topics: frozenset[TopicName] = frozenset()
     loses_power: bool = False
+    faults_s: float = 45.0
 
 
 _SMALL_SEGMENTS = {"segment.ms": "4000", "index.interval.bytes": "500"}
@@ -137,12 +137,14 @@ class _Run:
         producers = self._start_producers()
         self._start_readers()
         nemesis = Nemesis(self._world, self._machine, self._hosts)
-        await nemesis.run(self._scenario.faults, duration_s=_FAULTS_S)
+        await nemesis.run(self._scenario.faults, duration_s=self._scenario.faults_s)
         nemesis.end()
         self._world.tell("faults have ended")
         _, late = await asyncio.wait(producers, timeout=_QUIET_S_MAX)
         if late:
-            self._world.violations.add("progress", f"{len(late)} producers still wait after {_QUIET_S_MAX:g} s of peace")
+            self._world.violations.add(
+                "progress", f"{len(late)} producers still wait after {_QUIET_S_MAX:g} s of peace"
+            )
         await self._audit()
         await self._machine.stop()
 
@@ -153,7 +155,7 @@ class _Run:
                 self._world, self.history, name=name, bootstrap=self._machine.address, partitions=self._partitions
             )
             pause_s = self._random.choice((0.05, 0.2, 0.5))
-            tasks.append(self._start(name, user.run(round(1.5 * _FAULTS_S / pause_s), pause_s)))
+            tasks.append(self._start(name, user.run(round(1.5 * self._scenario.faults_s / pause_s), pause_s)))
         return tasks
 
     def _start_readers(self) -> None:

@@ -129,5 +129,3 @@ def _as_read(record: ConsumedRecord) -> ReadRecord:
 
 def choose_names(random: Random, stem: str, most: int) -> list[str]:
     return [f"{stem}-{number}" for number in range(1, random.randint(1, most) + 1)]
-
-

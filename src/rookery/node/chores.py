@@ -59,7 +59,7 @@ class Chores:
     async def _apply_retention(self) -> None:
         now_ms = self._services.clock.now_ms()
         self._logs.apply_retention(now_ms, self._high_watermark)
-        self._logs.purge_deleted(now_ms)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)
 
     async def _flush_due(self) -> None:
         for log in self._logs.flush_due(self._services.clock.now_ms()):

@@ -12,7 +12,9 @@ gives ranges of files, not bytes.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rookery.base.errors import ErrorCode, InvalidBatchError, StorageError
+import structlog
+
+from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError, StorageError
 from rookery.base.files import FileSlice
 from rookery.base.types import (
     NO_LEADER_EPOCH,
@@ -28,6 +30,8 @@ from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.producers import Duplicate
+
+logger = structlog.get_logger(__name__)
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -225,6 +229,9 @@ class Replica:
         except StorageError:
             self._changed(self)
             return _STORAGE_FETCHED
+        except CorruptionError as error:
+            logger.error("cannot read", partition=str(state.topic_partition), offset=offset, error=str(error))
+            return Fetched(ErrorCode.CORRUPT_MESSAGE)
         if node_id >= 0 and found.error_code is _OK and state.follower_fetched(node_id, offset):
             self._changed(self)
         return found
@@ -311,6 +318,9 @@ class Replica:
         except StorageError:
             self._changed(self)
             return OffsetFound(ErrorCode.KAFKA_STORAGE_ERROR)
+        except CorruptionError as error:
+            logger.error("cannot search", partition=str(state.topic_partition), error=str(error))
+            return OffsetFound(ErrorCode.CORRUPT_MESSAGE)
 
     def _search(self, timestamp_ms: TimestampMs, end_offset: Offset, is_client: bool) -> OffsetFound:
         if timestamp_ms == MAX_TIMESTAMP:

@@ -45,7 +45,9 @@ def join(
     if not group.supports(request.protocol_type, request.protocols):
         return _refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request)
     turn = Turn(group, settings, now_ms)
-    response = _join_as_member(turn, request, token) if request.member_id else _join_as_new(turn, request, token, new_id)
+    response = (
+        _join_as_member(turn, request, token) if request.member_id else _join_as_new(turn, request, token, new_id)
+    )
     if isinstance(response, JoinResult) and response.error_code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
         return Decision(response=response)
     return turn.decision(response)

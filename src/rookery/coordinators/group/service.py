@@ -1,0 +1,114 @@
+"""The group coordinator as handlers see it: one method per request, each answered by a future.
+
+The future's result is the answer, or an ErrorCode where there is no coordinator at work for the group. It is done at
+once unless the answer must wait for other members or for replicas.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
+from uuid import UUID
+
+from rookery.base.clock import Clock
+from rookery.base.config import BrokerLayers
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NodeId, TopicPartition
+from rookery.coordinators.group.classic.results import (
+    DescribedGroup,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
+from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.group.shard import GroupShard, ListedGroup
+from rookery.coordinators.runtime import Coordinator, Replicas
+from rookery.metadata.image import ClusterImage, Delta
+from rookery.replication.pending import Pending
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+ResultT = TypeVar("ResultT")
+Answer: TypeAlias = "asyncio.Future[ResultT | ErrorCode]"
+
+
+class GroupCoordinator:
+    """`runtime` is there for requests that are decided elsewhere (the new protocol's)."""
+
+    def __init__(
+        self,
+        config: BrokerLayers,
+        *,
+        node_id: NodeId,
+        replicas: Replicas,
+        pending: Pending,
+        clock: Clock,
+        new_uuid: Callable[[], UUID],
+    ) -> None:
+        settings = GroupSettings.of(config)
+        self.runtime: Coordinator[GroupShard] = Coordinator(
+            OFFSETS_TOPIC,
+            node_id=node_id,
+            make_shard=lambda _: GroupShard(settings, new_id=lambda: str(new_uuid())),
+            replicas=replicas,
+            pending=pending,
+            clock=clock,
+            commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
+            load_bytes=config.integer("offsets.load.buffer.size"),
+        )
+
+    def start(self, image: ClusterImage) -> None:
+        """Load what this node leads; the replicas must be there."""
+        self.runtime.apply(image)
+
+    def apply(self, image: ClusterImage, delta: Delta) -> None:
+        self.runtime.apply(image)
+        deleted = frozenset(topic.name for topic in delta.deleted)
+        if deleted:
+            self.runtime.write_all(lambda shard, _: shard.forget_topics(deleted))
+
+    async def close(self) -> None:
+        await self.runtime.close()
+
+    def join(self, request: JoinRequest) -> Answer[JoinResult]:
+        token = self.runtime.new_token()
+        return self.runtime.write(
+            request.group_id, lambda shard, now_ms: shard.join(request, token, now_ms), token=token
+        )
+
+    def sync(self, request: SyncRequest) -> Answer[SyncResult]:
+        token = self.runtime.new_token()
+        return self.runtime.write(
+            request.group_id, lambda shard, now_ms: shard.sync(request, token, now_ms), token=token
+        )
+
+    def heartbeat(self, request: HeartbeatRequest) -> Answer[ErrorCode]:
+        return self.runtime.write(request.group_id, lambda shard, now_ms: shard.heartbeat(request, now_ms))
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Answer[LeaveResult]:
+        return self.runtime.write(group_id, lambda shard, now_ms: shard.leave(group_id, members, now_ms))
+
+    def commit(self, request: CommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
+        return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit(request, now_ms))
+
+    def fetch(self, request: FetchRequest) -> Answer[FetchedOffsets]:
+        return self.runtime.read(request.group_id, lambda shard: shard.fetch(request))
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> Answer[tuple[CommittedPartition, ...]]:
+        return self.runtime.write(group_id, lambda shard, _: shard.delete_offsets(group_id, partitions))
+
+    def delete(self, group_id: str) -> Answer[ErrorCode]:
+        return self.runtime.write(group_id, lambda shard, _: shard.delete(group_id))
+
+    def describe(self, group_id: str) -> Answer[DescribedGroup]:
+        return self.runtime.read(group_id, lambda shard: shard.describe(group_id))
+
+    def list(self) -> list[ListedGroup] | ErrorCode:
+        shards = self.runtime.read_all()
+        return shards if isinstance(shards, ErrorCode) else [group for shard in shards for group in shard.list()]

@@ -1,0 +1,201 @@
+"""All groups of one partition of `__consumer_offsets`, classic and consumer, under one space of ids, and their offsets.
+
+The front door of the pure core: each method takes a request as plain values and returns a `Decision`; the kind of group
+that has the id decides who answers. State changes only by `replay` of written records, and by `install` of what the log
+does not carry (who waits for whom in a classic group, what was noted about a consumer group).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TimestampMs, TopicName, TopicPartition
+from rookery.coordinators.decision import Decision, Timer, TimerKey, Token
+from rookery.coordinators.group.classic import describe, join, membership, sync
+from rookery.coordinators.group.classic.group import ClassicGroup, from_stored
+from rookery.coordinators.group.classic.rebalance import on_join_timer, on_sync_timer
+from rookery.coordinators.group.classic.results import (
+    DescribedGroup,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from rookery.coordinators.group.classic.turn import Turn
+from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft
+from rookery.coordinators.group.consumer_records import GroupKey
+from rookery.coordinators.group.offsets import commit, removal
+from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
+from rookery.coordinators.group.offsets.rules import Group
+from rookery.coordinators.group.offsets.store import OffsetStore
+from rookery.coordinators.group.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    Key,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_record,
+    encode_record,
+)
+from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.group.timers import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer
+
+Draft: TypeAlias = ClassicGroup | NotesDraft
+
+_NOTHING: Decision[None] = Decision(response=None)
+
+
+class ListedGroup(NamedTuple):
+    """`type` is "classic" or "consumer"."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class GroupShard:
+    """`new_id` gives the random part of member ids."""
+
+    def __init__(self, settings: GroupSettings, *, new_id: Callable[[], str]) -> None:
+        self.settings = settings
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self._new_id = new_id
+
+    # What the runtime needs
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        return decode_record(key, value)
+
+    def replay(self, record: GroupRecord) -> None:
+        key, value = record
+        match key:
+            case OffsetCommitKey():
+                assert value is None or isinstance(value, OffsetCommitValue)
+                self.offsets.replay(key, value)
+                if value is not None and key.group_id not in self.groups:
+                    # Offsets without members make a simple group.
+                    self.groups[key.group_id] = ClassicGroup(group_id=key.group_id)
+            case GroupMetadataKey():
+                assert value is None or isinstance(value, GroupMetadataValue)
+                self._replay_classic(key.group_id, value)
+            case _:
+                self._replay_consumer(key, record)
+
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is not None:
+            self.groups[group_id] = from_stored(group_id, value)
+        elif isinstance(self.groups.get(group_id), ClassicGroup):
+            del self.groups[group_id]
+
+    def _replay_consumer(self, key: Key, record: GroupRecord) -> None:
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+        if record.value is None and isinstance(key, GroupKey):
+            del self.groups[key.group_id]
+        else:
+            group.apply(record)
+
+    def install(self, draft: Draft) -> None:
+        if isinstance(draft, ClassicGroup):
+            self.groups[draft.group_id] = draft
+        else:
+            group = self.groups.get(draft.group_id)
+            if isinstance(group, ConsumerGroup):
+                group.notes = draft.notes
+
+    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
+        """Members go on as if nothing had happened; their sessions begin anew."""
+        timers = [Timer(ExpiryTimer(), self.settings.offsets_check_interval_ms)]
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                timers += [membership.session_timer(group, member_id) for member_id in group.members]
+        return Decision(response=None, timers=timers)
+
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]:
+        match key:
+            case SessionTimer(group_id, member_id):
+                return self._turn(group_id, now_ms, lambda turn: membership.on_session_timer(turn, member_id))
+            case JoinTimer(group_id):
+                return self._turn(group_id, now_ms, on_join_timer)
+            case SyncTimer(group_id):
+                return self._turn(group_id, now_ms, on_sync_timer)
+            case ExpiryTimer():
+                records = removal.expire(self.groups, self.offsets, self.settings, now_ms)
+                again = Timer(key, self.settings.offsets_check_interval_ms)
+                return Decision(response=None, records=records, timers=(again,))
+        raise AssertionError(f"a timer that nobody set: {key}")
+
+    def _turn(self, group_id: str, now_ms: TimestampMs, act: Callable[[Turn], None]) -> Decision[None]:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return _NOTHING
+        turn = Turn(group, self.settings, now_ms)
+        act(turn)
+        return turn.decision(None)
+
+    # The classic protocol
+
+    def join(self, request: JoinRequest, token: Token, now_ms: TimestampMs) -> Decision[JoinResult]:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return Decision(response=JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        return join.join(group, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
+
+    def sync(self, request: SyncRequest, token: Token, now_ms: TimestampMs) -> Decision[SyncResult]:
+        return sync.sync(self._classic(request.group_id), request, token, settings=self.settings, now_ms=now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+        return membership.heartbeat(self._classic(request.group_id), request)
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember], now_ms: TimestampMs) -> Decision[LeaveResult]:
+        return membership.leave(self._classic(group_id), members, settings=self.settings, now_ms=now_ms)
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    # Offsets
+
+    def commit(self, request: CommitRequest, now_ms: TimestampMs) -> Decision[tuple[CommittedPartition, ...]]:
+        return commit.commit(self.groups.get(request.group_id), request, settings=self.settings, now_ms=now_ms)
+
+    def fetch(self, request: FetchRequest) -> FetchedOffsets:
+        return commit.fetch(self.groups.get(request.group_id), self.offsets, request)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> Decision[tuple[CommittedPartition, ...]]:
+        return removal.delete_offsets(self.groups.get(group_id), self.offsets, group_id, partitions)
+
+    def forget_topics(self, topics: Iterable[TopicName]) -> Decision[None]:
+        return removal.forget_topics(self.offsets, topics)
+
+    # Groups of both kinds
+
+    def delete(self, group_id: str) -> Decision[ErrorCode]:
+        return removal.delete_group(self.groups.get(group_id), self.offsets, group_id)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        group = self._classic(group_id)
+        return describe.describe_missing(group_id) if group is None else describe.describe(group)
+
+    def list(self) -> list[ListedGroup]:
+        return [_listed(group) for group in self.groups.values()]
+
+
+def _listed(group: Group) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.group_id, "consumer", group.state.value, "consumer")
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
