@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -367,7 +368,13 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(run: Run, tmp_
 def test_a_peer_that_finished_sending_still_gets_its_replies(run: Run) -> None:
     async def scenario() -> None:
         handle = Parking()
-        async with listening(handle) as listener:
+
+        async def work(answer: Answer) -> Reply | None:
+            assert isinstance(answer, asyncio.Future)
+            reply: Reply | None = await answer
+            return reply
+
+        async with listening(lambda data, info: work(handle(data, info))) as listener:
             reader, writer = await connect(listener)
             bodies = [b"later %d" % number for number in range(20)]
             writer.write(b"".join(map(frame, bodies)))
@@ -382,15 +389,16 @@ def test_a_peer_that_finished_sending_still_gets_its_replies(run: Run) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("end", [reset, asyncio.StreamWriter.write_eof, asyncio.StreamWriter.close])
 @BOTH_LOOPS
-def test_parked_requests_end_with_their_connection(run: Run) -> None:
+def test_parked_requests_end_with_their_connection(run: Run, end: Callable[[asyncio.StreamWriter], None]) -> None:
     async def scenario() -> None:
         handle = Parking()
         async with listening(handle) as listener:
             _, writer = await connect(listener)
             writer.write(frame(b"later"))
             await until(lambda: b"later" in handle.parked)
-            reset(writer)
+            end(writer)
             await until(lambda: handle.parked[b"later"].cancelled())
 
     run(scenario())

@@ -125,9 +125,12 @@ class Connection(asyncio.BufferedProtocol):
             self._take_turn()
 
     def eof_received(self) -> bool:
-        """The peer sends no more, but may still read: it gets the replies that it has asked for."""
+        """The peer sends no more, but may still read: it gets the replies that are being worked on.
+
+        It does not get those of parked requests: most peers that end are gone, and a long poll would hold on to them.
+        """
         self._peer_finished = True
-        return not self._is_finished()
+        return not (self._is_finished() or self._sender.has_parked)
 
     def pause_writing(self) -> None:
         self._sender.pause()

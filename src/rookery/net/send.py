@@ -20,7 +20,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from rookery.base.files import FileSlice
 from rookery.base.types import Buffer
@@ -60,6 +60,11 @@ class Sender:
     @property
     def unfinished(self) -> int:
         return len(self._queue)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether a request waits for something that may never happen (a plain future, see `close`)."""
+        return any(map(_is_parked, self._queue))
 
     @property
     def is_mid_reply(self) -> bool:
@@ -213,11 +218,14 @@ class Sender:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        for entry in self._queue:
-            if isinstance(entry, asyncio.Future) and not isinstance(entry, asyncio.Task):
-                entry.cancel()
+        for entry in filter(_is_parked, self._queue):
+            cast("asyncio.Future[Reply | None]", entry).cancel()
         self._queue.clear()
         self._parts.clear()
+
+
+def _is_parked(entry: "Reply | asyncio.Future[Reply | None]") -> bool:
+    return isinstance(entry, asyncio.Future) and not isinstance(entry, asyncio.Task) and not entry.done()
 
 
 def _read_piece(part: FileSlice) -> bytes:
