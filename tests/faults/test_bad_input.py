@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rookery.base.errors import ErrorCode
-from rookery.protocol.api import ApiKey
+from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import Codec, compute_crc
 from rookery.records.record import Record, build_batch
@@ -149,7 +149,7 @@ def test_an_old_produce_version_is_refused(client: WireClient, version: int) -> 
         return
     # Correlation id, topics, the name, partitions, index, then the code.
     code = struct.unpack_from(">h", frame, 4 + 4 + 2 + len(TOPIC) + 4 + 4)[0]
-    assert code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+    assert code == ErrorCode.UNSUPPORTED_VERSION
 
 
 FRAMES: dict[str, Callable[[], bytes]] = {
@@ -203,58 +203,59 @@ def test_noise(broker: BrokerProcess, client: WireClient) -> None:
     """Valid headers, random bodies, every served API and version that clients send."""
     noise = random.Random(20_240)
     for index in range(300):
-        api_key = noise.choice([0, 1, 2, 3, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 60, 75])
+        api_key, versions = noise.choice(sorted(SERVED.items()))
+        version = noise.randrange(versions.minimum, versions.maximum + 1)
         body = noise.randbytes(noise.randrange(200))
         with WireClient(broker.address) as victim:
-            victim.send(struct.pack(">ihhih", 10 + len(body), api_key, noise.randrange(10), index, -1) + body)
+            victim.send(struct.pack(">ihhih", 10 + len(body), api_key, version, index, -1) + body)
             victim.socket.shutdown(socket.SHUT_WR)
             while victim.socket.recv(65_536):
                 pass
 
 
-BAD_BATCHES: dict[str, tuple[Callable[[], bytes | bytearray], set[ErrorCode]]] = {
-    "wrong crc": (lambda: with_field(good_batch(b"v"), ">I", 17, 12345, crc=False), {ErrorCode.CORRUPT_MESSAGE}),
-    "flipped byte": (lambda: good_batch(b"v" * 50)[:-1] + b"\xff", {ErrorCode.CORRUPT_MESSAGE}),
-    "cut short": (lambda: good_batch(b"v" * 50)[:-10], {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}),
-    "half a header": (lambda: good_batch(b"v")[:40], {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}),
+BAD_BATCHES: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] = {
+    "wrong crc": (lambda: with_field(good_batch(b"v"), ">I", 17, 12345, crc=False), ErrorCode.CORRUPT_MESSAGE),
+    "flipped byte": (lambda: good_batch(b"v" * 50)[:-1] + b"\xff", ErrorCode.CORRUPT_MESSAGE),
+    "cut short": (lambda: good_batch(b"v" * 50)[:-10], ErrorCode.INVALID_RECORD),
+    "half a header": (lambda: good_batch(b"v")[:40], ErrorCode.INVALID_RECORD),
     "more records than it has": (
         lambda: with_field(good_batch(b"v"), ">i", 57, 1000),
-        {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE},
+        ErrorCode.INVALID_RECORD,
     ),
     "negative count": (
         lambda: with_field(good_batch(b"v"), ">i", 57, -5),
-        {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE},
+        ErrorCode.INVALID_RECORD,
     ),
     "offset delta that is not the count": (
         lambda: with_field(good_batch(b"v"), ">i", 23, 7),
-        {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE},
+        ErrorCode.INVALID_RECORD,
     ),
     "length beyond the data": (
         lambda: with_field(good_batch(b"v"), ">i", 8, 100_000, crc=False),
-        {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD},
+        ErrorCode.INVALID_RECORD,
     ),
     "negative length": (
         lambda: with_field(good_batch(b"v"), ">i", 8, -1, crc=False),
-        {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD},
+        ErrorCode.CORRUPT_MESSAGE,
     ),
     "unknown codec": (
         lambda: with_field(good_batch(b"v"), ">h", 21, 7),
-        {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE},
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ),
-    "control batch": (lambda: with_field(good_batch(b"v"), ">h", 21, 0x20), {ErrorCode.INVALID_RECORD}),
+    "control batch": (lambda: with_field(good_batch(b"v"), ">h", 21, 0x20), ErrorCode.INVALID_RECORD),
     "old message format": (
         lambda: with_field(good_batch(b"v"), ">b", 16, 1, crc=False),
-        {ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE},
+        ErrorCode.INVALID_RECORD,
     ),
-    "two batches": (lambda: good_batch(b"a") + good_batch(b"b"), {ErrorCode.INVALID_RECORD}),
-    "nothing": (lambda: b"", {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}),
+    "two batches": (lambda: good_batch(b"a") + good_batch(b"b"), ErrorCode.INVALID_RECORD),
+    "nothing": (lambda: b"", ErrorCode.INVALID_RECORD),
 }
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)
 def test_a_bad_batch_is_refused(client: WireClient, name: str) -> None:
-    make, codes = BAD_BATCHES[name]
-    assert produce(client, make()) in codes
+    make, code = BAD_BATCHES[name]
+    assert produce(client, make()) == code
     assert end_offset(client) == len(VALUES), "the connection lives on, and nothing was stored"
 
 
@@ -277,7 +278,7 @@ def test_a_decompression_bomb_where_the_broker_must_look_inside(client: WireClie
     client.send(produce_frame("compacted", batch))
     response = client.read_response(ApiKey.PRODUCE, 9)
     code = ErrorCode(response.responses[0].partition_responses[0].error_code)
-    assert code in {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE}
+    assert code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_an_unknown_acks_value(client: WireClient) -> None:

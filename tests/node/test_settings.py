@@ -73,6 +73,7 @@ def test_short_options_win_over_overrides_and_those_over_the_file(tmp_path: Path
         ("process.roles=broker", "process.roles must be broker,controller"),
         ("controller.quorum.voters=1@a:1,2@b:1", "only a quorum of one"),
         ("log.dirs=/a,/a", "each only once"),
+        ("authorizer.class.name=org.example.Authorizer", "there is no authorizer"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, complaint: str) -> None:

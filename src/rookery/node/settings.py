@@ -65,6 +65,7 @@ class Settings:
         """Settings from keys whose values have been checked one by one; here they are checked together."""
         layers = BrokerLayers(static=static)
         _check_roles(layers)
+        _check_security(layers)
         directories = tuple(Path(item) for item in layers.items("log.dirs") or layers.items("log.dir") or () if item)
         if not directories or len(set(directories)) < len(directories):
             raise ConfigError("log.dirs must name at least one directory, and each only once")
@@ -99,6 +100,12 @@ def _check_roles(layers: BrokerLayers) -> None:
     voters = layers.items("controller.quorum.voters") or ()
     if len(voters) > 1:
         raise ConfigError("controller.quorum.voters names several nodes, but only a quorum of one is supported")
+
+
+def _check_security(layers: BrokerLayers) -> None:
+    """Whoever asks for protection must not get an open broker with a warning."""
+    if layers.text("authorizer.class.name"):
+        raise ConfigError("authorizer.class.name is set, but there is no authorizer: everyone may do everything")
 
 
 def _node_id(layers: BrokerLayers) -> NodeId:
