@@ -9,11 +9,14 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
 PYTEST_ARGS ?=
+# The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
+SEEDS ?= 1..100
+SIM_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test conformance demo docs clean
+.PHONY: help setup check format test sim conformance demo docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,9 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
 	$(BIN)/pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+
+sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
 
 conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
 	scripts/conformance-setup.sh .cache/java

@@ -1,5 +1,6 @@
 """`make demo`: plays the scenes one after the other against a broker in a temporary directory."""
 
+import logging
 import sys
 import tempfile
 import time
@@ -12,10 +13,16 @@ from demo.broker import Broker
 from demo.scenes import SCENES, SceneError
 
 # Short intervals, so that the background work shows within seconds.
-SETTINGS = ("log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=200")
+SETTINGS = (
+    "log.cleaner.backoff.ms=200",
+    "log.retention.check.interval.ms=200",
+    "group.initial.rebalance.delay.ms=0",
+)
 
 
 def main() -> int:
+    # The clients warn of rebalances, which are what is shown.
+    logging.disable(logging.WARNING)
     console = Console()
     table = Table(title="What happened", title_justify="left")
     for column in ("", "scene", "result", "s"):

@@ -9,9 +9,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from demo import clients
 from demo.broker import Broker
+from demo.members import AioKafkaMember, ConfluentMember, KafkaPythonMember, Member
 
 RECORDS = 10_000
 KILLS = 3
+GROUP_PARTITIONS = 6
 PATIENCE_S = 30
 
 
@@ -163,6 +165,68 @@ def expire(broker: Broker) -> str:
     return "1,000 records, kept for a second: the log now starts at offset 1,000"
 
 
+class Ticker:
+    """A producer that writes all the time, to all partitions of a topic."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.values: list[bytes] = []
+        self._topic = topic
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5, "log_level": 0})
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.001):
+            value = b"tick %d" % len(self.values)
+            self._producer.produce(self._topic, value, partition=len(self.values) % GROUP_PARTITIONS)
+            self.values.append(value)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        expect(self._producer.flush(PATIENCE_S) == 0, "the records are delivered")
+
+
+def shared_by(members: list[Member]) -> str:
+    """Wait until the members share all partitions fairly; who has which."""
+
+    def is_fair() -> bool:
+        for member in members:
+            if member.failure is not None:
+                raise member.failure
+        sizes = [len(member.assigned) for member in members]
+        every = sorted(partition for member in members for partition in member.assigned)
+        return every == list(range(GROUP_PARTITIONS)) and max(sizes) - min(sizes) <= 1
+
+    wait_until(is_fair, "the members share the partitions fairly, each partition with one of them")
+    return " | ".join(f"{member.library} {','.join(map(str, member.assigned))}" for member in members)
+
+
+def rebalance(broker: Broker) -> str:
+    """Three clients in one group: two share, a third joins, the first leaves, while records keep coming"""
+    clients.create_topic(broker.address, "ticks", GROUP_PARTITIONS)
+    ticker = Ticker(broker.address, "ticks")
+    first, second = ConfluentMember(broker.address, "ticks"), KafkaPythonMember(broker.address, "ticks")
+    everyone: list[Member] = [first, second]
+    try:
+        steps = [shared_by(everyone)]
+        third = AioKafkaMember(broker.address, "ticks")
+        everyone.append(third)
+        steps.append(shared_by(everyone))
+        first.stop()
+        steps.append(shared_by([second, third]))
+        ticker.stop()
+        wait_until(lambda: sum(len(member.values) for member in everyone) >= len(ticker.values), "every record is read")
+    finally:
+        ticker.stop()
+        for member in everyone:
+            member.stop()
+    read = sorted(value for member in everyone for value in member.values)
+    expect(read == sorted(ticker.values), "every record is read by one member, and by one only")
+    return f"{'; then '.join(steps)}. {len(read):,} records, each read exactly once in the group"
+
+
 def stop(broker: Broker) -> str:
     """Stop the broker"""
     started = time.monotonic()
@@ -170,4 +234,4 @@ def stop(broker: Broker) -> str:
     return f"SIGTERM, exit code 0 after {time.monotonic() - started:.1f} s"
 
 
-SCENES = (start, produce_and_consume, kill_and_restart, find_by_time, compact, expire, stop)
+SCENES = (start, produce_and_consume, kill_and_restart, rebalance, find_by_time, compact, expire, stop)

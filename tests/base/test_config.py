@@ -9,7 +9,6 @@ from rookery.base.config import (
     BROKER_KEYS,
     BrokerLayers,
     ConfigEntry,
-    ConfigSource,
     ConfigSynonym,
     can_update,
     describe_broker,
@@ -22,6 +21,7 @@ from rookery.base.config import (
     load_static,
     validate_topic,
 )
+from rookery.base.config_codes import ConfigSource
 from rookery.base.config_key import ConfigType
 from rookery.base.config_topic import TOPIC_KEYS
 from rookery.base.errors import ConfigError

@@ -18,6 +18,7 @@ from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
+from rookery.coordinators.group.service import GroupCoordinator
 from rookery.metadata.log_config import broker_layers, log_config
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import ConnectionInfo
@@ -119,6 +120,7 @@ class Broker:
         return appended.base_offset
 
     async def close(self) -> None:
+        await self.services.groups.close()
         await self._flusher.wait()
         await self.services.controller.close()
         await self.services.replicas.checkpoint_high_watermarks()
@@ -153,6 +155,16 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
     replicas.start(controller.image)
     controller.on_image(replicas.apply)
+    groups = GroupCoordinator(
+        layers,
+        node_id=NODE_ID,
+        replicas=replicas,
+        pending=pending,
+        clock=clock,
+        new_uuid=lambda: UUID(int=random.getrandbits(128)),
+    )
+    groups.start(controller.image)
+    controller.on_image(groups.apply)
     await controller.register_broker(
         Registration(
             node_id=NODE_ID,
@@ -173,6 +185,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
             random_id=lambda: random.randrange(1, 2**31),
         ),
         producer_ids=ProducerIds(controller, node_id=NODE_ID),
+        groups=groups,
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )

@@ -18,9 +18,11 @@ from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import iterate_headers
+from rookery.replication.replica import EARLIEST
 from tests.broker.harness import Broker, batch, decode, request_frame, running
 
 VERSION = 12
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def partition(index: int = 0, offset: int = 0, *, max_bytes: int = 1_000_000, **more: Any) -> Message:
@@ -230,6 +232,32 @@ def test_a_damaged_segment_is_told_and_the_rest_is_served(tmp_path: Path) -> Non
             )
             assert found.topics[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
             assert bases(only(fetch(broker, ("orders", [partition(offset=2)]))).records) == [2]
+
+    asyncio.run(main())
+
+
+def test_a_log_whose_epochs_and_producers_cannot_be_rebuilt_is_told(tmp_path: Path) -> None:
+    """They are read when they are first needed, which must not end the connection that needs them."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders")
+            broker.append("orders", b"a")
+            broker.append("orders", b"b")
+            directory = broker.replica("orders").log.directory
+        for path in directory.glob("*.snapshot"):
+            path.write_bytes(b"damaged")
+        (directory / "leader-epoch-checkpoint").write_bytes(b"damaged")
+        for path in directory.glob("*.log"):
+            path.write_bytes(b"\xff" * path.stat().st_size)
+        async with running(tmp_path) as broker:
+            replica = broker.replica("orders")
+            now_ms = broker.services.clock.now_ms()
+            assert replica.append(bytearray(batch(b"c")), acks=1, now_ms=now_ms).error_code is STORAGE_ERROR
+            assert replica.find_offset(EARLIEST).error_code is ErrorCode.CORRUPT_MESSAGE
+            assert replica.find_epoch_end(0)[0] is STORAGE_ERROR
+            assert replica.delete_records(1).error_code is STORAGE_ERROR
+            assert replica.read(1, 100, last_fetched_epoch=0).error_code is ErrorCode.CORRUPT_MESSAGE
 
     asyncio.run(main())
 

@@ -12,10 +12,19 @@ from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import DEFINED, SERVED, ApiKey
 from rookery.protocol.message import Message
 from tests.broker.harness import CLUSTER_ID, NODE_ID, Broker, batch, running
+from tests.support.apis import GROUP_APIS
 
 Check = Callable[[Broker, int], Awaitable[None]]
 
 CHECKS: dict[ApiKey, Check] = {}
+
+
+VERSIONS = [
+    (key, version)
+    for key in SERVED
+    if key not in GROUP_APIS
+    for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)
+]
 
 
 def check(api_key: ApiKey) -> Callable[[Check], Check]:
@@ -28,7 +37,7 @@ def check(api_key: ApiKey) -> Callable[[Check], Check]:
 
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [(key, version) for key in SERVED for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)],
+    VERSIONS,
     ids=lambda value: value.name if isinstance(value, ApiKey) else f"v{value}",
 )
 def test_success(tmp_path: Path, api_key: ApiKey, version: int) -> None:
@@ -154,7 +163,7 @@ async def check_api_versions(broker: Broker, version: int) -> None:
     table = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     assert table == {int(key): tuple(versions) for key, versions in SERVED.items()}
     if version >= 3:
-        assert [feature.name for feature in response.finalized_features] == ["metadata.version"]
+        assert [feature.name for feature in response.finalized_features] == ["metadata.version", "group.version"]
         assert response.finalized_features_epoch >= 0
         assert broker.connection.client_software_name == "librdkafka"
 

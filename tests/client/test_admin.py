@@ -6,20 +6,18 @@ from typing import TypeVar
 
 import pytest
 
+from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.client.admin import (
     EARLIEST,
     Admin,
     ConfigChange,
-    ConfigOperation,
     ConfigResource,
-    ConfigSource,
     DeletedRecords,
     NewTopic,
     OffsetResult,
     Outcome,
-    ResourceType,
 )
 from rookery.client.cluster import Cluster
 from rookery.protocol.api import DEFINED, ApiKey

@@ -120,3 +120,16 @@ def test_metadata_of_other_topics_stays_known() -> None:
             return cluster.metadata
 
     assert set(asyncio.run(run()).topics) == {"a", "b"}
+
+
+def test_each_channel_has_a_connection_of_its_own() -> None:
+    async def run() -> None:
+        async with FakeBroker({}) as broker, Cluster([broker.address], timeout_s=10) as cluster:
+            shared, other = await cluster.connection(), await cluster.connection(channel="other")
+            assert shared is not other
+            assert await cluster.connection() is shared
+            assert await cluster.connection(channel="other") is other
+            await cluster.refresh(topics=())
+            assert await cluster.connection(NODE_ID, "other") is other
+
+    asyncio.run(run())

@@ -15,6 +15,7 @@ from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import DEFINED, SERVED, ApiKey
 from rookery.protocol.message import Message
 from rookery.records.record import Record, build_batch, decode_records
+from tests.support.apis import GROUP_APIS
 from tests.support.wire import WireClient
 
 TIMEOUT_MS = 30_000
@@ -322,9 +323,17 @@ CHECKS: dict[ApiKey, Callable[[Wire, int], None]] = {
 }
 
 
+VERSIONS = [
+    (key, version)
+    for key in SERVED
+    if key not in GROUP_APIS
+    for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)
+]
+
+
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [(key, version) for key in SERVED for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)],
+    VERSIONS,
     ids=lambda value: value.name.lower() if isinstance(value, ApiKey) else f"v{value}",
 )
 def test_version(wire: Wire, api_key: ApiKey, version: int) -> None:

@@ -2,7 +2,14 @@
 
 from uuid import UUID
 
-from rookery.controller.brokers import METADATA_VERSION, METADATA_VERSION_LEVEL, Registration, decide_register_broker
+from rookery.controller.brokers import (
+    GROUP_VERSION,
+    GROUP_VERSION_LEVEL,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    Registration,
+    decide_register_broker,
+)
 from rookery.controller.topics import NewTopic, decide_create_topics
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.metadata.records import BrokerEndpoint, FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord
@@ -22,14 +29,25 @@ def registration(*, clean: bool = True, node_id: int = 1) -> Registration:
     )
 
 
-def test_the_first_start_sets_the_metadata_version() -> None:
+def test_the_first_start_sets_the_features() -> None:
     decision = decide_register_broker(EMPTY_IMAGE, registration(), next_offset=1)
-    assert decision.records[0] == FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)
-    assert decision.results == 2, "the offset of the registration"
+    assert decision.records[:2] == (
+        FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL),
+    )
+    assert decision.results == 3, "the offset of the registration"
     image = carry_out(EMPTY_IMAGE, decision)
     broker = image.brokers[1]
-    assert (broker.broker_epoch, broker.endpoints, broker.rack, broker.fenced) == (2, ENDPOINTS, "r", False)
+    assert (broker.broker_epoch, broker.endpoints, broker.rack, broker.fenced) == (3, ENDPOINTS, "r", False)
     assert broker.log_directories == (UUID(int=8),)
+
+
+def test_a_log_from_before_a_feature_gets_it() -> None:
+    image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)])
+    decision = decide_register_broker(image, registration(), next_offset=9)
+    assert decision.records[0] == FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL)
+    assert decision.results == 10
+    assert carry_out(image, decision).features.keys() == {METADATA_VERSION, GROUP_VERSION}
 
 
 def test_later_starts() -> None:

@@ -2,16 +2,16 @@
 
 import pytest
 
+from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.controller.configs import (
     ConfigChange,
-    Operation,
     ResourceChange,
     decide_alter_configs,
     decide_incremental_alter_configs,
 )
 from rookery.controller.topics import NewTopic, decide_create_topics
-from rookery.metadata.image import ConfigResource, ResourceType
+from rookery.metadata.image import ConfigResource
 from rookery.metadata.records import ConfigRecord
 from tests.controller.cluster import ONE, carry_out, context
 
@@ -34,20 +34,23 @@ def change(resource: ConfigResource, name: str, value: str | None, operation: in
     ("item", "record"),
     [
         (change(TOPIC, "retention.ms", "6"), ConfigRecord(2, "t", "retention.ms", "6")),
-        (change(TOPIC, "retention.ms", None, Operation.DELETE), ConfigRecord(2, "t", "retention.ms", None)),
+        (change(TOPIC, "retention.ms", None, ConfigOperation.DELETE), ConfigRecord(2, "t", "retention.ms", None)),
         (
-            change(TOPIC, "cleanup.policy", "compact", Operation.APPEND),
+            change(TOPIC, "cleanup.policy", "compact", ConfigOperation.APPEND),
             ConfigRecord(2, "t", "cleanup.policy", "delete,compact"),
         ),
-        (change(TOPIC, "cleanup.policy", "delete", Operation.SUBTRACT), ConfigRecord(2, "t", "cleanup.policy", "")),
         (
-            change(TOPIC, "leader.replication.throttled.replicas", "0:1,1:1", Operation.APPEND),
+            change(TOPIC, "cleanup.policy", "delete", ConfigOperation.SUBTRACT),
+            ConfigRecord(2, "t", "cleanup.policy", ""),
+        ),
+        (
+            change(TOPIC, "leader.replication.throttled.replicas", "0:1,1:1", ConfigOperation.APPEND),
             ConfigRecord(2, "t", "leader.replication.throttled.replicas", "0:1,1:1"),
         ),
         (change(BROKER, "log.retention.ms", "9"), ConfigRecord(4, "1", "log.retention.ms", "9")),
         (change(ALL_BROKERS, "log.cleaner.backoff.ms", "9"), ConfigRecord(4, "", "log.cleaner.backoff.ms", "9")),
         (
-            change(ALL_BROKERS, "log.cleanup.policy", "compact", Operation.APPEND),
+            change(ALL_BROKERS, "log.cleanup.policy", "compact", ConfigOperation.APPEND),
             ConfigRecord(4, "", "log.cleanup.policy", "delete,compact"),
         ),
     ],
@@ -63,10 +66,10 @@ def test_incremental_operations(item: ResourceChange, record: ConfigRecord) -> N
     "item",
     [
         change(TOPIC, "retention.ms", "5"),
-        change(TOPIC, "segment.ms", None, Operation.DELETE),
-        change(TOPIC, "cleanup.policy", "delete", Operation.APPEND),
-        change(TOPIC, "cleanup.policy", "compact", Operation.SUBTRACT),
-        change(BROKER, "node.id", None, Operation.DELETE),
+        change(TOPIC, "segment.ms", None, ConfigOperation.DELETE),
+        change(TOPIC, "cleanup.policy", "delete", ConfigOperation.APPEND),
+        change(TOPIC, "cleanup.policy", "compact", ConfigOperation.SUBTRACT),
+        change(BROKER, "node.id", None, ConfigOperation.DELETE),
     ],
 )
 def test_what_changes_nothing_writes_nothing(item: ResourceChange) -> None:
@@ -134,9 +137,9 @@ def test_refused(decide: object, item: ResourceChange, code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     ("item", "code"),
     [
-        (change(TOPIC, "retention.ms", "1", Operation.APPEND), ErrorCode.INVALID_CONFIG),
-        (change(TOPIC, "cleanup.policy", None, Operation.APPEND), ErrorCode.INVALID_REQUEST),
-        (change(TOPIC, "nope", "1", Operation.SUBTRACT), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "retention.ms", "1", ConfigOperation.APPEND), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "cleanup.policy", None, ConfigOperation.APPEND), ErrorCode.INVALID_REQUEST),
+        (change(TOPIC, "nope", "1", ConfigOperation.SUBTRACT), ErrorCode.INVALID_CONFIG),
         (change(TOPIC, "retention.ms", "1", 9), ErrorCode.INVALID_REQUEST),
     ],
 )

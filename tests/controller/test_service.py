@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from rookery.base.clock import ManualClock
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
@@ -16,7 +17,7 @@ from rookery.controller.brokers import Registration
 from rookery.controller.configs import ConfigChange, ResourceChange
 from rookery.controller.service import Controller
 from rookery.controller.topics import MorePartitions, NewTopic
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta, ResourceType
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta
 from rookery.metadata.records import BrokerEndpoint
 from rookery.quorum.driver import QuorumDriver
 from rookery.storage.directory import LogDirectory
@@ -59,7 +60,7 @@ def test_the_image_survives_restarts(tmp_path: Path) -> None:
     assert len(image.topics["a"].partitions) == 3
     assert image.topic_config("a") == {"retention.ms": "5", "segment.ms": "6"}
     assert image.next_producer_id == 1000
-    assert image.brokers[1].broker_epoch == 2
+    assert image.brokers[1].broker_epoch == 3
     log.close()
     log = open_quorum(tmp_path)
     again = new_controller(log)

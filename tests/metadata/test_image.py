@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError
 from rookery.metadata.image import (
     EMPTY_IMAGE,
@@ -14,7 +15,6 @@ from rookery.metadata.image import (
     ConfigResource,
     Delta,
     PartitionImage,
-    ResourceType,
     TopicImage,
 )
 from rookery.metadata.records import (

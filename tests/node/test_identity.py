@@ -59,7 +59,16 @@ def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
         establish(first, second)
 
 
-@pytest.mark.parametrize("text", ["", "version=1\ncluster.id=x\n", "cluster.id=x\nnode.id=seven\ndirectory.id=y\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "version=1\ncluster.id=x\n",
+        "cluster.id=x\nnode.id=seven\ndirectory.id=y\n",
+        "cluster.id=x\nnode.id=1\ndirectory.id=no uuid\n",
+        "cluster.id=x\nnode.id=\u0661\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n",
+    ],
+)
 def test_a_damaged_stamp_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(StartupError, match=r"is damaged"):

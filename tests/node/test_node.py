@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from random import Random
 import pytest
 
 from rookery.base.clock import SystemClock
+from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.base.files import File, OsFile, OsFiles
 from rookery.base.types import Buffer, TopicPartition
@@ -20,10 +22,8 @@ from rookery.client.admin import (
     LATEST,
     Admin,
     ConfigChange,
-    ConfigOperation,
     ConfigResource,
     NewTopic,
-    ResourceType,
 )
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import BEGINNING, Consumer
@@ -141,6 +141,24 @@ def test_a_metadata_log_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_connections_leave_descriptors_for_the_files(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        loaded = Settings.load(None, [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])
+        node = Node(loaded, files=OsFiles(), clock=SystemClock(), random=Random(1), descriptor_limit=11)
+        await node.start()
+        host, _, port = node.address.rpartition(":")
+        writers = []
+        for _ in range(2):
+            writers.append((await asyncio.open_connection(host, int(port)))[1])
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await reader.read() == b""
+        for each in (*writers, writer):
+            each.close()
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_partitions_are_spread_over_the_log_directories(tmp_path: Path) -> None:
     async def scenario() -> None:
         first, second = tmp_path / "a", tmp_path / "b"
@@ -228,6 +246,34 @@ def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves(tmp_path: P
     asyncio.run(scenario())
 
 
+class FailingMetadata(OsFiles):
+    """Nothing can be written beside the metadata log, once told so."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def write_file(self, path: Path, data: Buffer) -> None:
+        if self.fails and path.parent.name.startswith("__cluster_metadata"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        super().write_file(path, data)
+
+
+def test_a_metadata_disk_that_fails_during_the_stop_keeps_nobody_else_from_stopping(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = FailingMetadata()
+        settings = (f"log.dirs={tmp_path / 'data'}", f"metadata.log.dir={tmp_path / 'metadata'}")
+        async with running(tmp_path, *settings, files=disk) as cluster:
+            await create(cluster, "t")
+            await produce(cluster, "t", "kept")
+            disk.fails = True
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+        disk.fails = False
+        async with running(tmp_path, *settings, files=disk) as cluster:
+            assert await read_all(cluster, "t") == ["kept"]
+
+    asyncio.run(scenario())
+
+
 def test_retention_runs_by_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, "log.retention.check.interval.ms=20") as cluster:
@@ -238,6 +284,42 @@ def test_retention_runs_by_itself(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
             while len([name for name in os.listdir(tmp_path / "short-0") if name.endswith(".log")]) > 1:
                 await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())
+
+
+class WatchedFiles(OsFiles):
+    """Tells which threads removed segments: a gigabyte takes long, and the event loop must not wait for it."""
+
+    def __init__(self) -> None:
+        self.removers: set[bool] = set()
+
+    def remove(self, path: Path) -> None:
+        if ".log" in path.suffixes and path.exists():
+            self.removers.add(threading.current_thread() is threading.main_thread())
+        super().remove(path)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_segments_are_removed_beside_the_event_loop(tmp_path: Path, policy: str) -> None:
+    async def scenario() -> None:
+        files = WatchedFiles()
+        settings = ("log.retention.check.interval.ms=20", "log.cleaner.backoff.ms=20")
+        async with running(tmp_path, *settings, files=files) as cluster:
+            await create(
+                cluster,
+                "t",
+                cleanup_policy=policy,
+                internal_segment_bytes="200",
+                retention_ms="1",
+                min_cleanable_dirty_ratio="0.01",
+            )
+            async with Producer(cluster) as producer:
+                for _ in range(5):
+                    await (await producer.send("t", b"x" * 150, key=b"k", partition=0))
+            while not files.removers:
+                await asyncio.sleep(0.02)
+            assert files.removers == {False}
 
     asyncio.run(scenario())
 

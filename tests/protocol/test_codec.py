@@ -240,3 +240,15 @@ def test_importing_the_codec_imports_no_schema_and_using_it_no_hypothesis() -> N
         "codec.encode_request(18, 0, Message()); assert 'kio' in sys.modules; assert 'hypothesis' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_shapes_tell_what_the_schema_says() -> None:
+    (topics,) = [field for field in codec.response_shape(ApiKey.METADATA, 12) if field.name == "topics"]
+    by_name = {field.name: field for field in topics.fields}
+    assert (topics.is_array, topics.is_nullable, topics.kind) == (True, False, "")
+    assert (by_name["error_code"].kind, by_name["name"].is_nullable) == ("error_code", True)
+    assert [field.name for field in by_name["partitions"].fields][:2] == ["error_code", "partition_index"]
+    throttle = codec.response_shape(ApiKey.METADATA, 12)[0]
+    assert (throttle.name, throttle.kind, throttle.make_default) == ("throttle_time_ms", "timedelta_i32", None)
+    (topics,) = [field for field in codec.request_shape(ApiKey.METADATA, 12) if field.name == "topics"]
+    assert topics.is_nullable

@@ -5,8 +5,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from tests.simulation.scenarios import SCENARIOS, Outcome, scenario_for, simulate
+from tests.simulation.scenarios import FAULTS_S, SCENARIOS, Outcome, scenario_for, simulate
 
 _LINES_SHOWN = 60
 
@@ -18,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started_s = time.monotonic()
     for count, seed in enumerate(seeds, 1):
         scenario = SCENARIOS[options.scenario] if options.scenario else scenario_for(seed)
-        outcome = simulate(seed, scenario)
+        outcome = simulate(seed, replace(scenario, faults_s=options.seconds))
         if options.digest:
             print(f"{seed} {outcome.scenario} {outcome.step_count} {outcome.digest}")
         if options.trace:
@@ -39,6 +40,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", nargs="+", default=["1..100"], help="numbers and ranges, such as 7 or 1..200")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="this one only; the seed chooses otherwise")
+    parser.add_argument("--seconds", type=float, default=FAULTS_S, help="how long faults go on in each world")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
     parser.add_argument(
         "--trace", action="store_true", help="print the last lines of what happened, for clean runs too"
@@ -58,7 +60,10 @@ def _report(outcome: Outcome) -> None:
         print(f"  {violation}")
     print("the last that happened:")
     print("\n".join(f"  {line}" for line in outcome.lines[-_LINES_SHOWN:]))
-    print(f"reproduce: python -m tests.simulation --seeds {outcome.seed} --scenario {outcome.scenario} --trace")
+    print(
+        f"reproduce: .venv/bin/python -m tests.simulation --seeds {outcome.seed} --scenario {outcome.scenario} "
+        f"--seconds {outcome.faults_s:g} --trace"
+    )
 
 
 def _commit() -> str:
@@ -70,7 +75,8 @@ def _commit() -> str:
 def _show_progress(outcome: Outcome, count: int, total: int, elapsed_s: float) -> None:
     print(
         f"\r{count}/{total}  seed {outcome.seed} {outcome.scenario}: {outcome.simulated_s:.0f} simulated s, "
-        f"{outcome.acknowledged_count} acknowledged, {outcome.read_count} read  ({elapsed_s:.0f} s)\033[K",
+        f"{outcome.acknowledged_count} acknowledged, {outcome.read_count} read, "
+        f"{outcome.commit_count} commits, {outcome.generation_count} generations  ({elapsed_s:.0f} s)\033[K",
         end="",
         flush=True,
     )

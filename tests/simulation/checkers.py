@@ -6,6 +6,7 @@ an observation, that adds to `Violations`. The names are what failures and the t
     exactly-once-in-order   acknowledged records are in the log once, where the acknowledgement said, in their order;
                             others at most once
     stable-reads            what was read at an offset is never read differently later
+    confirmed-topics        a topic that CreateTopics confirmed is there, with its partitions
     committed-offsets       a group's committed offset is never lost and never moves back
     one-owner               no two members of one generation own the same partition
     group-converges         members that live agree on one full assignment within bounded time
@@ -14,6 +15,7 @@ an observation, that adds to `Violations`. The names are what failures and the t
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
@@ -75,6 +77,8 @@ class History:
     sent: list[Sent] = field(default_factory=list)
     reads: dict[tuple[TopicPartition, Offset], bytes] = field(default_factory=dict)
     read_count: int = 0
+    # Topics that were made during the run, and how many partitions they have.
+    confirmed: dict[TopicName, int] = field(default_factory=dict)
 
     def on_power_loss(self) -> None:
         """Acknowledgements may be on their way to the producer, so records that wait for one count too."""
@@ -97,6 +101,59 @@ class History:
     @property
     def acknowledged_count(self) -> int:
         return sum(sent.fate is Fate.ACKNOWLEDGED for sent in self.sent)
+
+
+@dataclass
+class GroupHistory:
+    """What the members of one group were told. Commits without an answer are unsettled: each may come true, even late.
+
+    A late commit moves an offset back without anybody being at fault; whoever then reads it goes on from there.
+    """
+
+    violations: Violations
+    _owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
+    _acknowledged: dict[TopicPartition, Offset] = field(default_factory=dict)
+    _unsettled: dict[TopicPartition, set[Offset]] = field(default_factory=dict)
+    commit_count: int = 0
+    generation: int = -1
+
+    def on_assigned(self, member: str, generation: int, partitions: frozenset[TopicPartition]) -> None:
+        self.generation = max(self.generation, generation)
+        for partition in sorted(partitions):
+            owner = self._owners.setdefault((generation, partition), member)
+            if owner != member:
+                self.violations.add(
+                    "one-owner", f"{owner} and {member} both own {partition} in generation {generation}"
+                )
+
+    def on_committing(self, offsets: dict[TopicPartition, Offset]) -> None:
+        for partition, offset in offsets.items():
+            self._unsettled.setdefault(partition, set()).add(offset)
+
+    def on_committed(self, offsets: dict[TopicPartition, Offset]) -> None:
+        self.commit_count += 1
+        self.on_refused(offsets)
+        for partition, offset in offsets.items():
+            self._acknowledged[partition] = max(offset, self._acknowledged.get(partition, NO_OFFSET))
+
+    def on_refused(self, offsets: dict[TopicPartition, Offset]) -> None:
+        for partition, offset in offsets.items():
+            self._unsettled[partition].discard(offset)
+
+    def floor(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """What must be found by whoever asks from now on."""
+        return {partition: self._acknowledged.get(partition, NO_OFFSET) for partition in partitions}
+
+    def on_fetched(self, found: dict[TopicPartition, Offset], floor: dict[TopicPartition, Offset]) -> None:
+        for partition, offset in found.items():
+            if offset >= floor[partition]:
+                continue
+            if offset in self._unsettled.get(partition, ()):
+                self._acknowledged[partition] = offset
+            else:
+                self.violations.add(
+                    "committed-offsets", f"{partition} was committed up to {floor[partition]}, but {offset} was found"
+                )
 
 
 def check_exactly_once_in_order(history: History, log: list[ReadRecord]) -> None:
@@ -148,6 +205,14 @@ def check_stable_log(history: History, log: list[ReadRecord]) -> None:
         if at_the_end.get((partition, offset)) != value:
             history.violations.add(
                 "stable-reads", f"{_show(value)} was read at {partition}@{offset}, but is not there at the end"
+            )
+
+
+def check_confirmed_topics(history: History, topics: dict[TopicName, int]) -> None:
+    for name, count in history.confirmed.items():
+        if topics.get(name) != count:
+            history.violations.add(
+                "confirmed-topics", f"{name} was made with {count} partitions, but has {topics.get(name, 0)}"
             )
 
 

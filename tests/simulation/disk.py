@@ -12,8 +12,18 @@ from tests.simulation.trace import Trace
 class SimulatedDisk(CrashFiles):
     """`on_crash` is called when the machine stops in the middle of a write, see `stop_after`."""
 
-    def __init__(self, random: Random, trace: Trace, on_crash: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        random: Random,
+        trace: Trace,
+        *,
+        on_crash: Callable[[], None],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
         super().__init__()
+        self._soon = soon
+        self._countdown = 0
+        self._action: Callable[[], None] = lambda: None
         self._random = random
         self._trace = trace
         self._on_crash = on_crash
@@ -27,6 +37,10 @@ class SimulatedDisk(CrashFiles):
         """Let the machine lose power within the given number of mutations from now, half way through a write."""
         self.crash_at = self.mutation_count + mutations
 
+    def after_mutations(self, count: int, action: Callable[[], None]) -> None:
+        """Do something right after the turn of the event loop in which the disk changes for the count-th time."""
+        self._countdown, self._action = count, action
+
     def lose_power(self, survival: Survival) -> None:
         self.crash(survival)
         self.calls.clear()
@@ -35,6 +49,7 @@ class SimulatedDisk(CrashFiles):
     def let_go(self) -> None:
         """The process that used the disk is gone: its locks are free, and its writes are all there."""
         self.locked.clear()
+        self._countdown = 0
         self.crash_at = None
         self.calls.clear()
 
@@ -48,6 +63,9 @@ class SimulatedDisk(CrashFiles):
         except Crash:
             self._on_crash()
             raise
+        self._countdown -= 1
+        if self._countdown == 0:
+            self._soon(self._action)
 
     def _fail_sync(self, call: Call) -> int | None:
         if call.name != "sync" or not self.sync_failure_chance:

@@ -13,68 +13,61 @@ _HOUR_MS = 3_600_000
 
 
 class Nemesis:
-    """Does one fault after the other to one machine and its users' links."""
+    """Does faults to one machine and, at the same time, to its users' links; one after the other each."""
 
-    def __init__(self, world: World, machine: Machine, hosts: Sequence[str]) -> None:
+    def __init__(self, world: World, machine: Machine, hosts: Sequence[str], pauses_s: Sequence[float]) -> None:
         self.world = world
         self.machine = machine
         self.hosts = hosts
         self.random: Random = world.new_random()
+        # Some worlds are calmer than others: what takes long happens only there.
+        self._pause_s_max = self.random.choice(pauses_s)
 
-    async def run(self, faults: Sequence[Fault], *, duration_s: float) -> None:
+    async def run(self, *lanes: Sequence[Fault], duration_s: float) -> None:
+        """Faults of one lane follow each other; those of different lanes may overlap."""
         end_s = self.world.loop.time() + duration_s
+        await asyncio.gather(*(self._run_lane(faults, end_s) for faults in lanes))
+
+    async def _run_lane(self, faults: Sequence[Fault], end_s: float) -> None:
         while self.world.loop.time() < end_s:
-            await asyncio.sleep(self.random.uniform(0.05, 3.0))
+            await asyncio.sleep(self.random.uniform(0.05, self._pause_s_max))
             fault = self.random.choice(faults)
             self.world.tell(f"fault: {fault.__name__}")
             await fault(self)
-            if not self.machine.is_up:
-                self.machine.boot()
 
     def end(self) -> None:
         """The world becomes a friendly place."""
         self.world.network.heal()
         self.world.network.latency = Latency()
         self.machine.disk.sync_failure_chance = 0.0
-        self.machine.disk.delay_s_max = 0.002
-        self.machine.may_fail_to_start = False
 
     async def pause(self, longest_s: float) -> None:
         await asyncio.sleep(self.random.uniform(0.01, longest_s))
 
+    async def boot(self, longest_s: float) -> None:
+        """After a pause; a machine that is up stays so."""
+        await self.pause(longest_s)
+        if not self.machine.is_up:
+            self.machine.boot()
+
+    async def slow_disk(self) -> None:
+        """For a while, work on the disk takes its time."""
+        usual_s, self.machine.disk.delay_s_max = self.machine.disk.delay_s_max, self.random.uniform(0.1, 1.0)
+        await self.pause(4)
+        self.machine.disk.delay_s_max = usual_s
+
 
 async def kill(nemesis: Nemesis) -> None:
     nemesis.machine.kill()
-    await nemesis.pause(4)
+    await nemesis.boot(4)
 
 
-async def restart(nemesis: Nemesis) -> None:
-    await nemesis.machine.stop()
-    await nemesis.pause(2)
-
-
-async def lose_power(nemesis: Nemesis) -> None:
-    nemesis.machine.lose_power()
-    await nemesis.pause(4)
-
-
-async def lose_power_in_a_write(nemesis: Nemesis) -> None:
-    nemesis.machine.disk.stop_after(nemesis.random.randrange(40))
+async def kill_after_a_write(nemesis: Nemesis) -> None:
+    """With answers on their way."""
+    nemesis.machine.disk.after_mutations(nemesis.random.randrange(1, 40), nemesis.machine.kill)
     await nemesis.pause(5)
-    nemesis.machine.lose_power()
-    await nemesis.pause(4)
-
-
-async def lose_power_after_kill(nemesis: Nemesis) -> None:
-    """What a killed process had written but not synced is served by the next one, and then the power goes."""
-    nemesis.machine.disk.delay_s_max = nemesis.random.uniform(0.1, 1.0)
-    await nemesis.pause(1)
     nemesis.machine.kill()
-    nemesis.machine.disk.delay_s_max = 0.002
-    nemesis.machine.boot()
-    await nemesis.pause(1.5)
-    nemesis.machine.lose_power()
-    await nemesis.pause(4)
+    await nemesis.boot(4)
 
 
 async def kill_while_starting(nemesis: Nemesis) -> None:
@@ -82,6 +75,35 @@ async def kill_while_starting(nemesis: Nemesis) -> None:
     nemesis.machine.boot()
     await asyncio.sleep(nemesis.random.uniform(0, 0.02))
     nemesis.machine.kill()
+    await nemesis.boot(1)
+
+
+async def restart(nemesis: Nemesis) -> None:
+    await nemesis.machine.stop()
+    await nemesis.boot(2)
+
+
+async def lose_power(nemesis: Nemesis) -> None:
+    await nemesis.slow_disk()
+    nemesis.machine.lose_power()
+    await nemesis.boot(4)
+
+
+async def lose_power_in_a_write(nemesis: Nemesis) -> None:
+    nemesis.machine.disk.stop_after(nemesis.random.randrange(40))
+    await nemesis.pause(5)
+    nemesis.machine.lose_power()
+    await nemesis.boot(4)
+
+
+async def lose_power_after_kill(nemesis: Nemesis) -> None:
+    """What a killed process had written but not synced is served by the next one, and then the power goes."""
+    await nemesis.slow_disk()
+    nemesis.machine.kill()
+    nemesis.machine.boot()
+    await nemesis.pause(1.5)
+    nemesis.machine.lose_power()
+    await nemesis.boot(4)
 
 
 async def reset_connections(nemesis: Nemesis) -> None:
@@ -103,9 +125,7 @@ async def slow_network(nemesis: Nemesis) -> None:
 
 
 async def slow_disk(nemesis: Nemesis) -> None:
-    nemesis.machine.disk.delay_s_max = nemesis.random.uniform(0.1, 1.0)
-    await nemesis.pause(5)
-    nemesis.machine.disk.delay_s_max = 0.002
+    await nemesis.slow_disk()
 
 
 async def fail_syncs(nemesis: Nemesis) -> None:
@@ -116,6 +136,7 @@ async def fail_syncs(nemesis: Nemesis) -> None:
     nemesis.machine.disk.sync_failure_chance = 0.0
     nemesis.machine.kill()
     nemesis.machine.may_fail_to_start = False
+    await nemesis.boot(1)
 
 
 async def jump_clock(nemesis: Nemesis) -> None:
@@ -123,6 +144,13 @@ async def jump_clock(nemesis: Nemesis) -> None:
 
 
 NETWORK_FAULTS: tuple[Fault, ...] = (reset_connections, cut_links, slow_network)
-PROCESS_FAULTS: tuple[Fault, ...] = (kill, kill, restart, kill_while_starting, slow_disk, jump_clock)
+PROCESS_FAULTS: tuple[Fault, ...] = (
+    kill,
+    kill_after_a_write,
+    kill_while_starting,
+    restart,
+    slow_disk,
+    jump_clock,
+)
 POWER_FAULTS: tuple[Fault, ...] = (lose_power, lose_power_in_a_write, lose_power_after_kill)
-DISK_FAULTS: tuple[Fault, ...] = (fail_syncs, fail_syncs)
+DISK_FAULTS: tuple[Fault, ...] = (fail_syncs, slow_disk)

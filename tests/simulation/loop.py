@@ -14,18 +14,19 @@ import heapq
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from tests.simulation.trace import Trace
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 # A run that needs more turns is stuck in a loop that takes no virtual time.
 STEPS_MAX = 1_000_000
 _TASKS_BEFORE_SWEEP = 256
 
 
-class Stuck(Exception):
+class StuckError(Exception):
     """Nothing can ever happen any more, or too much does."""
 
 
@@ -81,27 +82,32 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._queue: list[asyncio.Handle] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.dialler: Dialler | None = None
-        self.set_task_factory(_make_task)
+        self.set_task_factory(_make_task)  # type: ignore[arg-type]  # asyncio hands the context on, too
 
     def time(self) -> float:
         return self._now_s
 
     # Scheduling
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, delay: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._sequence), handle))
@@ -124,7 +130,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
         if not self._timers:
-            raise Stuck("everyone waits for someone else")
+            raise StuckError("everyone waits for someone else")
         self._now_s = max(self._now_s, self._timers[0][0])
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
@@ -135,7 +141,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         self._trace.step(self._now_s, process.name if process else "world")
         if self._trace.step_count > STEPS_MAX:
-            raise Stuck(f"{STEPS_MAX} steps in {self._now_s:.1f} simulated seconds, the last for {process}: {handle}")
+            raise StuckError(
+                f"{STEPS_MAX} steps in {self._now_s:.1f} simulated seconds, the last for {process}: {handle}"
+            )
         handle._run()
 
     # The outside world

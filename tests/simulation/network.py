@@ -26,6 +26,8 @@ _CONNECT_RETRY_S = 1.0
 _HIGH_WATER_DEFAULT = 65_536
 _FIRST_CLIENT_PORT = 40_000
 _SPLIT_CHANCE = 0.2
+# How often a reset makes the peer's kernel forget what it has not yet handed out.
+_OVERTAKE_CHANCE = 0.5
 
 _DATA, _END, _RESET = "data", "end", "reset"
 
@@ -56,6 +58,7 @@ class Endpoint(asyncio.Transport):
         # Bytes that this end has sent and the other has not taken.
         self.unread_bytes = 0
         self.is_lost = False
+        self._loss: Exception | None = None
         self._is_open = False
         self._is_closing = False
         self._is_ended = False
@@ -135,6 +138,8 @@ class Endpoint(asyncio.Transport):
         """Segments may have arrived before; they wait for the protocol to know its transport."""
         self._is_open = True
         self.protocol.connection_made(self)
+        if self.is_lost:
+            self._tell_lost()
         self.pump_soon()
 
     def reset(self) -> None:
@@ -147,10 +152,13 @@ class Endpoint(asyncio.Transport):
         if self.is_lost:
             return
         self.is_lost = self._is_closing = True
+        self._loss = error
         self.network.forget(self)
-        if not self._is_open:
-            return
-        self.network.loop.call_soon(self.protocol.connection_lost, error, context=self.process.context)
+        if self._is_open:
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        self.network.loop.call_soon(self.protocol.connection_lost, self._loss, context=self.process.context)
 
     def pump_soon(self) -> None:
         """Deliver when the first segment is due; it is this end's process that then runs."""
@@ -182,7 +190,7 @@ class Endpoint(asyncio.Transport):
         if isinstance(self.protocol, asyncio.BufferedProtocol):
             view = memoryview(data)
             while view and not self.is_lost:
-                buffer = memoryview(self.protocol.get_buffer(len(view)))  # type: ignore[arg-type]  # Buffer since 3.12
+                buffer = memoryview(self.protocol.get_buffer(len(view)))
                 size = min(len(buffer), len(view))
                 buffer[:size] = view[:size]
                 self.protocol.buffer_updated(size)
@@ -336,6 +344,8 @@ class SimulatedNetwork:
             self.forget(endpoint)
             endpoint.is_lost = True
             if not silently and not endpoint.peer.is_lost:
+                if self._random.random() < _OVERTAKE_CHANCE:
+                    endpoint.peer.incoming.clear()
                 endpoint.peer.incoming.append(_Segment(self.loop.time() + self._delay_s(), _RESET, b""))
                 endpoint.peer.pump_soon()
 

@@ -15,6 +15,8 @@ class Trace:
         self._hash = blake2b(digest_size=16)
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self.step_count = 0
+        # Set when the world has ended: its remains are cleared away in no particular order.
+        self.is_closed = False
 
     @property
     def digest(self) -> str:
@@ -26,10 +28,12 @@ class Trace:
         self._hash.update(f"{now_s!r} {process}\n".encode())
 
     def hash(self, text: str, data: bytes = b"") -> None:
-        self._hash.update(text.encode())
-        self._hash.update(data)
+        if not self.is_closed:
+            self._hash.update(text.encode())
+            self._hash.update(data)
 
     def tell(self, now_s: float, text: str) -> None:
         line = f"{now_s:10.4f}  {text}"
-        self.lines.append(line)
+        if not self.is_closed:
+            self.lines.append(line)
         self.hash(line)

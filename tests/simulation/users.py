@@ -7,10 +7,11 @@ the history.
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from random import Random
 
 from rookery.base.errors import ApiError
-from rookery.base.types import TopicPartition
+from rookery.base.types import TopicName, TopicPartition
 from rookery.client.admin import LATEST, Admin, NewTopic
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import BEGINNING, ConsumedRecord, Consumer
@@ -25,7 +26,7 @@ _SIZES = (0, 10, 100, 1500)
 
 
 class ProducerUser:
-    """Sends `count` records to random partitions; finished when the fate of each is as clear as it will be."""
+    """Sends records to random partitions; finished when the fate of each is as clear as it will be."""
 
     def __init__(
         self, world: World, history: History, *, name: str, bootstrap: str, partitions: Sequence[TopicPartition]
@@ -37,12 +38,12 @@ class ProducerUser:
         self._partitions = partitions
         self._random = world.new_random()
 
-    async def run(self, count: int, mean_pause_s: float) -> None:
+    async def run(self, record_count: int, mean_pause_s: float) -> None:
         cluster = Cluster.at(self._bootstrap, client_id=self._name, timeout_s=REQUEST_TIMEOUT_S)
         producer = Producer(
             cluster, clock=self._world.clock, randomness=self._random, delivery_timeout_s=_DELIVERY_TIMEOUT_S
         )
-        for number in range(count):
+        for number in range(record_count):
             # Bursts: most records follow at once and share a batch.
             if self._random.random() < 0.5:
                 await asyncio.sleep(self._random.expovariate(1 / mean_pause_s))
@@ -103,11 +104,44 @@ class ReaderUser:
                     self._history.on_read(self._name, _as_read(record))
 
 
+class OperatorUser:
+    """Makes a topic now and then."""
+
+    name = "operator"
+
+    def __init__(self, world: World, history: History, *, bootstrap: str) -> None:
+        self._world = world
+        self._history = history
+        self._bootstrap = bootstrap
+        self._random = world.new_random()
+
+    async def run(self) -> None:
+        for number in count(1):
+            await asyncio.sleep(self._random.uniform(0.5, 5))
+            topic = NewTopic(name=f"extra-{number}", partitions=self._random.randint(1, 2))
+            try:
+                await create_topics(self._bootstrap, [topic])
+            except ApiError as error:
+                # It may exist all the same: the answer was lost.
+                self._world.tell(f"{topic.name} was not confirmed: {error}")
+            else:
+                self._history.confirmed[topic.name] = topic.partitions
+
+
 async def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
-    cluster = Cluster.at(bootstrap, client_id="operator")
-    for outcome in await Admin(cluster).create_topics(topics):
-        outcome.check()
+    cluster = Cluster.at(bootstrap, client_id="operator", timeout_s=REQUEST_TIMEOUT_S)
+    try:
+        for outcome in await Admin(cluster).create_topics(topics):
+            outcome.check()
+    finally:
+        await cluster.close()
+
+
+async def list_topics(bootstrap: str) -> dict[TopicName, int]:
+    cluster = Cluster.at(bootstrap, client_id="auditor")
+    topics = {topic.name: len(topic.partitions) for topic in await Admin(cluster).list_topics()}
     await cluster.close()
+    return topics
 
 
 async def read_everything(bootstrap: str, partitions: Sequence[TopicPartition]) -> list[ReadRecord]:

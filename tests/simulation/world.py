@@ -5,7 +5,9 @@ again. The node is the real one, built as `node.main` builds it, on simulated fi
 """
 
 import asyncio
+import gc
 import traceback
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -22,7 +24,7 @@ from rookery.node.settings import Settings
 from tests.faults.files import Crash, Survival
 from tests.simulation.checkers import Violations
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.loop import CURRENT, Process, SimulatedLoop, Stuck
+from tests.simulation.loop import CURRENT, Process, SimulatedLoop, StuckError
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.trace import Trace
 
@@ -80,26 +82,42 @@ class World:
         self._disks[name] = machine.disk
         return machine
 
+    def tell_waiting(self, name: str) -> None:
+        """Where the tasks of a process wait, for whoever looks into a failure."""
+        for task in [task for process in self._processes if process.name == name for task in process.tasks]:
+            frames: list[str] = []
+            waiting: Any = task.get_coro() if not task.done() else None
+            while waiting is not None and (frame := getattr(waiting, "cr_frame", None)) is not None:
+                frames.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+                waiting = waiting.cr_await
+            if frames:
+                self.tell(f"{name} waits in {' > '.join(frames)}")
+
     def run(self, main: Coroutine[Any, Any, None]) -> None:
         """Run the world to the end of `main`, then let everything in it vanish."""
-        with self._logs_to_trace():
+        with self._logs_to_trace(), _no_collector():
             try:
                 self.loop.run_until_complete(main)
-            except Stuck as error:
+            except StuckError as error:
                 self.violations.add("progress", str(error))
             finally:
+                gc.collect()
                 self._vanish()
 
     def _vanish(self) -> None:
         """Close what is unfinished: the garbage collector would do it later, and complain."""
+        self.trace.is_closed = True
         self.loop.set_exception_handler(lambda loop, context: None)
         for process in self._processes:
             process.kill()
         unfinished = [task for process in self._processes for task in process.tasks if not task.done()]
-        for task in unfinished + list(asyncio.all_tasks(self.loop)):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # we know
-            with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]  # tasks run coroutines here
+        with warnings.catch_warnings():
+            # Of coroutines that never began.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in unfinished + list(asyncio.all_tasks(self.loop)):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # we know
+                with suppress(BaseException):
+                    task.get_coro().close()
         self.loop.close()
 
     def _executor_delay_s(self) -> tuple[float, float]:
@@ -136,6 +154,18 @@ class World:
         raise structlog.DropEvent
 
 
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """When the collector of cycles runs depends on everything else in this interpreter; here it runs at the end."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Machine:
     """A computer with one disk that runs one node. It stays down until it is booted."""
 
@@ -152,7 +182,12 @@ class Machine:
             ],
         )
         self._random = world.new_random()
-        self.disk = SimulatedDisk(world.new_random(), world.trace, self._on_crash)
+        self.disk = SimulatedDisk(
+            world.new_random(),
+            world.trace,
+            on_crash=self._on_crash,
+            soon=lambda action: world.loop.call_soon(action, context=world.outside),
+        )
         self._process: Process | None = None
         self._serving: Node | None = None
         self._boots = 0
@@ -192,6 +227,12 @@ class Machine:
             world.tell(f"did not start: {error}")
             if not self.may_fail_to_start:
                 world.violations.add("no-bug", f"the node did not start: {error}")
+            self.kill()
+        except Exception as error:
+            if not process.alive:
+                return
+            world.tell("did not start:\n" + traceback.format_exc())
+            world.violations.add("no-bug", f"the start of the node failed: {error!r}")
             self.kill()
         else:
             self._serving = node

@@ -85,6 +85,12 @@ class Node:
             append(self.log, data)
             self.ledger.latest[offset] = bytes(data)
 
+    def apply_retention(self, now_ms: int) -> None:
+        self.manager.apply_retention(now_ms)
+        self.manager.checkpoint()
+        self.manager.retire_expired(now_ms)
+        self.manager.purge_deleted(now_ms)
+
     def flush(self) -> None:
         self.log.flush()
         self.ledger.flushed = self.log.recovery_point
@@ -169,14 +175,14 @@ def scenario_give_up_the_start(node: Node) -> None:
     node.manager.checkpoint()
     node.log.update_config(replace(SMALL, retention_bytes=300))
     node.ledger.start_max = 11
-    node.manager.apply_retention(START_MS)
+    node.apply_retention(START_MS)
     assert node.log.start_offset == 6
     node.ledger.start_max = 6
     node.append(2)
     node.flush()
     node.log.update_config(replace(SMALL, retention_ms=1))
     node.ledger.start_max = 13
-    node.manager.apply_retention(START_MS + 1_000_000)
+    node.apply_retention(START_MS + 1_000_000)
     node.append(2)
     node.flush()
 
@@ -195,7 +201,10 @@ def scenario_clean(node: Node) -> None:
     seal_aside(new)
     for first_left in (3, 6, 9):
         node.ledger.fork({offset: data for offset, data in written.items() if offset == 1 or offset >= first_left})
-    node.log.replace_segments(node.log.segments[:3], new)
+    old = node.log.segments[:3]
+    node.log.replace_segments(old, new)
+    for segment in old:
+        segment.remove()
     node.ledger.settle()
     assert [offset for offset, _ in contents(node.log)] == [1, 9, 10, 11, 12]
     node.append(2)

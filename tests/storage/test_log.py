@@ -7,12 +7,13 @@ import pytest
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ErrorCode, StorageError
-from rookery.base.files import OsFiles
+from rookery.base.files import OsFiles, make_synced_directory
 from rookery.records.batch import compute_crc, read_header
 from rookery.storage.config import LogConfig
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.log import Log
 from rookery.storage.replacement import create_aside, seal_aside
+from tests.faults.files import CrashFiles, Survival
 from tests.storage.samples import (
     DIRECTORY,
     PARTITION,
@@ -438,6 +439,20 @@ class TestFlush:
             log.finish_flush(job)
         assert log.recovery_point == log.end_offset
         assert not log.needs_flush
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_served(self, is_new: bool) -> None:
+        files, config = CrashFiles(), LogConfig(flush_messages=1)
+        make_synced_directory(files, DIRECTORY.parent)
+        killed = open_log(files, config=config)
+        if not is_new:
+            append(killed, batch())
+            killed.flush()
+        append(killed, batch())
+        served = open_log(files, config=config, recovery_point=killed.recovery_point)
+        assert not served.needs_flush
+        files.crash(Survival.NOTHING)
+        assert open_log(files, config=config, recovery_point=served.recovery_point).end_offset == killed.end_offset
 
     def test_a_flush_that_was_overtaken_by_a_truncation_proves_nothing(self, directory: Path) -> None:
         log = small_log(directory)

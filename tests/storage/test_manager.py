@@ -8,7 +8,7 @@ from rookery.base.clock import ManualClock
 from rookery.base.errors import StartupError, StorageError
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID, TopicPartition
-from rookery.storage.checkpoints import decode_offsets
+from rookery.storage.checkpoints import decode_offsets, encode_offsets
 from rookery.storage.config import LogConfig
 from rookery.storage.manager import LogManager
 from tests.faults.files import CrashFiles
@@ -155,7 +155,11 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     log.update_config(LogConfig(retention_ms=1))
     expired = manager.apply_retention(START_MS + 100, lambda partition: 4)
     assert {key: len(segments) for key, segments in expired.items()} == {partition(1): 1}
+    manager.checkpoint()
+    manager.retire_expired(START_MS)
     assert not (tmp_path / "orders-1" / "00000000000000000000.log").exists()
+    assert manager.purge_deleted(START_MS) == 3
+    assert not list((tmp_path / "orders-1").glob("*.deleted"))
     assert decode_offsets((tmp_path / "log-start-offset-checkpoint").read_bytes()) == {partition(1): 3}
 
 
@@ -166,6 +170,54 @@ def test_flush_due(tmp_path: Path) -> None:
     assert log is not None
     log.flush()
     assert [log.partition for log in manager.flush_due(START_MS)] == [partition(1)]
+
+
+class TestDamagedLogs:
+    """One log cannot be read: whoever works on all logs goes on with the others."""
+
+    def damage(self, manager: LogManager) -> LogManager:
+        """Partition 0's first segment and its index are broken, and nothing of it is in memory."""
+        manager.close()
+        directory = manager.directories[0].path
+        (directory / "orders-0" / "00000000000000000000.index").unlink()
+        log_file = directory / "orders-0" / "00000000000000000000.log"
+        data = bytearray(log_file.read_bytes())
+        data[len(batch()) + 8 : len(batch()) + 12] = b"\xff" * 4
+        log_file.write_bytes(data)
+        return manager_on(directory)
+
+    def test_retention(self, tmp_path: Path) -> None:
+        manager = manager_on(tmp_path)
+        fill(manager, 2)
+        again = self.damage(manager)
+        for log in again:
+            log.update_config(LogConfig(retention_ms=1))
+        assert list(again.apply_retention(START_MS + 100)) == [partition(1)]
+
+    def test_a_stop_closes_the_others_and_does_not_call_itself_clean(self, tmp_path: Path) -> None:
+        manager = manager_on(tmp_path)
+        config = LogConfig(segment_bytes=10_000)
+        for index in range(2):
+            append_all(manager.create(partition(index), TOPIC_ID, config), (batch() for _ in range(3)))
+        again = self.damage(manager)
+        damaged, healthy = again.logs()
+        damaged.advance_start_offset(1)
+        append(healthy, batch())
+        again.close()
+        assert healthy.recovery_point == 4
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+    def test_a_start_names_the_log(self, tmp_path: Path) -> None:
+        manager = manager_on(tmp_path)
+        fill(manager, 2)
+        for path in (tmp_path / "orders-0").glob("*.snapshot"):
+            path.write_bytes(b"damaged")
+        manager.close(clean=False)
+        log_file = tmp_path / "orders-0" / "00000000000000000000.log"
+        (tmp_path / "recovery-point-offset-checkpoint").write_bytes(encode_offsets({partition(0): 5}))
+        log_file.write_bytes(b"\xff" * log_file.stat().st_size)
+        with pytest.raises(StartupError, match=r"orders-0 cannot be read.*move it"):
+            manager_on(tmp_path)
 
 
 class TestFailingDisks:
@@ -189,7 +241,8 @@ class TestFailingDisks:
             "read",
             "truncate_to",
             "restart_at",
-            "apply_retention",
+            "take_doomed",
+            "checkpoint",
             "offset_for_timestamp",
             "close",
         ],
@@ -198,20 +251,20 @@ class TestFailingDisks:
         files, manager = self.node()
         broken, healthy = manager.logs()
         broken.advance_start_offset(4)
+        manager.apply_retention(START_MS)
         files.fail_matching(lambda call: call.path.is_relative_to(DATA / "a"), code)
         calls = {
             "append": lambda: append(broken, batch()),
             "read": lambda: broken.read(4, 80),
             "truncate_to": lambda: broken.truncate_to(5),
             "restart_at": lambda: broken.restart_at(5),
-            "apply_retention": lambda: manager.apply_retention(START_MS),
             "offset_for_timestamp": lambda: broken.offset_for_timestamp(START_MS),
         }
         call = calls.get(operation, getattr(broken, operation, None))
-        assert call is not None
-        if operation == "apply_retention":
-            call()
+        if operation == "checkpoint":
+            manager.checkpoint()
         else:
+            assert call is not None
             with pytest.raises(StorageError, match="offline"):
                 call()
         assert (manager.is_online(partition(0)), manager.is_online(partition(1))) == (False, True)

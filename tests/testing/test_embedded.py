@@ -30,7 +30,9 @@ def produce(broker: EmbeddedBroker, topic: str, *values: str) -> None:
 
 def consume(broker: EmbeddedBroker, topic: str) -> list[str]:
     """Everything that partition 0 has, from its start to its end."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
+    )
     start, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     values: list[str] = []
@@ -96,14 +98,18 @@ def test_nothing_is_left_behind(temporary_root: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_nothing_is_left_behind_when_the_test_fails(mode: Mode, temporary_root: Path) -> None:
-    broker = EmbeddedBroker(mode=mode)
-    with pytest.raises(ZeroDivisionError), broker:
-        port = broker.port
-        broker.pause()
-        raise ZeroDivisionError
+    def failing_test() -> None:
+        with EmbeddedBroker(mode=mode) as broker:
+            ports.append(broker.port)
+            broker.pause()
+            raise ZeroDivisionError
+
+    ports: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        failing_test()
     assert list(temporary_root.iterdir()) == []
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port))
+        socket.create_connection(("127.0.0.1", ports[0]))
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
@@ -179,7 +185,9 @@ def test_time_moves_retention() -> None:
         broker.restart()
         broker.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
         produce(broker, "stamped", "new")
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
+        )
         consumer.assign([TopicPartition("stamped", 0, OFFSET_BEGINNING)])
         message = consumer.poll(30)
         assert message is not None

@@ -10,10 +10,10 @@ import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 from rookery.base.config_broker import BROKER_ROWS
+from rookery.base.config_codes import ConfigSource
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
@@ -31,16 +31,6 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 _LISTENER_PREFIX = "listener.name."
 # Keys that stand for the same thing in other units, the first that is set counting.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
-
-
-class ConfigSource(IntEnum):
-    """The numbers that DescribeConfigs gives to the layers."""
-
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
 
 
 class ConfigSynonym(NamedTuple):

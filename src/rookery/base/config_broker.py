@@ -239,7 +239,14 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
         update=_CLUSTER_WIDE,
     ),
-    _row("max.connections", _INT, INT_MAX, "Most connections at a time.", minimum=0),
+    _row(
+        "max.connections",
+        _INT,
+        INT_MAX,
+        "Most connections of a listener at a time; together never more than a quarter of the files that the process "
+        "may open.",
+        minimum=0,
+    ),
     _row(
         "max.connections.per.ip",
         _INT,

@@ -1,6 +1,10 @@
-"""Keys of Kafka 4 for groups, offsets, transactions and share groups: known and checked, without effect so far."""
+"""Keys of Kafka 4 for groups, offsets, transactions and share groups.
+
+Those of groups and offsets do something (`_live`); the others are known and checked, without effect so far (`_row`).
+"""
 
 from rookery.base.config_key import INT_MAX, ConfigKey, ConfigType, Update
+from rookery.base.config_key import broker_row as _live
 from rookery.base.config_key import inert_row as _row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -34,13 +38,13 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
         update=_CLUSTER_WIDE,
     ),
-    _row(
+    _live(
         "group.consumer.assignors",
         _LIST,
         ("uniform", "range"),
         "Server-side assignors of consumer groups, the default first.",
     ),
-    _row(
+    _live(
         "group.consumer.heartbeat.interval.ms",
         _INT,
         5000,
@@ -54,22 +58,22 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "Largest assignment interval that a group may ask for.",
         minimum=0,
     ),
-    _row(
+    _live(
         "group.consumer.max.heartbeat.interval.ms",
         _INT,
         15_000,
         "Largest heartbeat interval that a group may ask for.",
         minimum=1,
     ),
-    _row(
+    _live(
         "group.consumer.max.session.timeout.ms",
         _INT,
         60_000,
         "Largest session time-out that a group may ask for.",
         minimum=1,
     ),
-    _row("group.consumer.max.size", _INT, INT_MAX, "Most members of a consumer group.", minimum=1),
-    _row(
+    _live("group.consumer.max.size", _INT, INT_MAX, "Most members of a consumer group.", minimum=1),
+    _live(
         "group.consumer.migration.policy",
         _STRING,
         "bidirectional",
@@ -84,14 +88,14 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "Smallest assignment interval that a group may ask for.",
         minimum=0,
     ),
-    _row(
+    _live(
         "group.consumer.min.heartbeat.interval.ms",
         _INT,
         5000,
         "Smallest heartbeat interval that a group may ask for.",
         minimum=1,
     ),
-    _row(
+    _live(
         "group.consumer.min.session.timeout.ms",
         _INT,
         45_000,
@@ -106,7 +110,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         minimum=10_000,
         internal=True,
     ),
-    _row(
+    _live(
         "group.consumer.session.timeout.ms", _INT, 45_000, "Session time-out of members of consumer groups.", minimum=1
     ),
     _row(
@@ -139,15 +143,15 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         choices=("consumer", "classic", "share", "streams"),
     ),
     _row("group.coordinator.threads", _INT, 4, "Threads of the group coordinator.", minimum=1),
-    _row(
+    _live(
         "group.initial.rebalance.delay.ms",
         _INT,
         0,
         "Wait for more members before a new group's first rebalance. Kafka's own default is 3000.",
     ),
-    _row("group.max.session.timeout.ms", _INT, 1_800_000, "Largest session time-out of classic groups."),
-    _row("group.max.size", _INT, INT_MAX, "Most members of a classic group.", minimum=1),
-    _row("group.min.session.timeout.ms", _INT, 6000, "Smallest session time-out of classic groups."),
+    _live("group.max.session.timeout.ms", _INT, 1_800_000, "Largest session time-out of classic groups."),
+    _live("group.max.size", _INT, INT_MAX, "Most members of a classic group.", minimum=1),
+    _live("group.min.session.timeout.ms", _INT, 6000, "Smallest session time-out of classic groups."),
     _row(
         "group.share.assignment.interval.ms",
         _INT,
@@ -324,15 +328,30 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
     ),
     _row("group.streams.num.standby.replicas", _INT, 0, "Standby replicas of streams groups.", minimum=0),
     _row("group.streams.session.timeout.ms", _INT, 45_000, "Session time-out of streams groups.", minimum=1),
-    _row("offset.metadata.max.bytes", _INT, 4096, "Most bytes of metadata in an offset commit."),
-    _row("offsets.commit.timeout.ms", _INT, 5000, "Time that an offset commit may take.", minimum=1),
-    _row("offsets.load.buffer.size", _INT, 5_242_880, "Bytes read at a time when offsets are loaded.", minimum=1),
-    _row("offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are looked for.", minimum=1),
-    _row("offsets.retention.minutes", _INT, 10_080, "Life of an empty group's committed offsets.", minimum=1),
-    _row("offsets.topic.compression.codec", _INT, 0, "Compression of __consumer_offsets, as a codec's number."),
-    _row("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", minimum=1),
-    _row("offsets.topic.replication.factor", _SHORT, 3, "Replicas of __consumer_offsets.", minimum=1),
-    _row("offsets.topic.segment.bytes", _INT, 104_857_600, "Segment size of __consumer_offsets.", minimum=1),
+    _live("offset.metadata.max.bytes", _INT, 4096, "Most bytes of metadata in an offset commit."),
+    _live("offsets.commit.timeout.ms", _INT, 5000, "Time that an offset commit may take.", minimum=1),
+    _live("offsets.load.buffer.size", _INT, 5_242_880, "Bytes read at a time when offsets are loaded.", minimum=1),
+    _live(
+        "offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are looked for.", minimum=1
+    ),
+    _live("offsets.retention.minutes", _INT, 10_080, "Life of an empty group's committed offsets.", minimum=1),
+    _live(
+        "offsets.topic.compression.codec",
+        _INT,
+        0,
+        "Compression of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        minimum=0,
+        maximum=4,
+    ),
+    _live("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", minimum=1),
+    _live(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        3,
+        "Replicas of __consumer_offsets; as many as there are brokers, if these are fewer.",
+        minimum=1,
+    ),
+    _live("offsets.topic.segment.bytes", _INT, 104_857_600, "Segment size of __consumer_offsets.", minimum=1),
     _row(
         "share.coordinator.append.linger.ms",
         _INT,

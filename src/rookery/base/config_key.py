@@ -1,7 +1,8 @@
 """One row per configuration key: its type, default, limits and what it means; and how its text becomes a value.
 
 The tables are `config_topic` for topics; for brokers `config_broker` (keys that do something here), and
-`config_coordinator`, `config_security` and `config_inert` (keys that are known and checked but have no effect here).
+`config_coordinator`, `config_security` and `config_inert` (keys most of which are known and checked but have no effect
+here).
 Types, defaults and limits are Kafka's, except where the text of a row says so.
 """
 

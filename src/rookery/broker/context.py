@@ -13,6 +13,7 @@ from rookery.base.types import Buffer, LeaderEpoch, NodeId, TopicPartition
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.service import Controller
+from rookery.coordinators.group.service import GroupCoordinator
 from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.net.connection import ConnectionInfo
@@ -24,8 +25,9 @@ from rookery.replication.pending import Pending
 
 # What KIP-430 answers where the client did not ask for operations.
 NO_OPERATIONS = -(2**31)
-# Without an authorizer everything is allowed: the bits of all operations that apply to a topic, and to a cluster.
+# Without an authorizer everything is allowed: the bits of all operations that apply to a topic, a group, a cluster.
 ALL_TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
@@ -41,6 +43,7 @@ class Services:
     pending: Pending
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupCoordinator
     # What the broker was started with; changes at run time are in the image.
     static_config: Mapping[str, str]
     fetch_max_bytes: int

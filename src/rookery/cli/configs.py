@@ -95,7 +95,8 @@ def alter(
 
 def changes_of(configs: list[str] | None, deleted: list[str] | None) -> "list[ConfigChange]":
     """The changes that `--set` and `--delete` ask for."""
-    from rookery.client.admin import ConfigChange, ConfigOperation
+    from rookery.base.config_codes import ConfigOperation
+    from rookery.client.admin import ConfigChange
 
     values = parse_pairs(configs or [], "--set")
     both = values.keys() & set(deleted or [])
@@ -107,7 +108,8 @@ def changes_of(configs: list[str] | None, deleted: list[str] | None) -> "list[Co
 
 
 def _resource(kind: Kind, name: str) -> "ConfigResource":
-    from rookery.client.admin import ConfigResource, ResourceType
+    from rookery.base.config_codes import ResourceType
+    from rookery.client.admin import ConfigResource
 
     if kind is Kind.TOPIC:
         return ConfigResource(ResourceType.TOPIC, name)

@@ -20,23 +20,37 @@ EXAMPLES = (
     "\n\nrookery consume orders --from beginning --until-end --json"
     "\n\nrookery consume orders --from -10 --format '%p:%o %k=%v\\n'"
     "\n\nrookery consume orders --from 2026-03-01T12:00Z --count 5"
+    "\n\nrookery consume orders --group billing --from beginning"
 )
+
+
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        "-f",
+        metavar="POSITION",
+        help="beginning, end, an offset, -N (the last N of each partition), an ISO time, or timestamp:MS.",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Read as a member of this group: go on where it committed (else at --from), and commit as it goes.",
+    ),
+]
 
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            "-f",
-            metavar="POSITION",
-            help="beginning, end, an offset, -N (the last N of each partition), an ISO time, or timestamp:MS.",
-        ),
-    ] = "end",
+    start: From = "end",
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. Repeatable.")
     ] = None,
+    group: Group = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at what is the end when the command starts.")
@@ -58,6 +72,8 @@ def consume(
     from rookery.cli.positions import parse_start
     from rookery.cli.session import with_cluster
 
+    if group is not None and partitions:
+        raise typer.BadParameter("the group chooses the partitions: leave out --partition or --group")
     try:
         position = parse_start(start)
         render = render_json if as_json else compile_format(unescape(template), null_text.encode())
@@ -66,7 +82,10 @@ def consume(
 
     async def work(cluster: "Cluster") -> None:
         reader = _Reader(cluster, topic, render, count_max=count)
-        await reader.run(position, partitions or [], until_end=until_end)
+        if group is None:
+            await reader.run(position, partitions or [], until_end=until_end)
+        else:
+            await reader.run_in_group(group, position, until_end=until_end)
 
     try:
         with_cluster(bootstrap_server, timeout_s, work)
@@ -105,8 +124,28 @@ class _Reader:
             await consumer.assign(await _starts(consumer, chosen, start))
             if start == END and not until_end:
                 note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads what is there")
-            while not self._is_done(ends, consumer.position):
+            while not self._is_done(ends, consumer.positions()):
                 self._print(await consumer.poll(), ends)
+
+    async def run_in_group(self, group_id: str, start: "Start | StartTail", *, until_end: bool) -> None:
+        from rookery.cli.output import note
+        from rookery.client.admin import LATEST
+        from rookery.client.consumer import Consumer
+        from rookery.client.group_consumer import GroupConsumer
+
+        partitions = await self._partitions([])
+        ends = await Consumer(self._cluster).offsets_at(partitions, LATEST) if until_end else None
+
+        async def starts(consumer: "Consumer", fresh: "list[TopicPartition]") -> "Mapping[TopicPartition, Start]":
+            return await _starts(consumer, fresh, start)
+
+        async with GroupConsumer(self._cluster, group_id, [self._topic], find_starts=starts) as member:
+            note(f"reading {self._topic} as a member of group {group_id}; Ctrl-C stops")
+            while not self._is_done(ends, member.positions(), settled=member.is_settled):
+                records = await member.poll()
+                printed = set(map(id, self._print(records, ends)))
+                member.give_back(record for record in records if id(record) not in printed)
+            await member.commit()
 
     async def _partitions(self, wanted: list[int]) -> "list[TopicPartition]":
         from rookery.base.errors import ApiError, ErrorCode
@@ -123,13 +162,23 @@ class _Reader:
         return [TopicPartition(self._topic, index) for index in sorted(set(wanted)) or present]
 
     def _is_done(
-        self, ends: "Mapping[TopicPartition, Offset] | None", position: "Callable[[TopicPartition], Offset]"
+        self,
+        ends: "Mapping[TopicPartition, Offset] | None",
+        positions: "Mapping[TopicPartition, Offset]",
+        *,
+        settled: bool = True,
     ) -> bool:
+        """A group's member that has no partitions, or not yet all of them, is not at their end."""
         if self._count == self._count_max:
             return True
-        return ends is not None and all(position(tp) >= end for tp, end in ends.items())
+        if ends is None or not positions or not settled:
+            return False
+        return all(position >= ends.get(tp, 0) for tp, position in positions.items())
 
-    def _print(self, records: "list[ConsumedRecord]", ends: "Mapping[TopicPartition, Offset] | None") -> None:
+    def _print(
+        self, records: "list[ConsumedRecord]", ends: "Mapping[TopicPartition, Offset] | None"
+    ) -> "list[ConsumedRecord]":
+        """What was printed: not what lies behind the end, nor what is too much."""
         from rookery.base.types import TopicPartition
 
         if ends is not None:
@@ -142,6 +191,7 @@ class _Reader:
         if records:
             sys.stdout.buffer.write(b"".join(map(self._render, records)))
             sys.stdout.buffer.flush()
+        return records
 
 
 async def _starts(

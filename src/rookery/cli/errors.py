@@ -23,6 +23,11 @@ _SENTENCES = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
     ErrorCode.REQUEST_TIMED_OUT: "the broker did not answer in time",
     ErrorCode.MESSAGE_TOO_LARGE: "the record is larger than the topic's max.message.bytes",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group has active members; stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group subscribes to the topic; stop it first",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker's disk failed",
 }
 

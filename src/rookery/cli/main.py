@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli import configs, consume, log, produce, start, topics
+from rookery.cli import configs, consume, groups, log, produce, start, topics
 from rookery.cli.errors import Commands
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("start")(start.start)
 app.add_typer(topics.app, name="topics")
 app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
 app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
+app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(log.app, name="log")
 

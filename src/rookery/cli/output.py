@@ -5,12 +5,16 @@ Data goes to standard output, everything else (questions, progress, notes) to st
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from rookery.cli.errors import CommandError
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.cli.errors import FAILED, CommandError, explain
+
+if TYPE_CHECKING:
+    from rookery.client.admin import Outcome
 
 _COLUMN_GAP = "  "
 
@@ -34,8 +38,8 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str | None = None) -> None:
-    """Columns that hold only numbers are aligned to the right."""
-    numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+    """Columns that hold only numbers, where they hold something, are aligned to the right."""
+    numeric = [_is_numeric([row[index] for row in rows]) for index in range(len(columns))]
     if sys.stdout.isatty():
         _print_rich(columns, rows, numeric=numeric, title=title)
     else:
@@ -56,6 +60,25 @@ def confirm(question: str, *, yes: bool) -> None:
         raise CommandError(f"{question} Nobody is here to answer: add --yes to do it.")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was done")
+
+
+def report(outcomes: "Iterable[Outcome]", done: str, *, tolerated: ErrorCode | None) -> None:
+    """One line for each of several things; the command fails if one of them did."""
+    failed = False
+    for outcome in outcomes:
+        if outcome.error == ErrorCode.NONE:
+            typer.echo(f"{done} {outcome.name}")
+        elif outcome.error != tolerated:
+            failed = True
+            reason = outcome.message or explain(ApiError(outcome.error))
+            typer.echo(f"error: {outcome.name}: {reason}", err=True)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _is_numeric(column: Sequence[Cell]) -> bool:
+    filled = [cell for cell in column if cell is not None]
+    return bool(filled) and all(isinstance(cell, int) or _text(cell).lstrip("+-").isdigit() for cell in filled)
 
 
 def _text(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from rookery.base.types import TimestampMs
 from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTimestamp
 
 
@@ -30,6 +31,17 @@ def parse_start(text: str) -> Start | StartTail:
     return StartTimestamp(_timestamp_ms(rest))
 
 
+def parse_timestamp_ms(text: str) -> TimestampMs:
+    """An ISO 8601 time, local unless it has a zone, or milliseconds since 1970. Raises ValueError with a sentence."""
+    word = text.strip()
+    if _is_number(word):
+        return int(word)
+    try:
+        return _moment_ms(word)
+    except ValueError:
+        raise ValueError(f"'{text}' is neither an ISO 8601 time nor milliseconds since 1970") from None
+
+
 def _split_kind(word: str) -> tuple[str | None, str]:
     for kind in ("offset", "timestamp"):
         if word.startswith(kind) and word[len(kind) : len(kind) + 1] in (":", "=", " "):
@@ -47,12 +59,15 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _timestamp_ms(text: str) -> int:
-    """A time without a zone is the local one."""
+def _timestamp_ms(text: str) -> TimestampMs:
     try:
-        moment = datetime.fromisoformat(text)
+        return _moment_ms(text)
     except ValueError:
         raise ValueError(
             f"'{text}' is none of: beginning, end, an offset, -N for the last N, an ISO 8601 time, timestamp:MS"
         ) from None
-    return round(moment.timestamp() * 1000)
+
+
+def _moment_ms(text: str) -> TimestampMs:
+    """A time without a zone is the local one."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

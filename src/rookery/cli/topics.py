@@ -15,7 +15,7 @@ from rookery.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rookery.client.admin import Admin, Outcome
+    from rookery.client.admin import Admin
     from rookery.client.metadata import Topic
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -44,6 +44,7 @@ def create(
 ) -> None:
     """Create topics."""
     from rookery.base.errors import ErrorCode
+    from rookery.cli.output import report
     from rookery.cli.session import with_admin
     from rookery.client.admin import BROKER_DEFAULT, NewTopic
 
@@ -61,7 +62,7 @@ def create(
         bootstrap_server, timeout_s, lambda admin: admin.create_topics(new, validate_only=validate_only)
     )
     done = "would create" if validate_only else "created"
-    _report(outcomes, done, tolerated=ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None)
+    report(outcomes, done, tolerated=ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None)
 
 
 @app.command("list", epilog="Example: rookery topics list --json")
@@ -119,9 +120,10 @@ def alter(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Add partitions, and set or delete configs."""
+    from rookery.base.config_codes import ResourceType
     from rookery.cli.configs import changes_of
     from rookery.cli.session import with_admin
-    from rookery.client.admin import ConfigResource, ResourceType
+    from rookery.client.admin import ConfigResource
 
     changes = changes_of(configs, deleted)
     if partitions is None and not changes:
@@ -148,29 +150,12 @@ def delete(
 ) -> None:
     """Delete topics and all their records. Asks first."""
     from rookery.base.errors import ErrorCode
-    from rookery.cli.output import confirm
+    from rookery.cli.output import confirm, report
     from rookery.cli.session import with_admin
 
     confirm(f"Delete {', '.join(names)} and all records in it?", yes=yes)
     outcomes = with_admin(bootstrap_server, timeout_s, lambda admin: admin.delete_topics(names))
-    _report(outcomes, "deleted", tolerated=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None)
-
-
-def _report(outcomes: "list[Outcome]", done: str, *, tolerated: int | None) -> None:
-    """One line per topic; the command fails if one of them did."""
-    from rookery.base.errors import ApiError, ErrorCode
-    from rookery.cli.errors import FAILED, explain
-
-    failed = False
-    for outcome in outcomes:
-        if outcome.error == ErrorCode.NONE:
-            typer.echo(f"{done} {outcome.name}")
-        elif outcome.error != tolerated:
-            failed = True
-            reason = outcome.message or explain(ApiError(outcome.error))
-            typer.echo(f"error: {outcome.name}: {reason}", err=True)
-    if failed:
-        raise typer.Exit(FAILED)
+    report(outcomes, "deleted", tolerated=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None)
 
 
 def _replication_factor(topic: "Topic") -> int:
@@ -200,8 +185,9 @@ async def _describe(admin: "Admin", names: list[str]) -> list[dict[str, Any]]:
 
 
 async def _describe_one(admin: "Admin", topic: "Topic") -> dict[str, Any]:
+    from rookery.base.config_codes import ConfigSource, ResourceType
     from rookery.base.types import TopicPartition
-    from rookery.client.admin import EARLIEST, LATEST, ConfigResource, ConfigSource, ResourceType
+    from rookery.client.admin import EARLIEST, LATEST, ConfigResource
 
     led = [TopicPartition(topic.name, partition.index) for partition in topic.partitions if partition.leader >= 0]
     earliest = await admin.list_offsets(dict.fromkeys(led, EARLIEST))

@@ -7,10 +7,10 @@ inside, up to the cluster's time-out. `cli` calls this, and so do the other part
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import groupby
 from typing import TypeVar
 
+from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import (
     LeaderEpoch,
@@ -40,41 +40,6 @@ _READ_UNCOMMITTED = 0
 _READ_COMMITTED = 1
 # Retriable for a producer that waits for its topic; a plain answer for an administrator who mistyped it.
 _FINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-
-
-class ResourceType(IntEnum):
-    """What a config belongs to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    """Where a config's value comes from, the nearest first."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigSource":
-        return cls.UNKNOWN
-
-
-class ConfigOperation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +182,7 @@ class Admin:
         isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
 
         def request(partitions: Sequence[TopicPartition]) -> Message:
-            topics = _by_topic(partitions, lambda tp: Message(partition_index=tp.partition, timestamp=wanted[tp]))
+            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, timestamp=wanted[tp]))
             return Message(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms)
 
         rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request)
@@ -230,7 +195,7 @@ class Admin:
         """Delete what lies below these offsets; -1 means everything up to the high watermark."""
 
         def request(partitions: Sequence[TopicPartition]) -> Message:
-            topics = _by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
+            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
             return Message(topics=topics, timeout_ms=self._timeout_ms)
 
         rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request)
@@ -377,7 +342,7 @@ def _creatable(topic: NewTopic) -> Message:
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]) -> list[Message]:
+def by_topic(partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]) -> list[Message]:
     grouped = groupby(sorted(partitions), key=lambda tp: tp.topic)
     return [Message(name=topic, partitions=[row(tp) for tp in group]) for topic, group in grouped]
 

@@ -43,8 +43,8 @@ class Cluster:
         self.timeout_s = timeout_s
         self._bootstrap = tuple(bootstrap)
         self._client_id = client_id
-        self._connections: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, str], Connection] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
         self._stale_topics: set[TopicName] = set()
 
     @classmethod
@@ -69,11 +69,23 @@ class Cluster:
             await connection.close()
 
     async def call(
-        self, api_key: ApiKey, message: Message, *, node: NodeId | None = None, timeout_s: float | None = None
+        self,
+        api_key: ApiKey,
+        message: Message,
+        *,
+        node: NodeId | None = None,
+        timeout_s: float | None = None,
+        channel: str = "",
+        version_max: int | None = None,
     ) -> Message:
-        """One request to `node`, or to any broker; no retry."""
-        connection = await self.connection(node)
-        return await connection.request(api_key, message, timeout_s=self.timeout_s if timeout_s is None else timeout_s)
+        """One request to `node`, or to any broker; no retry.
+
+        Requests of one channel share a connection, where a long poll holds up what comes behind it.
+        """
+        connection = await self.connection(node, channel)
+        api_version = None if version_max is None else min(version_max, connection.version(api_key))
+        patience_s = self.timeout_s if timeout_s is None else timeout_s
+        return await connection.request(api_key, message, timeout_s=patience_s, api_version=api_version)
 
     async def call_controller(self, api_key: ApiKey, message: Message) -> Message:
         """One request to the active controller, or to a broker that forwards to it."""
@@ -82,17 +94,17 @@ class Cluster:
         known = self.metadata.controller_id in self.metadata.brokers
         return await self.call(api_key, message, node=self.metadata.controller_id if known else None)
 
-    async def connection(self, node: NodeId | None = None) -> Connection:
+    async def connection(self, node: NodeId | None = None, channel: str = "") -> Connection:
         """A connection to `node`, or to any broker: one that is open, else the first that answers."""
         if node is not None:
             broker = self.metadata.brokers.get(node)
             if broker is None:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster's metadata")
-            return await self._connect(broker.address)
-        for connection in self._connections.values():
-            if not connection.is_closed:
+            return await self._connect(broker.address, channel)
+        for (_, its_channel), connection in self._connections.items():
+            if its_channel == channel and not connection.is_closed:
                 return connection
-        return await self._connect_any()
+        return await self._connect_any(channel)
 
     async def refresh(self, topics: Iterable[TopicName] | None = None, *, auto_create: bool = False) -> ClusterMetadata:
         """Ask for metadata of `topics` (None: all), keep it and return it."""
@@ -153,21 +165,21 @@ class Cluster:
         self._stale_topics.update(self.metadata.topics)
         self.metadata = replace(self.metadata, controller_id=NO_NODE)
 
-    async def _connect(self, address: Address) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+    async def _connect(self, address: Address, channel: str) -> Connection:
+        async with self._opening.setdefault((address, channel), asyncio.Lock()):
+            connection = self._connections.get((address, channel))
             if connection is None or connection.is_closed:
                 timeout_s = min(_CONNECT_TIMEOUT_S, self.timeout_s)
                 connection = await Connection.open(address, client_id=self._client_id, timeout_s=timeout_s)
-                self._connections[address] = connection
+                self._connections[address, channel] = connection
             return connection
 
-    async def _connect_any(self) -> Connection:
+    async def _connect_any(self, channel: str) -> Connection:
         failure: ApiError | None = None
         known = [broker.address for broker in self.metadata.brokers.values()]
         for address in dict.fromkeys([*known, *self._bootstrap]):
             try:
-                return await self._connect(address)
+                return await self._connect(address, channel)
             except ApiError as error:
                 failure = error
         assert failure is not None, "there is at least one bootstrap address"

@@ -171,6 +171,8 @@ class Connection:
         for pending in self._pending.values():
             if not pending.response.done():
                 pending.response.set_exception(ApiError(failure.code, failure.message))
+                # Who gave up waiting is not worth a warning about an exception that nobody looked at.
+                pending.response.exception()
 
     def _lost(self, error: Exception) -> ApiError:
         reason = "the broker hung up" if isinstance(error, asyncio.IncompleteReadError) else str(error)

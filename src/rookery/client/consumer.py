@@ -114,6 +114,14 @@ class Consumer:
         """The offset of the next record to be read."""
         return self._positions[partition]
 
+    def positions(self) -> dict[TopicPartition, Offset]:
+        """All partitions that are read, with their positions."""
+        return dict(self._positions)
+
+    def seek(self, partition: TopicPartition, offset: Offset) -> None:
+        """Go on reading an assigned partition from here."""
+        self._positions[partition] = offset
+
     async def offsets_at(
         self, partitions: Iterable[TopicPartition], timestamp_ms: TimestampMs
     ) -> dict[TopicPartition, Offset]:

@@ -1,7 +1,8 @@
 """Brokers in the metadata log: registration at each start of a node, and the features that the cluster agreed on.
 
 A broker's epoch is the offset of its registration record. A new log begins with the level of `metadata.version`, which
-says how its records are to be read. After an unclean stop the node's logs may have lost their unsynced ends; every
+says how its records are to be read, and those of the other features; a log that was begun before there was a feature
+gets it with the next registration. After an unclean stop the node's logs may have lost their unsynced ends; every
 partition that it leads then begins a new leader epoch, so that clients and followers can see where the old one ended.
 """
 
@@ -24,7 +25,13 @@ from rookery.metadata.records import (
 METADATA_VERSION = "metadata.version"
 # Kafka's 4.0-IV0: the level whose record versions `metadata.records` writes.
 METADATA_VERSION_LEVEL = 22
-SUPPORTED_FEATURES = (BrokerFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),)
+# Level 1 has groups of the new protocol (KIP-848); level 0 is a cluster without them.
+GROUP_VERSION = "group.version"
+GROUP_VERSION_LEVEL = 1
+SUPPORTED_FEATURES = (
+    BrokerFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+    BrokerFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +48,11 @@ class Registration:
 
 def decide_register_broker(image: ClusterImage, registration: Registration, *, next_offset: Offset) -> Decision[int]:
     """The result is the broker's new epoch; `next_offset` is where the decision's first record will be."""
-    records: list[MetadataRecord] = []
-    if METADATA_VERSION not in image.features:
-        records.append(FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL))
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(feature.name, feature.max_supported_version)
+        for feature in SUPPORTED_FEATURES
+        if feature.name not in image.features
+    ]
     broker_epoch = next_offset + len(records)
     records.append(
         RegisterBrokerRecord(

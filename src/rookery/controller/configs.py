@@ -7,7 +7,6 @@ configs here and are refused.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from rookery.base.config import (
@@ -17,6 +16,7 @@ from rookery.base.config import (
     find_topic_key,
     validate_topic,
 )
+from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.config_key import ConfigKey, ConfigType, Update, format_value, parse_value
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.controller.decision import (
@@ -30,23 +30,14 @@ from rookery.controller.decision import (
     refusal,
 )
 from rookery.controller.topics import name_problem
-from rookery.metadata.image import ClusterImage, ConfigResource, ResourceType
+from rookery.metadata.image import ClusterImage, ConfigResource
 from rookery.metadata.records import ConfigRecord, MetadataRecord
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a key."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):
     name: str
     value: str | None
-    operation: int = Operation.SET
+    operation: int = ConfigOperation.SET
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +119,11 @@ def _replace(before: Mapping[str, str], change: ResourceChange) -> dict[str, str
 def _increment(before: Mapping[str, str], change: ResourceChange) -> dict[str, str]:
     after = dict(before)
     for item in change.changes:
-        if item.operation == Operation.DELETE:
+        if item.operation == ConfigOperation.DELETE:
             after.pop(item.name, None)
-        elif item.operation == Operation.SET:
+        elif item.operation == ConfigOperation.SET:
             after[item.name] = _value(item)
-        elif item.operation in (Operation.APPEND, Operation.SUBTRACT):
+        elif item.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             after[item.name] = _changed_list(change.resource, before.get(item.name), item)
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {item.operation}")
@@ -149,7 +140,7 @@ def _changed_list(resource: ConfigResource, before: str | None, item: ConfigChan
     text = before if before is not None else format_value(key.default) or ""
     items = [part for part in text.split(",") if part]
     for part in _value(item).split(","):
-        if item.operation == Operation.SUBTRACT:
+        if item.operation == ConfigOperation.SUBTRACT:
             items = [other for other in items if other != part]
         elif part not in items:
             items.append(part)

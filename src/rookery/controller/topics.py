@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rookery.base.config import ConfigEntry, describe_topic, validate_topic
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
 from rookery.controller.decision import (
@@ -19,7 +20,7 @@ from rookery.controller.decision import (
     refusal,
 )
 from rookery.controller.placement import can_lead, place
-from rookery.metadata.image import ClusterImage, ResourceType, TopicImage
+from rookery.metadata.image import ClusterImage, TopicImage
 from rookery.metadata.records import (
     UNASSIGNED_DIRECTORY,
     ConfigRecord,

@@ -28,6 +28,7 @@ from rookery.coordinators.decision import Decision, Parked, Timer, TimerKey, Tok
 from rookery.coordinators.loading import load
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
+from rookery.records.batch import Codec
 from rookery.records.record import Record, build_batch
 from rookery.replication.pending import Pending, Waiter
 from rookery.replication.replica import ACKS_ALL, Replica
@@ -106,6 +107,7 @@ class Coordinator(Generic[ShardT]):
         clock: Clock,
         commit_timeout_ms: int,
         load_bytes: int,
+        codec: Codec = Codec.NONE,
     ) -> None:
         self._topic = topic
         self._node_id = node_id
@@ -115,6 +117,7 @@ class Coordinator(Generic[ShardT]):
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
         self._load_bytes = load_bytes
+        self._codec = codec
         self._partition_count = 0
         self._hosted: dict[PartitionIndex, _Hosted[ShardT]] = {}
         self._tokens = count(1)
@@ -202,9 +205,8 @@ class Coordinator(Generic[ShardT]):
             self._unload(index)
         if isinstance(replica, ErrorCode):
             return
-        hosted = _Hosted(self._make_shard(index), replica, Timers(asyncio.get_running_loop(), lambda _: None))
-        hosted.timers.fired = lambda key: self._on_timer(hosted, key)
-        self._hosted[index] = hosted
+        timers = Timers(asyncio.get_running_loop(), lambda key: self._on_timer(index, key))
+        hosted = self._hosted[index] = _Hosted(self._make_shard(index), replica, timers)
         if replica.log.start_offset == replica.log.end_offset:
             self._activate(hosted, replica.log.end_offset)
         else:
@@ -234,8 +236,12 @@ class Coordinator(Generic[ShardT]):
         for future in hosted.parked.values():
             _resolve(future, ErrorCode.NOT_COORDINATOR)
         hosted.parked.clear()
+        # Those who wait for the high watermark look, and see that it does not matter any more.
+        self._pending.wake(TopicPartition(self._topic, index))
 
-    def _on_timer(self, hosted: _Hosted[ShardT], key: TimerKey) -> None:
+    def _on_timer(self, index: PartitionIndex, key: TimerKey) -> None:
+        # Timers end with their shard, so that the one that is there now is theirs.
+        hosted = self._hosted[index]
         failure = self._run(hosted, lambda shard, now_ms: shard.on_timer(key, now_ms), None)
         if failure is not None:
             hosted.timers.set(Timer(key, _TIMER_RETRY_MS))
@@ -278,7 +284,8 @@ class Coordinator(Generic[ShardT]):
         if not records:
             return None
         encoded = (hosted.shard.encode(record) for record in records)
-        batch = build_batch([Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)])
+        log_records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)]
+        batch = build_batch(log_records, codec=self._codec)
         appended = hosted.replica.append(batch, acks=ACKS_ALL, now_ms=now_ms)
         if appended.error_code is not ErrorCode.NONE:
             logger.warning("coordinator write failed", topic=self._topic, error=appended.error_code.name)

@@ -27,7 +27,7 @@ class Timers:
 
     def __init__(self, loop: Loop, fired: Callable[[TimerKey], None]) -> None:
         self._loop = loop
-        self.fired = fired
+        self._fired = fired
         self._due: dict[TimerKey, float] = {}
         self._armed: dict[TimerKey, tuple[float, Handle]] = {}
 
@@ -66,4 +66,4 @@ class Timers:
             self._arm(key, due)
         else:
             del self._due[key]
-            self.fired(key)
+            self._fired(key)

@@ -7,25 +7,14 @@ changed after it was built; what did not change is shared with the image before.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from rookery.base.errors import CorruptionError
+from rookery.base.config_codes import ResourceType
 from rookery.base.types import LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.metadata import records
 from rookery.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
-
-
-class ResourceType(IntEnum):
-    """What a configuration can belong to."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

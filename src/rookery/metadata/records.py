@@ -19,7 +19,6 @@ _FRAME_VERSION = 1
 _NODE_IDS = schema.array(schema.INT32)
 _UUIDS = schema.array(schema.UUID)
 
-NO_LEADER: NodeId = -1
 SAME_LEADER: NodeId = -2
 # The directory of a replica of which the controller does not know where it lies (KIP-858).
 UNASSIGNED_DIRECTORY = UUID(int=0)

@@ -58,7 +58,9 @@ class Chores:
 
     async def _apply_retention(self) -> None:
         now_ms = self._services.clock.now_ms()
-        self._logs.apply_retention(now_ms, self._high_watermark)
+        if self._logs.apply_retention(now_ms, self._high_watermark):
+            await self._checkpoint()
+            self._logs.retire_expired(now_ms)
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)
 
     async def _flush_due(self) -> None:

@@ -5,7 +5,7 @@ agree with the settings, or the node refuses to start, because serving another n
 corrupts both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -93,10 +93,23 @@ def _read_stamp(files: Files, directory: Path) -> dict[str, str] | None:
         return None
     text = files.read_file(path).decode("utf-8", "replace")
     stamp = {key: entry.value for key, entry in parse_properties(text, str(path)).items()}
-    missing = [key for key in ("cluster.id", "node.id", "directory.id") if not stamp.get(key)]
-    if missing or not stamp["node.id"].isdigit():
-        raise StartupError(f"{path} is damaged ({', '.join(missing) or 'node.id is not a number'}). Restore it.")
+    problem = _find_problem(stamp)
+    if problem is not None:
+        raise StartupError(f"{path} is damaged ({problem}). Restore it.")
     return stamp
+
+
+def _find_problem(stamp: Mapping[str, str]) -> str | None:
+    missing = [key for key in ("cluster.id", "node.id", "directory.id") if not stamp.get(key)]
+    if missing:
+        return f"{', '.join(missing)} is missing"
+    if not (stamp["node.id"].isascii() and stamp["node.id"].isdigit()):
+        return "node.id is not a number"
+    try:
+        decode_uuid(stamp["directory.id"])
+    except ValueError:
+        return "directory.id is not a UUID"
+    return None
 
 
 def _check_stamp(directory: Path, stamp: dict[str, str], *, node_id: NodeId, cluster_id: str | None) -> None:

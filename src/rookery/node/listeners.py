@@ -4,19 +4,29 @@ from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError
 from rookery.net.listener import ListenerSettings
 
+# One for the socket, one for the duplicate that `sendfile` goes by.
+_DESCRIPTORS_PER_CONNECTION = 2
 
-def listener_settings(name: str, layers: BrokerLayers) -> ListenerSettings:
+
+def listener_settings(name: str, layers: BrokerLayers, *, connections_max: int | None = None) -> ListenerSettings:
+    """`connections_max` holds even where `max.connections` allows more."""
+    configured = layers.integer("max.connections")
     return ListenerSettings(
         name=name,
         socket_request_max_bytes=layers.integer("socket.request.max.bytes"),
         socket_send_buffer_bytes=layers.integer("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=layers.integer("socket.receive.buffer.bytes"),
         socket_listen_backlog_size=layers.integer("socket.listen.backlog.size"),
-        max_connections=layers.integer("max.connections"),
+        max_connections=configured if connections_max is None else min(configured, connections_max),
         max_connections_per_ip=layers.integer("max.connections.per.ip"),
         max_connections_per_ip_overrides=_limits_by_address(layers.text("max.connections.per.ip.overrides") or ""),
         connections_max_idle_ms=layers.integer("connections.max.idle.ms"),
     )
+
+
+def affordable_connections(descriptor_limit: int, listener_count: int) -> int:
+    """Half of the descriptors is for files: a disk that cannot open one counts as failed, and peers must not cause it."""
+    return descriptor_limit // (2 * _DESCRIPTORS_PER_CONNECTION * listener_count)
 
 
 def _limits_by_address(text: str) -> dict[str, int]:

@@ -22,21 +22,27 @@ logger = structlog.get_logger(__name__)
 def run(settings: Settings, *, announce: Callable[[str], None]) -> None:
     """Run a node until SIGTERM or SIGINT. `announce` gets its address when it serves."""
     configure_logs(os.environ.get("ROOKERY_LOG_LEVEL", "info"))
-    _raise_file_limit()
+    descriptor_limit = _raise_file_limit()
     # The cleaner's thread shares the interpreter with the event loop; shorter turns make requests wait less for it.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, announce))
+        runner.run(_serve(settings, announce, descriptor_limit))
 
 
-async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
+async def _serve(settings: Settings, announce: Callable[[str], None], descriptor_limit: int | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     if settings.without_effect:
         logger.warning("these settings have no effect here", keys=",".join(settings.without_effect))
-    node = Node(settings, files=OsFiles(), clock=SystemClock(), random=SystemRandom())
+    node = Node(
+        settings,
+        files=OsFiles(),
+        clock=SystemClock(),
+        random=SystemRandom(),
+        descriptor_limit=descriptor_limit,
+    )
     await node.start()
     try:
         announce(node.address)
@@ -55,7 +61,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _raise_file_limit() -> None:
-    """Segments and connections each hold a descriptor; the soft limit is often 1,024, the hard one is not."""
+def _raise_file_limit() -> int | None:
+    """Segments and connections hold descriptors; the soft limit is often 1,024, the hard one is not. Tells the new one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return None if hard == resource.RLIM_INFINITY else hard

@@ -27,6 +27,7 @@ from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
+from rookery.coordinators.group.service import GroupCoordinator
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import Handler
@@ -35,7 +36,7 @@ from rookery.net.network import Network
 from rookery.node.background import Background
 from rookery.node.chores import Chores
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
-from rookery.node.listeners import listener_settings
+from rookery.node.listeners import affordable_connections, listener_settings
 from rookery.node.settings import ListenerAddress, Settings
 from rookery.quorum.driver import QuorumDriver
 from rookery.replication.flusher import Flusher
@@ -65,8 +66,11 @@ class Node:
         executor: Executor | None = None,
         network: Network | None = None,
         intercept: Interceptor | None = None,
+        descriptor_limit: int | None = None,
     ) -> None:
+        """`descriptor_limit` is how many files and sockets the process may have open, None if that is no concern."""
         self._settings = settings
+        self._descriptor_limit = descriptor_limit
         self._network = network
         self._files = files
         self._clock = clock
@@ -80,6 +84,7 @@ class Node:
         self._logs: LogManager | None = None
         self._quorum: QuorumDriver | None = None
         self._controller: Controller | None = None
+        self._groups: GroupCoordinator | None = None
         self._replicas: ReplicaManager | None = None
         self._broker_epoch = -1
 
@@ -127,6 +132,8 @@ class Node:
         services.replicas.start(controller.image)
         self._replicas = services.replicas
         controller.on_image(services.replicas.apply)
+        services.groups.start(controller.image)
+        controller.on_image(services.groups.apply)
         await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
             await listener.start()
@@ -134,8 +141,10 @@ class Node:
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
 
     async def _bind_listeners(self, handle: Handler) -> None:
-        for address in self._settings.listeners:
-            limits = listener_settings(address.name, self._settings.layers)
+        addresses, descriptors = self._settings.listeners, self._descriptor_limit
+        affordable = None if descriptors is None else affordable_connections(descriptors, len(addresses))
+        for address in addresses:
+            limits = listener_settings(address.name, self._settings.layers, connections_max=affordable)
             listener = Listener(address.host, address.port, handle, settings=limits, network=self._network)
             self._listeners.append((address, listener))
             await listener.bind()
@@ -182,6 +191,14 @@ class Node:
             flusher=self._flusher,
             executor=self._executor,
         )
+        self._groups = GroupCoordinator(
+            settings.layers,
+            node_id=settings.node_id,
+            replicas=replicas,
+            pending=pending,
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+        )
         slots = settings.layers.integer("max.incremental.fetch.session.cache.slots")
         return Services(
             node_id=settings.node_id,
@@ -192,6 +209,7 @@ class Node:
             pending=pending,
             fetch_sessions=FetchSessions(slots_max=slots, random_id=lambda: self._random.randrange(1, 1 << 31)),
             producer_ids=ProducerIds(controller, node_id=settings.node_id),
+            groups=self._groups,
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
         )
@@ -220,12 +238,14 @@ class Node:
     async def _stop(self, *, clean: bool) -> None:
         for _, listener in self._listeners:
             await listener.close()
+        if self._groups is not None:
+            await self._groups.close()
         await self._background.stop()
         await self._flusher.wait()
         if self._controller is not None:
             await self._controller.close()
         if self._quorum is not None:
-            self._quorum.close()
+            self._close_quorum(self._quorum)
         if clean and self._replicas is not None:
             await self._replicas.checkpoint_high_watermarks()
         if self._logs is not None:
@@ -234,6 +254,14 @@ class Node:
             await loop.run_in_executor(self._executor, lambda: logs.close(clean=clean, broker_epoch=epoch))
         release_directories(self._locks)
         self._locks.clear()
+
+    @staticmethod
+    def _close_quorum(quorum: QuorumDriver) -> None:
+        try:
+            quorum.close()
+        except (StorageError, CorruptionError) as error:
+            # The next start recovers it; the other directories can still be left cleanly.
+            logger.error("the metadata log was not closed cleanly", error=str(error))
 
     def _new_uuid(self) -> UUID:
         return UUID(bytes=self._random.randbytes(16), version=4)

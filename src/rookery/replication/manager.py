@@ -15,9 +15,10 @@ from pathlib import Path
 
 import structlog
 
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.types import NodeId, Offset, TopicId, TopicName, TopicPartition
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, ResourceType, TopicImage
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, TopicImage
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.replication.flusher import Flusher
 from rookery.replication.partition import Partition

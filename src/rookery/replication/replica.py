@@ -143,8 +143,8 @@ class Replica:
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
         except InvalidBatchError as error:
             return self._refuse(error.code, str(error), error.record_index)
-        except StorageError:
-            self._changed(self)
+        except (StorageError, CorruptionError) as error:
+            self._failed(error)
             return _STORAGE_APPENDED
         self._appended()
         return Appended(
@@ -193,6 +193,12 @@ class Replica:
         """The disk failed: whoever waits must hear of it."""
         self._changed(self)
 
+    def _failed(self, error: StorageError | CorruptionError) -> None:
+        """A directory that fails has told so itself; a damaged log is told here."""
+        if isinstance(error, CorruptionError):
+            logger.error("the log is damaged", partition=str(self.state.topic_partition), error=str(error))
+        self._changed(self)
+
     def flushed(self, end_offset: Offset) -> None:
         """Records before `end_offset` are on disk; those behind count too unless they want a flush of their own."""
         if self.log.needs_flush:
@@ -229,8 +235,8 @@ class Replica:
         except StorageError:
             self._changed(self)
             return _STORAGE_FETCHED
-        except CorruptionError as error:
-            logger.error("cannot read", partition=str(state.topic_partition), offset=offset, error=str(error))
+        except CorruptionError as damage:
+            logger.error("cannot read", partition=str(state.topic_partition), offset=offset, error=str(damage))
             return Fetched(ErrorCode.CORRUPT_MESSAGE)
         if node_id >= 0 and found.error_code is _OK and state.follower_fetched(node_id, offset):
             self._changed(self)
@@ -285,8 +291,8 @@ class Replica:
             return error, EpochEnd()
         try:
             return _OK, self._find_epoch_end(leader_epoch)
-        except StorageError:
-            self._changed(self)
+        except (StorageError, CorruptionError) as failure:
+            self._failed(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR, EpochEnd()
 
     def find_offset(
@@ -305,8 +311,6 @@ class Replica:
             return OffsetFound(error)
         is_client = node_id == CONSUMER_NODE_ID
         end_offset = self._visible_end(CONSUMER_NODE_ID, read_committed) if is_client else self.log.end_offset
-        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-            return OffsetFound(_OK, self.log.start_offset, leader_epoch=self._earliest_epoch())
         if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return OffsetFound(_OK)
         if timestamp_ms == LATEST:
@@ -318,11 +322,13 @@ class Replica:
         except StorageError:
             self._changed(self)
             return OffsetFound(ErrorCode.KAFKA_STORAGE_ERROR)
-        except CorruptionError as error:
-            logger.error("cannot search", partition=str(state.topic_partition), error=str(error))
+        except CorruptionError as damage:
+            logger.error("cannot search", partition=str(state.topic_partition), error=str(damage))
             return OffsetFound(ErrorCode.CORRUPT_MESSAGE)
 
     def _search(self, timestamp_ms: TimestampMs, end_offset: Offset, is_client: bool) -> OffsetFound:
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+            return OffsetFound(_OK, self.log.start_offset, leader_epoch=self._earliest_epoch())
         if timestamp_ms == MAX_TIMESTAMP:
             found = self.log.max_timestamp_offset(end_offset)
         else:
@@ -352,8 +358,8 @@ class Replica:
         try:
             if offset > log.start_offset:
                 log.advance_start_offset(offset)
-        except StorageError:
-            self._changed(self)
+        except (StorageError, CorruptionError) as error:
+            self._failed(error)
             return RecordsDeleted(ErrorCode.KAFKA_STORAGE_ERROR)
         self._changed(self)
         return RecordsDeleted(_OK, log.start_offset)

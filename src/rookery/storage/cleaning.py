@@ -5,8 +5,9 @@
 
     run: read the dirty part into an offset map                   finish: -
     run: write what is left of some segments aside, sealed        finish: swap it in by `Log.replace_segments`
+    run: remove the replaced ones; write more aside               finish: swap it in
     ...                                                           ...
-    run: write the cleaner's checkpoint                           finish: done
+    run: remove the replaced ones; write the checkpoint           finish: done
 
 Everything else that a step needs was copied on the event loop when the task was made. Only the swap touches the log. If
 the log was cut, deleted or has lost a segment meanwhile, `finish` throws the result away. A crash at any point leaves a
@@ -105,6 +106,8 @@ class CleaningTask:
         self._last_batch_end: Offset = NO_OFFSET
         self._filter: BatchFilter | None = None
         self._replacement: _Replacement | None = None
+        # Segments that are no longer part of the log; their files are still there.
+        self._replaced: list[Segment] = []
         self._checkpoint: bytes | None = None
         self._failure: Exception | None = None
         self._is_cancelled = False
@@ -125,6 +128,7 @@ class CleaningTask:
     def run(self) -> None:
         """One step. Never raises: `finish` deals with whatever happened."""
         try:
+            self._remove_replaced()
             if self._checkpoint is not None:
                 path = self.log.log_directory.path / CLEANER_CHECKPOINT_FILE
                 with self.log.log_directory.checkpoint_lock:
@@ -195,11 +199,18 @@ class CleaningTask:
             replacement.changed |= taken > 1
             if replacement.changed:
                 seal_aside(cleaned)
+            else:
+                cleaned.remove()
         except BaseException:
             cleaned.remove()
             raise
         del self._sources[:taken]
         return replacement
+
+    def _remove_replaced(self) -> None:
+        for segment in self._replaced:
+            segment.remove()
+        self._replaced = []
 
     def _new_segment(self, source: Segment) -> Segment:
         return create_aside(
@@ -276,9 +287,8 @@ class CleaningTask:
             except StorageError:
                 # The log has told why and is offline.
                 return False
-            self._replacement = None
-        else:
-            self._discard()
+            self._replaced = replacement.sources
+        self._replacement = None
         self.stats.segments_after += 1
         return True
 
@@ -303,12 +313,14 @@ class CleaningTask:
             logger.error("log cannot be cleaned and is left alone", partition=partition, error=str(failure))
 
     def _discard(self) -> None:
-        """Remove a cleaned segment that will not be used; a crash would leave the same to recovery."""
+        """Remove what is not, or no longer, part of the log; a crash would leave the same to recovery."""
         replacement, self._replacement = self._replacement, None
-        if replacement is None or not self.log.log_directory.is_online:
+        if not self.log.log_directory.is_online:
             return
         try:
-            replacement.cleaned.remove()
+            self._remove_replaced()
+            if replacement is not None:
+                replacement.cleaned.remove()
         except FileNotFoundError:
             logger.debug("partition was deleted while it was cleaned", partition=str(self.log.partition))
         except OSError as error:

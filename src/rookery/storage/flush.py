@@ -85,11 +85,6 @@ class Unsynced:
         self.sealed = [segment for segment in self.sealed if segment.base_offset >= base_offset]
         self.snapshots = [offset for offset in self.snapshots if offset >= base_offset]
 
-    def forget_replaced(self, segments: Sequence[Segment], snapshots: Sequence[Offset]) -> None:
-        """The cleaner put something synced in the place of these segments; these snapshots are left."""
-        self.sealed = [segment for segment in self.sealed if segment not in segments]
-        self.snapshots = [offset for offset in self.snapshots if offset in snapshots]
-
     def settle(self, job: "FlushJob") -> bool:
         """Note what `job` has synced; False if the log was cut meanwhile."""
         if job.generation != self.generation:

@@ -29,7 +29,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
-from rookery.storage.names import SNAPSHOT_SUFFIX, file_name
+from rookery.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from rookery.storage.producers import ProducerStates
 from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_segments
 from rookery.storage.rolling import RollPolicy
@@ -71,12 +71,13 @@ class Log:
         self._producers = loaded.producers
         self._latest_epoch: LeaderEpoch | None = None
         self._doomed: list[Segment] = []
-        self._unsynced = Unsynced(loaded.unsynced, is_new=loaded.is_new)
+        # A log that was not closed may have been killed before it synced its names.
+        self._unsynced = Unsynced(loaded.unsynced, is_new=loaded.is_new or loaded.is_dirty)
         # Whether closing has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
         self._last_flush_ms = clock.now_ms()
-        self._unflushed_messages = 0
+        self._unflushed_messages = self.end_offset - self.recovery_point
         self.update_config(config)
 
     @classmethod
@@ -110,11 +111,13 @@ class Log:
                 start_offset=start_offset,
                 clean=clean,
             )
-            if loaded.is_new and topic_id != NO_TOPIC_ID:
-                files.write_file(directory / PARTITION_METADATA_FILE, encode_partition_metadata(topic_id))
+            metadata_path = directory / PARTITION_METADATA_FILE
+            is_unmarked = loaded.is_new or (loaded.is_dirty and not files.exists(metadata_path))
+            if is_unmarked and topic_id != NO_TOPIC_ID:
+                files.write_file(metadata_path, encode_partition_metadata(topic_id))
         except OSError as error:
             raise log_directory.fail(error) from error
-        return cls(
+        log = cls(
             files,
             directory,
             config,
@@ -124,6 +127,10 @@ class Log:
             log_directory=log_directory,
             loaded=loaded,
         )
+        if log.needs_flush:
+            # A killed process may have left what nobody has synced: it must not be served or acknowledged before.
+            log.flush()
+        return log
 
     def __repr__(self) -> str:
         return f"Log({self.partition}, {self.start_offset}..{self.end_offset})"
@@ -136,17 +143,8 @@ class Log:
         return self._segments
 
     @property
-    def active_segment(self) -> Segment:
-        return self._active
-
-    @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
-
-    @property
-    def local_start_offset(self) -> Offset:
-        """The earliest offset on this disk (ListOffsets -4); without tiered storage, the start offset."""
-        return self.start_offset
 
     @property
     def max_timestamp_ms(self) -> TimestampMs:
@@ -489,8 +487,8 @@ class Log:
             raise ValueError(f"{offset} is behind the end of {self}")
         if offset <= self.start_offset:
             return False
-        self.start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.start_offset = offset
         self._is_dirty = True
         return True
 
@@ -517,22 +515,31 @@ class Log:
         return expired
 
     def _detach_oldest(self, count: int) -> None:
-        expired = self._segments[:count]
+        # First, because it may find the epochs unreadable.
+        self.advance_start_offset(self._bases[count])
+        self._doomed += self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
-        self._doomed.extend(expired)
         self._unsynced.forget_below(self._bases[0])
-        self.advance_start_offset(self._bases[0])
         self._is_dirty = True
 
+    @property
+    def has_doomed(self) -> bool:
+        return bool(self._doomed)
+
+    @guarded
     def take_doomed(self) -> list[Path]:
-        """The files that retention gave up, oldest first, for the caller to remove."""
+        """The files that retention gave up, oldest first, under names that nothing else gets.
+
+        The caller removes them, in a worker thread: that takes long for large files.
+        """
         paths: list[Path] = []
         for segment in self._doomed:
+            segment.rename(DELETED_SUFFIX)
             paths.extend(segment.paths())
         for snapshot in [known for known in self._snapshots if known < self._bases[0]]:
             self._snapshots.remove(snapshot)
-            paths.append(self._snapshot_path(snapshot))
+            self.files.remove(self._snapshot_path(snapshot))
         self._doomed = []
         return paths
 
@@ -540,7 +547,10 @@ class Log:
 
     @guarded
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put `new`, which the cleaner built aside and sealed, in the place of `old`; see `replacement`."""
+        """Put `new`, which the cleaner built aside and sealed, in the place of `old`; see `replacement`.
+
+        The caller removes the files of `old`, before it replaces more and best in a worker thread.
+        """
         slot = self._segments.index(old[0])
         if self._segments[slot : slot + len(old)] != list(old) or self._active in old:
             raise ValueError(f"{old} are not neighbouring sealed segments of {self}")
@@ -552,7 +562,6 @@ class Log:
             self.checkpoint_recovery_point()
         replacement.swap_in(old, new)
         self._forget_snapshots_between(old[0].base_offset, end)
-        self._unsynced.forget_replaced(old, self._snapshots)
         self._segments[slot : slot + len(old)] = [new]
         self._bases[slot : slot + len(old)] = [new.base_offset]
         self._unsynced.cut(self._segments[:-1], self._snapshots)

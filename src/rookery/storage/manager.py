@@ -95,7 +95,7 @@ class LogManager:
         self._skipped = frozenset(skipped)
         self._new_uuid = new_uuid
         self._logs: dict[TopicPartition, Log] = {}
-        # Deleted partitions' directories and when their files may go.
+        # Deleted partitions' directories and expired segments' files, and when they may go.
         self._deleted: list[tuple[LogDirectory, Path, TimestampMs]] = []
         # What the checkpoint files of each directory hold, so that they are only written when that changed.
         self._written: dict[Path, bytes] = {}
@@ -187,6 +187,10 @@ class LogManager:
             )
         except StorageError:
             return None
+        except CorruptionError as error:
+            raise StartupError(
+                f"the log in {directory} cannot be read: {error}. Restore it, or move it out of the log directory."
+            ) from error
         return log
 
     def _read_topic_id(self, log_directory: LogDirectory, directory: Path) -> TopicId:
@@ -204,10 +208,12 @@ class LogManager:
             for log in self._logs.values():
                 log.abandon()
             return
-        self._map(self._close_log, [log for log in self._logs.values() if log.log_directory.is_online])
+        logs = [log for log in self._logs.values() if log.log_directory.is_online]
+        is_closed = self._map(self._close_log, logs)
         self.checkpoint()
+        unclean = {log.log_directory for log, closed in zip(logs, is_closed, strict=True) if not closed}
         for log_directory in self.directories:
-            if log_directory.is_online:
+            if log_directory.is_online and log_directory not in unclean:
                 try:
                     replace_file(
                         self.files, log_directory.path / CLEAN_SHUTDOWN_FILE, encode_clean_shutdown(broker_epoch)
@@ -215,11 +221,13 @@ class LogManager:
                 except OSError as error:
                     log_directory.fail(error)
 
-    def _close_log(self, log: Log) -> None:
+    def _close_log(self, log: Log) -> bool:
         try:
             log.close()
-        except StorageError:
-            logger.warning("a log was not closed cleanly", partition=str(log.partition))
+        except (StorageError, CorruptionError) as error:
+            logger.warning("a log was not closed cleanly", partition=str(log.partition), reason=str(error))
+            return False
+        return True
 
     def _map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         if self._worker_threads == 1 or len(items) < 2:
@@ -319,17 +327,24 @@ class LogManager:
         return target
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
-        """Remove the files of partitions that were deleted long enough ago; tells how many. In any thread."""
+        """Remove the files of what was deleted long enough ago; tells how many. In any thread."""
         due = [item for item in tuple(self._deleted) if item[2] <= now_ms]
         for item in due:
             self._deleted.remove(item)
             log_directory, path, _ = item
             if log_directory.is_online:
                 try:
-                    remove_tree(self.files, path)
+                    self._purge(path)
                 except OSError as error:
                     log_directory.fail(error)
         return len(due)
+
+    def _purge(self, path: Path) -> None:
+        if self.files.is_directory(path):
+            remove_tree(self.files, path)
+        elif self.files.exists(path):
+            # Otherwise it went with its partition.
+            self.files.remove(path)
 
     def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
         """Partitions on disk that the metadata does not have here, or has with another topic id; `set_aside` them."""
@@ -349,7 +364,7 @@ class LogManager:
     def apply_retention(
         self, now_ms: TimestampMs, stable_offset_of: Callable[[TopicPartition], Offset | None] = lambda _: None
     ) -> dict[TopicPartition, list[Segment]]:
-        """Give up what has expired: decide, checkpoint the new start offsets, and only then remove files."""
+        """Give up what has expired, for readers at once. `checkpoint`, `retire_expired` and `purge_deleted` follow."""
         expired: dict[TopicPartition, list[Segment]] = {}
         for partition, log in self._logs.items():
             try:
@@ -357,23 +372,22 @@ class LogManager:
                 log.expire_producers(now_ms, self._producer_expiration_ms)
             except StorageError:
                 continue
+            except CorruptionError as error:
+                logger.error("retention leaves a damaged log alone", partition=str(partition), error=str(error))
+                continue
             if segments:
                 expired[partition] = segments
-        for log_directory in {self._logs[partition].log_directory for partition in expired}:
-            self._remove_expired(log_directory, [self._logs[partition] for partition in expired])
         return expired
 
-    def _remove_expired(self, log_directory: LogDirectory, logs: Sequence[Log]) -> None:
-        try:
-            self._checkpoint_directory(log_directory)
-            for log in logs:
-                if log.log_directory is log_directory:
-                    for path in log.take_doomed():
-                        self.files.remove(path)
-        except StorageError:
-            return
-        except OSError as error:
-            log_directory.fail(error)
+    def retire_expired(self, now_ms: TimestampMs) -> None:
+        """Hand the files that retention gave up to `purge_deleted`; their logs' start offsets are on disk by now."""
+        for log in self._logs.values():
+            if log.has_doomed and log.log_directory.is_online:
+                try:
+                    paths = log.take_doomed()
+                except StorageError:
+                    continue
+                self._deleted += [(log.log_directory, path, now_ms) for path in paths]
 
     # Checkpoints
 

@@ -30,7 +30,6 @@ from rookery.base.types import (
 from rookery.records.batch import NO_SEQUENCE, BatchHeader
 
 BATCHES_KEPT = 5
-NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_COORDINATOR_EPOCH = -1
 
 _SNAPSHOT_VERSION = 1

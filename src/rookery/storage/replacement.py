@@ -3,7 +3,8 @@
 1. The cleaner writes the new segment under names that end in `.cleaned` and seals it: files and names are synced.
 2. `swap_in` renames it to `.swap`, the log file last, and syncs the directory: this is the commit.
 3. The old segments are renamed to `.deleted`, newest first; the new index files take their final names; sync.
-4. The new log file takes its final name; sync. Then the `.deleted` files are removed.
+4. The new log file takes its final name; sync.
+5. The cleaner's thread removes the `.deleted` files, which takes long for large ones, before it swaps again.
 
 At the next start `finish` removes `.cleaned` files (never committed), completes a `.swap` and removes `.deleted` files.
 Index files of an interrupted swap are not trusted but rebuilt, for those of an old segment may still have their names.
@@ -55,7 +56,7 @@ def seal_aside(segment: Segment) -> None:
 
 
 def swap_in(old: Sequence[Segment], new: Segment) -> None:
-    """Steps 2 to 4; runs on the event loop, so that no reader sees a half-done swap."""
+    """Steps 2 to 4; runs on the event loop, so that no reader sees a half-done swap. The caller sees to step 5."""
     files, directory = new.files, new.directory
     new.rename(SWAP_SUFFIX)
     files.sync_directory(directory)
@@ -63,8 +64,6 @@ def swap_in(old: Sequence[Segment], new: Segment) -> None:
         segment.rename(DELETED_SUFFIX)
     new.rename("", sync_between=True)
     files.sync_directory(directory)
-    for segment in old:
-        segment.remove()
 
 
 def is_unfinished(name: str) -> bool:

@@ -36,7 +36,9 @@ class BrokerThread:
         try:
             self._serving.result()
         except BaseException:
-            self._stopped.cancel()
+            # Perhaps it was the waiting that was interrupted, and the broker serves after all.
+            if self._serving.exception() is None:
+                self.stop(clean=False)
             self._thread.join()
             raise
 

@@ -9,9 +9,9 @@ meaning all; a type that cannot be listed is UNSUPPORTED_VERSION.
 from collections.abc import Iterable
 from typing import Final
 
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
-from rookery.metadata.image import ResourceType
 from rookery.protocol.message import Message
 
 _TYPES: Final = (

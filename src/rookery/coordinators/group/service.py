@@ -5,14 +5,17 @@ once unless the answer must wait for other members or for replicas.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NodeId, TopicPartition
+from rookery.base.identifiers import encode_uuid
+from rookery.base.types import NodeId, TopicName, TopicPartition
+from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.results import (
     DescribedGroup,
     HeartbeatRequest,
@@ -23,17 +26,22 @@ from rookery.coordinators.group.classic.results import (
     SyncRequest,
     SyncResult,
 )
+from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, Refusal
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard, ListedGroup
 from rookery.coordinators.runtime import Coordinator, Replicas
-from rookery.metadata.image import ClusterImage, Delta
+from rookery.metadata.image import ClusterImage, Delta, TopicImage
+from rookery.records.batch import Codec
 from rookery.replication.pending import Pending
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
 ResultT = TypeVar("ResultT")
-Answer: TypeAlias = "asyncio.Future[ResultT | ErrorCode]"
+Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
 class GroupCoordinator:
@@ -50,22 +58,33 @@ class GroupCoordinator:
         new_uuid: Callable[[], UUID],
     ) -> None:
         settings = GroupSettings.of(config)
+        self.consumer_settings = ConsumerSettings.of(config)
+        self._new_uuid = new_uuid
+        self._topics: Mapping[TopicName, TopicImage] = {}
         self.runtime: Coordinator[GroupShard] = Coordinator(
             OFFSETS_TOPIC,
             node_id=node_id,
-            make_shard=lambda _: GroupShard(settings, new_id=lambda: str(new_uuid())),
+            make_shard=lambda _: GroupShard(
+                settings,
+                new_id=lambda: str(new_uuid()),
+                consumer_settings=self.consumer_settings,
+                topics=lambda: self._topics,
+            ),
             replicas=replicas,
             pending=pending,
             clock=clock,
             commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
             load_bytes=config.integer("offsets.load.buffer.size"),
+            codec=Codec(config.integer("offsets.topic.compression.codec")),
         )
 
     def start(self, image: ClusterImage) -> None:
         """Load what this node leads; the replicas must be there."""
+        self._topics = image.topics
         self.runtime.apply(image)
 
     def apply(self, image: ClusterImage, delta: Delta) -> None:
+        self._topics = image.topics
         self.runtime.apply(image)
         deleted = frozenset(topic.name for topic in delta.deleted)
         if deleted:
@@ -91,6 +110,16 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Answer[LeaveResult]:
         return self.runtime.write(group_id, lambda shard, now_ms: shard.leave(group_id, members, now_ms))
+
+    def consumer_heartbeat(self, request: ConsumerHeartbeatRequest) -> Answer[ConsumerHeartbeatResponse | Refusal]:
+        """A member without an id, as old clients join, is given one."""
+        named = request if request.member_id else replace(request, member_id=encode_uuid(self._new_uuid()))
+        return self.runtime.write(request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(named, now_ms))
+
+    def describe_consumer(self, group_id: str) -> Answer[DescribedConsumerGroup]:
+        return self.runtime.write(
+            group_id, lambda shard, now_ms: Decision(response=shard.describe_consumer(group_id, now_ms))
+        )
 
     def commit(self, request: CommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit(request, now_ms))

@@ -5,7 +5,8 @@ that has the id decides who answers. State changes only by `replay` of written r
 does not carry (who waits for whom in a classic group, what was noted about a consumer group).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
@@ -25,7 +26,13 @@ from rookery.coordinators.group.classic.results import (
     SyncResult,
 )
 from rookery.coordinators.group.classic.turn import Turn
-from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft
+from rookery.coordinators.group.consumer import describe as consumer_describe
+from rookery.coordinators.group.consumer import service as consumer
+from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, Environment, MemberTimer, Refusal
+from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft, tombstones
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
 from rookery.coordinators.group.consumer_records import GroupKey
 from rookery.coordinators.group.offsets import commit, removal
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
@@ -43,6 +50,7 @@ from rookery.coordinators.group.records import (
 )
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer
+from rookery.metadata.image import TopicImage
 
 Draft: TypeAlias = ClassicGroup | NotesDraft
 
@@ -59,10 +67,19 @@ class ListedGroup(NamedTuple):
 
 
 class GroupShard:
-    """`new_id` gives the random part of member ids."""
+    """`new_id` gives the random part of member ids, `topics` the cluster's topics as they are now."""
 
-    def __init__(self, settings: GroupSettings, *, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        new_id: Callable[[], str],
+        consumer_settings: ConsumerSettings | None = None,
+        topics: Callable[[], Mapping[TopicName, TopicImage]] = dict,
+    ) -> None:
         self.settings = settings
+        self.consumer_settings = consumer_settings or ConsumerSettings()
+        self._topics = topics
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self._new_id = new_id
@@ -121,6 +138,7 @@ class GroupShard:
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 timers += [membership.session_timer(group, member_id) for member_id in group.members]
+        timers += consumer.timers_after_loading(self.groups, self._environment(now_ms))
         return Decision(response=None, timers=timers)
 
     def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]:
@@ -131,6 +149,8 @@ class GroupShard:
                 return self._turn(group_id, now_ms, on_join_timer)
             case SyncTimer(group_id):
                 return self._turn(group_id, now_ms, on_sync_timer)
+            case MemberTimer():
+                return consumer.expire_member(self.groups, key, self._environment(now_ms))
             case ExpiryTimer():
                 records = removal.expire(self.groups, self.offsets, self.settings, now_ms)
                 again = Timer(key, self.settings.offsets_check_interval_ms)
@@ -149,22 +169,52 @@ class GroupShard:
 
     def join(self, request: JoinRequest, token: Token, now_ms: TimestampMs) -> Decision[JoinResult]:
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            return Decision(response=JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
-        return join.join(group, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
+        if isinstance(group, ConsumerGroup) and group.members:
+            return consumer.classic_join(group, request, self._new_id, self._environment(now_ms))
+        classic = self._classic(request.group_id)
+        decision = join.join(classic, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
+        if isinstance(group, ConsumerGroup) and decision.drafts:
+            # An empty group is of no kind: it gives way to the new one.
+            return replace(decision, records=[*tombstones(group), *decision.records])
+        return decision
 
     def sync(self, request: SyncRequest, token: Token, now_ms: TimestampMs) -> Decision[SyncResult]:
-        return sync.sync(self._classic(request.group_id), request, token, settings=self.settings, now_ms=now_ms)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer.classic_sync(group, request, self._environment(now_ms))
+        return sync.sync(group, request, token, settings=self.settings, now_ms=now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
-        return membership.heartbeat(self._classic(request.group_id), request)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer.classic_heartbeat(group, request, self._environment(now_ms))
+        return membership.heartbeat(group, request)
 
     def leave(self, group_id: str, members: Sequence[LeavingMember], now_ms: TimestampMs) -> Decision[LeaveResult]:
-        return membership.leave(self._classic(group_id), members, settings=self.settings, now_ms=now_ms)
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer.classic_leave(group, members, self._environment(now_ms))
+        return membership.leave(group, members, settings=self.settings, now_ms=now_ms)
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
+
+    # The new protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeatRequest, now_ms: TimestampMs
+    ) -> Decision[ConsumerHeartbeatResponse | Refusal]:
+        return consumer.consumer_heartbeat(self.groups, request, self._environment(now_ms))
+
+    def describe_consumer(self, group_id: str, now_ms: TimestampMs) -> DescribedConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return consumer_describe.describe_missing(group_id)
+        return consumer_describe.describe(group, self._environment(now_ms))
+
+    def _environment(self, now_ms: TimestampMs) -> Environment:
+        return Environment(self._topics(), self.consumer_settings, self.settings, now_ms)
 
     # Offsets
 

@@ -6,19 +6,32 @@ a restart would bring the same group.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NodeId, TopicId
-from rookery.coordinators.decision import Decision, TimerKey
+from rookery.coordinators.decision import Decision, Parked, TimerKey, Token
+from rookery.coordinators.group.classic.group import ClassicGroup
+from rookery.coordinators.group.classic.results import HeartbeatRequest as ClassicHeartbeatRequest
+from rookery.coordinators.group.classic.results import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, Environment, Refusal
-from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft
+from rookery.coordinators.group.consumer.embedded import read_assignment
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, Refusal
+from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
-from rookery.coordinators.group.consumer.service import Groups, apply_record, consumer_heartbeat, expire_member
-from rookery.coordinators.group.records import GroupRecord, decode_record, encode_record
+from rookery.coordinators.group.records import encode_record
+from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.group.shard import GroupShard
 from rookery.metadata.image import PartitionImage, TopicImage
 
 GROUP = "group"
@@ -42,84 +55,98 @@ def partitions(**topics: Iterable[int]) -> Assignment:
 
 
 class Coordinator:
-    """The consumer groups of a shard, and the log that they are written to."""
+    """A shard with its groups, and the log that they are written to."""
 
     def __init__(self, settings: ConsumerSettings | None = None, **topics: int) -> None:
         self.settings = settings or ConsumerSettings()
-        self.topics = {name: topic(name, count) for name, count in topics.items()}
-        self.groups: Groups = {}
+        self.topics = {name: topic(name, size) for name, size in topics.items()}
+        self._numbers = count(1)
+        self.shard = self._new_shard()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[TimerKey, int] = {}
+        self.answers: dict[Token, Any] = {}
         self.now_ms = 1_000_000
 
-    @property
-    def environment(self) -> Environment:
-        return Environment(self.topics, self.settings, self.now_ms)
+    def new_token(self) -> Token:
+        return next(self._numbers)
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            GroupSettings(),
+            new_id=lambda: str(next(self._numbers)),
+            consumer_settings=self.settings,
+            topics=lambda: self.topics,
+        )
 
     @property
     def group(self) -> ConsumerGroup:
-        found = self.groups[GROUP]
+        found = self.shard.groups[GROUP]
         assert isinstance(found, ConsumerGroup)
+        return found
+
+    @property
+    def classic_group(self) -> ClassicGroup:
+        found = self.shard.groups[GROUP]
+        assert isinstance(found, ClassicGroup)
         return found
 
     def set_topics(self, **topics: int | None) -> None:
         """Create, grow or (None) delete topics; the image's mapping is a new one, as in a broker."""
         changed = dict(self.topics)
-        for name, count in topics.items():
+        for name, partition_count in topics.items():
             changed.pop(name, None)
-            if count is not None:
-                changed[name] = topic(name, count)
+            if partition_count is not None:
+                changed[name] = topic(name, partition_count)
         self.topics = changed
 
     def carry_out(self, decision: Decision[Any]) -> Any:
         for record in decision.records:
             self.log.append(encode_record(record))
-            apply_record(self.groups, record)
+            self.shard.replay(record)
         for draft in decision.drafts:
-            if isinstance(draft, NotesDraft):
-                found = self.groups.get(draft.group_id)
-                if isinstance(found, ConsumerGroup):
-                    found.notes = draft.notes
+            self.shard.install(draft)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
             if timer.delay_ms is not None:
                 self.timers[timer.key] = timer.delay_ms
+        self.answers.update(decision.completions)
         self.check_replay()
         return decision.response
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Refusal:
-        response = self.carry_out(consumer_heartbeat(self.groups, request, self.environment))
+        response = self.carry_out(self.shard.consumer_heartbeat(request, self.now_ms))
         assert isinstance(response, HeartbeatResponse | Refusal)
         return response
 
     def expire(self, timer: TimerKey) -> None:
         del self.timers[timer]
-        self.carry_out(expire_member(self.groups, timer, self.environment))
+        self.carry_out(self.shard.on_timer(timer, self.now_ms))
 
     def check_replay(self) -> None:
-        """A coordinator that reads the log has the same groups."""
-        assert snapshot(self.replayed()) == snapshot(self.groups)
+        """A coordinator that reads the log has the same groups. Of a classic group only the generation is logged."""
+        assert snapshot(self.replayed()) == snapshot(self.shard)
 
-    def replayed(self) -> Groups:
-        groups: Groups = {}
+    def replayed(self) -> GroupShard:
+        shard = self._new_shard()
         for key, value in self.log:
-            record = decode_record(key, value)
-            assert isinstance(record, GroupRecord)
-            apply_record(groups, record)
-        return groups
+            record = shard.decode(key, value)
+            assert record is not None
+            shard.replay(record)
+        return shard
 
     def restart(self) -> None:
-        self.groups = self.replayed()
+        self.shard = self.replayed()
+        self.timers = {}
+        self.carry_out(self.shard.on_loaded(self.now_ms))
 
 
-def snapshot(groups: Groups) -> dict[str, Any]:
-    return {group_id: _snapshot(group) for group_id, group in groups.items()}
-
-
-def _snapshot(group: Any) -> Any:
-    if not isinstance(group, ConsumerGroup):
-        return group
-    return {name: value for name, value in vars(group).items() if name != "notes"}
+def snapshot(shard: GroupShard) -> dict[str, Any]:
+    """Everything that the log carries of the consumer groups."""
+    return {
+        group_id: {name: value for name, value in vars(group).items() if name != "notes"}
+        for group_id, group in shard.groups.items()
+        if isinstance(group, ConsumerGroup)
+    }
 
 
 @dataclass
@@ -199,3 +226,141 @@ def refused(response: HeartbeatResponse | Refusal) -> ErrorCode:
 def accepted(response: HeartbeatResponse | Refusal) -> HeartbeatResponse:
     assert isinstance(response, HeartbeatResponse), response
     return response
+
+
+def subscription(version: int, topics: Iterable[str], owned: Iterable[tuple[str, int]] = ()) -> bytes:
+    """A ConsumerProtocolSubscription as clients write it."""
+    out = bytearray(version.to_bytes(2, "big"))
+    _write_list(out, [_text(name) for name in sorted(topics)])
+    out += b"\xff\xff\xff\xff"
+    if version >= 1:
+        by_topic: dict[str, list[int]] = {}
+        for name, index in owned:
+            by_topic.setdefault(name, []).append(index)
+        _write_list(out, [_text(name) + _numbers(indexes) for name, indexes in by_topic.items()])
+    if version >= 2:
+        out += b"\xff\xff\xff\xff"
+    if version >= 3:
+        out += b"\xff\xff"
+    return bytes(out)
+
+
+def _text(value: str) -> bytes:
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def _numbers(values: list[int]) -> bytes:
+    return len(values).to_bytes(4, "big") + b"".join(value.to_bytes(4, "big") for value in values)
+
+
+def _write_list(out: bytearray, items: list[bytes]) -> None:
+    out += len(items).to_bytes(4, "big") + b"".join(items)
+
+
+@dataclass
+class ClassicClient:
+    """A consumer of the classic protocol that rebalances cooperatively, or eagerly: then it gives all up to join."""
+
+    coordinator: Coordinator
+    topics: frozenset[str]
+    member_id: str = ""
+    instance_id: str | None = None
+    cooperative: bool = True
+    protocol: str = "cooperative-sticky"
+    generation: int = -1
+    owned: list[tuple[str, int]] = field(default_factory=list)
+    token: Token = 0
+    # Whether it fetched the assignment of the generation that it joined last.
+    is_synced: bool = True
+
+    def join(self) -> JoinResult | Parked:
+        """Join, with the id that it is given; a parked answer is in the coordinator's `answers` later."""
+        if not self.cooperative:
+            self.owned = []
+        result = self._join()
+        if isinstance(result, JoinResult) and result.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = result.member_id
+            result = self._join()
+        if isinstance(result, JoinResult):
+            self.joined(result)
+        return result
+
+    def _join(self) -> JoinResult | Parked:
+        self.token = self.coordinator.new_token()
+        version, owned = (3, self.owned) if self.cooperative else (0, [])
+        request = JoinRequest(
+            group_id=GROUP,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id="classic",
+            client_host="/127.0.0.1",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=((self.protocol, subscription(version, self.topics, owned)),),
+        )
+        shard = self.coordinator.shard
+        result = self.coordinator.carry_out(shard.join(request, self.token, self.coordinator.now_ms))
+        assert isinstance(result, JoinResult | Parked)
+        return result
+
+    def joined(self, result: JoinResult) -> None:
+        if result.error_code is ErrorCode.NONE:
+            self.member_id, self.generation = result.member_id, result.generation
+            self.is_synced = False
+
+    def sync(self, assignments: tuple[tuple[str, bytes], ...] = ()) -> ErrorCode | Parked:
+        self.token = self.coordinator.new_token()
+        request = SyncRequest(
+            group_id=GROUP,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            generation=self.generation,
+            protocol_type="consumer",
+            protocol_name=self.protocol,
+            assignments=assignments,
+        )
+        shard = self.coordinator.shard
+        result = self.coordinator.carry_out(shard.sync(request, self.token, self.coordinator.now_ms))
+        if isinstance(result, Parked):
+            return result
+        assert isinstance(result, SyncResult)
+        if result.error_code is ErrorCode.NONE:
+            owned = read_assignment(result.assignment)
+            assert owned is not None
+            self.owned = owned
+            self.is_synced = True
+        return result.error_code
+
+    def beat(self) -> ErrorCode:
+        request = ClassicHeartbeatRequest(
+            group_id=GROUP, member_id=self.member_id, instance_id=self.instance_id, generation=self.generation
+        )
+        code = self.coordinator.carry_out(self.coordinator.shard.heartbeat(request, self.coordinator.now_ms))
+        assert isinstance(code, ErrorCode)
+        return code
+
+    def leave(self) -> ErrorCode:
+        leaving = [LeavingMember(self.member_id, self.instance_id)]
+        result = self.coordinator.carry_out(self.coordinator.shard.leave(GROUP, leaving, self.coordinator.now_ms))
+        assert isinstance(result, LeaveResult)
+        return result.members[0].error_code
+
+    def follow(self) -> None:
+        """Do what the heartbeats say until they say nothing more."""
+        for _ in range(20):
+            code = self.beat()
+            if code is ErrorCode.NONE:
+                return
+            assert code is ErrorCode.REBALANCE_IN_PROGRESS, code
+            if not self.step():
+                return
+        raise AssertionError("it never ends")
+
+    def step(self) -> bool:
+        """Join and sync once; False if the answer has to wait."""
+        result = self.join()
+        if not isinstance(result, JoinResult):
+            return False
+        assert result.error_code is ErrorCode.NONE, result
+        return not isinstance(self.sync(), Parked)

@@ -1,8 +1,8 @@
 """A classic group and its members: the data, and the questions that can be answered from it alone.
 
 A decision works on a copy of the group (`copy`), which takes the group's place only when its records are written. So a
-`Member` is never changed but replaced, and whoever holds a group sees it as it was. What happens to groups is in `join`,
-`rebalance`, `sync` and `membership`.
+`Member` is never changed but replaced, and whoever holds a group sees it as it was. What happens to groups is in
+`join`, `rebalance`, `sync` and `membership`.
 
 Invariants: the leader is a member; every instance id belongs to a member that has it; a member waits for at most one
 JoinGroup or SyncGroup; all members have the group's protocol type and have a protocol in common.

@@ -24,7 +24,6 @@ class JoinRequest:
     protocols: Protocols
     needs_member_id: bool = True
     can_skip_assignment: bool = True
-    reason: str | None = None
 
 
 class JoinedMember(NamedTuple):
@@ -75,7 +74,6 @@ class HeartbeatRequest:
 class LeavingMember(NamedTuple):
     member_id: str
     instance_id: str | None = None
-    reason: str | None = None
 
 
 class LeftMember(NamedTuple):

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from rookery.coordinators.decision import Decision, Timer
+from rookery.coordinators.decision import Completion, Decision, Timer
 from rookery.coordinators.group.consumer.assignment import Assignment
+from rookery.coordinators.group.consumer.environment import all_timers_off
 from rookery.coordinators.group.consumer.group import (
     ConsumerGroup,
     NotesDraft,
@@ -50,14 +51,26 @@ class Draft:
         self.group = group
         self.records: list[GroupRecord] = list(records)
         self.timers: list[Timer] = []
+        self.completions: list[Completion] = []
         self.notes = group.notes
 
     def decision(self, response: Any) -> Decision[Any]:
         drafts = (NotesDraft(self.group.group_id, self.notes),) if self.notes is not self._original.notes else ()
-        return Decision(response=response, records=self.records, timers=self.timers, drafts=drafts)
+        return Decision(
+            response=response,
+            records=self.records,
+            completions=self.completions,
+            timers=self.timers,
+            drafts=drafts,
+        )
 
     def note(self, **changes: Any) -> None:
         self.notes = replace(self.notes, **changes)
+
+    @property
+    def had_consumer_members(self) -> bool:
+        """Whether a member spoke the new protocol before."""
+        return bool(self._original.consumer_members())
 
     def emit(self, records: Iterable[GroupRecord]) -> None:
         for record in records:
@@ -114,6 +127,7 @@ class Draft:
         target = self.group.target_of(old.member_id)
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
+        self.timers += all_timers_off(self.group.group_id, old.member_id)
         self.set_member(new)
         self.set_target(member_id, target)
         self.set_position(new)

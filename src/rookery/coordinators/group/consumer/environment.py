@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rookery.base.errors import ErrorCode
+from rookery.base.config import BrokerLayers
+from rookery.base.errors import ConfigError, ErrorCode
 from rookery.base.types import TimestampMs, TopicName
 from rookery.coordinators.decision import Timer
+from rookery.coordinators.group.consumer.assignors import ASSIGNORS
+from rookery.coordinators.group.settings import GroupSettings
 from rookery.metadata.image import TopicImage
 
 
@@ -33,16 +36,52 @@ class ConsumerSettings:
     heartbeat_interval_ms: int = 5000
     session_timeout_ms: int = 45_000
     size_max: int = 2**31 - 1
-    # The most members that a group may have when it goes back to the classic protocol.
-    classic_size_max: int = 2**31 - 1
     # By name; the first is the default.
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @staticmethod
+    def of(config: BrokerLayers) -> "ConsumerSettings":
+        settings = ConsumerSettings(
+            heartbeat_interval_ms=_within_limits(config, "heartbeat.interval.ms"),
+            session_timeout_ms=_within_limits(config, "session.timeout.ms"),
+            size_max=config.integer("group.consumer.max.size"),
+            assignors=_assignors(config.items("group.consumer.assignors") or ()),
+            migration_policy=MigrationPolicy((config.text("group.consumer.migration.policy") or "").lower()),
+        )
+        if settings.session_timeout_ms <= settings.heartbeat_interval_ms:
+            raise ConfigError(
+                "group.consumer.session.timeout.ms must be greater than group.consumer.heartbeat.interval.ms"
+            )
+        return settings
+
+
+def _within_limits(config: BrokerLayers, name: str) -> int:
+    """A setting that has two others for its limits."""
+    value = config.integer(f"group.consumer.{name}")
+    least, most = config.integer(f"group.consumer.min.{name}"), config.integer(f"group.consumer.max.{name}")
+    if not least <= value <= most:
+        raise ConfigError(
+            f"group.consumer.{name} is {value}, but must be between group.consumer.min.{name} ({least}) and "
+            f"group.consumer.max.{name} ({most})"
+        )
+    return value
+
+
+def _assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Kafka also takes the names of its own classes, org.apache.kafka...UniformAssignor."""
+    names = tuple(text.rpartition(".")[2].removesuffix("Assignor").lower() for text in texts)
+    unknown = [text for text, name in zip(texts, names, strict=True) if name not in ASSIGNORS]
+    if unknown or not names:
+        raise ConfigError(f"group.consumer.assignors must be one or more of {', '.join(ASSIGNORS)}, not {unknown}")
+    return names
 
 
 class Environment(NamedTuple):
     topics: Mapping[TopicName, TopicImage]
     settings: ConsumerSettings
+    # For groups that go back to the classic protocol.
+    classic_settings: GroupSettings
     now_ms: TimestampMs
 
 

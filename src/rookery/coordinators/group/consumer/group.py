@@ -116,6 +116,11 @@ class ConsumerGroup:
         reconciled = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
         return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
+    def has_room(self, member_id: str, instance_id: str | None, size_max: int) -> bool:
+        """Whether a member may come; those who are in, or take the place of one who is, always may."""
+        is_known = member_id in self.members or self.static_member(instance_id) is not None
+        return is_known or len(self.members) < size_max
+
     def static_member(self, instance_id: str | None) -> Member | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)

@@ -101,7 +101,7 @@ def _join_problem(request: HeartbeatRequest) -> str | None:
 def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment) -> HeartbeatResponse | Refusal:
     """A member joins or lives on; it has an id."""
     group, settings = draft.group, environment.settings
-    if len(group.members) >= settings.size_max and request.member_id not in group.members:
+    if not group.has_room(request.member_id, request.instance_id, settings.size_max):
         reason = f"The consumer group has reached its maximum capacity of {settings.size_max} members."
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
     found = _find_member(draft, request)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName, TopicPartition
 from rookery.coordinators.decision import Decision
+from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.offsets.commit import CommittedPartition
 from rookery.coordinators.group.offsets.rules import (
     Group,
@@ -86,4 +87,4 @@ def _is_expired(
 
 def _has_pending(group: Group) -> bool:
     """Whether members were given an id and are about to come."""
-    return bool(getattr(group, "pending_joins", None))
+    return isinstance(group, ClassicGroup) and bool(group.pending_joins)

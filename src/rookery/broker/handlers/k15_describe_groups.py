@@ -1,0 +1,58 @@
+"""DescribeGroups (15): classic groups with their members.
+
+A group that nobody knows is dead: without an error up to v5, with GROUP_ID_NOT_FOUND from v6 on. So is one of the new
+protocol, which has an API of its own (ConsumerGroupDescribe).
+
+Versions: v1 throttle time. v3 authorized operations, -2147483648 where they were not asked for. v4 group instance ids.
+v5 flexible. v6 GROUP_ID_NOT_FOUND and an error message.
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.answers import respond_to_all
+from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.coordinators.group.classic.results import DescribedGroup
+from rookery.protocol.message import Message
+
+_NOT_FOUND_SINCE = 6
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    wants_operations = request.get("include_authorized_operations", False)
+    operations = ALL_GROUP_OPERATIONS if wants_operations else NO_OPERATIONS
+
+    def convert(results: list[DescribedGroup | ErrorCode]) -> Message:
+        groups = [
+            DescribedGroup(group_id, result) if isinstance(result, ErrorCode) else result
+            for group_id, result in zip(request.groups, results, strict=True)
+        ]
+        return Message(throttle_time_ms=0, groups=[_group(context, group, operations) for group in groups])
+
+    return respond_to_all([context.services.groups.describe(group_id) for group_id in request.groups], convert)
+
+
+def _group(context: RequestContext, group: DescribedGroup, operations: int) -> Message:
+    code = group.error_code
+    if code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < _NOT_FOUND_SINCE:
+        code = ErrorCode.NONE
+    return Message(
+        error_code=code,
+        error_message=group.message,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            Message(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )

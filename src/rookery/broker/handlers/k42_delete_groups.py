@@ -1,0 +1,26 @@
+"""DeleteGroups (42): groups without members, and their offsets.
+
+A group that is in use is NON_EMPTY_GROUP, one that nobody knows GROUP_ID_NOT_FOUND.
+
+Versions: v1 only asks for throttling before the response. v2 flexible.
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.answers import respond_to_all
+from rookery.broker.context import RequestContext
+from rookery.protocol.message import Message
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    # A group that is named twice is deleted once.
+    names = list(dict.fromkeys(request.groups_names))
+
+    def convert(codes: list[ErrorCode]) -> Message:
+        pairs = zip(names, codes, strict=True)
+        return Message(
+            throttle_time_ms=0, results=[Message(group_id=group_id, error_code=code) for group_id, code in pairs]
+        )
+
+    return respond_to_all([context.services.groups.delete(group_id) for group_id in names], convert)

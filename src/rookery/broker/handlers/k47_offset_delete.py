@@ -1,0 +1,54 @@
+"""OffsetDelete (47): forget the offsets of a group for partitions.
+
+While the group has members, offsets of topics that it subscribes to are GROUP_SUBSCRIBED_TO_TOPIC; a group of another
+protocol than the consumers' must have no members (NON_EMPTY_GROUP). A topic that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION; a partition without an offset is no error. There is one version.
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.broker.answers import respond
+from rookery.broker.context import RequestContext
+from rookery.coordinators.group.offsets.commit import CommittedPartition
+from rookery.protocol.message import Message
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    known = context.services.image.topics
+    partitions = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        if topic.name in known
+        for partition in topic.partitions
+    ]
+    answer = context.services.groups.delete_offsets(request.group_id, partitions)
+    return respond(answer, lambda result: _respond(request, result))
+
+
+def _respond(request: Message, result: tuple[CommittedPartition, ...] | ErrorCode) -> Message:
+    if isinstance(result, ErrorCode):
+        return Message(throttle_time_ms=0, error_code=result, topics=[])
+    codes = dict(result)
+
+    def code(topic: str, index: int) -> ErrorCode:
+        return codes.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return Message(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        topics=[
+            Message(
+                name=topic.name,
+                partitions=[
+                    Message(
+                        partition_index=partition.partition_index,
+                        error_code=code(topic.name, partition.partition_index),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

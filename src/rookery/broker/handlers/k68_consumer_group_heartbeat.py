@@ -1,0 +1,93 @@
+"""ConsumerGroupHeartbeat (68): members of the new protocol join, live and leave by it (KIP-848).
+
+A member joins with epoch 0 and leaves with -1, or with -2 if it is static and will be back. It says what changed since
+the last request, and null for the rest; the assignment in the answer is null where the member knows it already.
+
+Versions: v1 has the topic pattern, and the client makes up the member's id; in v0 it may be empty and the coordinator
+gives one.
+"""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.answers import Answer, respond
+from rookery.broker.context import RequestContext
+from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
+from rookery.coordinators.group.consumer.environment import Refusal
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
+from rookery.protocol.message import Message
+
+_MEMBER_ID_REQUIRED_SINCE = 1
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    groups, beat = context.services.groups, _request(context, request)
+    problem = validate(
+        beat,
+        groups.consumer_settings.assignors,
+        member_id_required=context.api_version >= _MEMBER_ID_REQUIRED_SINCE,
+    )
+    if problem is not None:
+        return _refuse(problem.code, problem.message)
+    # What a union of unions holds is beyond inference.
+    answer: Answer[Any] = groups.consumer_heartbeat(beat)
+    return respond(answer, _respond)
+
+
+def _request(context: RequestContext, request: Message) -> HeartbeatRequest:
+    names = request.subscribed_topic_names
+    return HeartbeatRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=request.get("subscribed_topic_regex"),
+        server_assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+        client_id=context.client_id or "",
+        client_host=f"/{context.connection.peer_host}",
+    )
+
+
+def _owned(topics: list[Message] | None) -> Assignment | None:
+    if topics is None:
+        return None
+    return collect((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _respond(result: HeartbeatResponse | Refusal | ErrorCode) -> Message:
+    if isinstance(result, ErrorCode):
+        return _refuse(result, None)
+    if isinstance(result, Refusal):
+        return _refuse(result.code, result.message)
+    return Message(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=None if result.assignment is None else _assignment(result.assignment),
+    )
+
+
+def _assignment(assignment: Assignment) -> Message:
+    return Message(
+        topic_partitions=[Message(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(assignment)]
+    )
+
+
+def _refuse(code: ErrorCode, message: str | None) -> Message:
+    return Message(
+        throttle_time_ms=0,
+        error_code=code,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+        assignment=None,
+    )

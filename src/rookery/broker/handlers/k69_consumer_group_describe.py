@@ -1,0 +1,71 @@
+"""ConsumerGroupDescribe (69): groups of the new protocol with their members, what they own and what they shall own.
+
+A group that nobody knows, or that is a classic one, is GROUP_ID_NOT_FOUND.
+
+Versions: v1 tells whether a member uses the classic protocol (0) or the new one (1).
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.answers import respond_to_all
+from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
+from rookery.protocol.message import Message
+
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+
+    def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> Message:
+        groups = [
+            DescribedConsumerGroup(group_id, result) if isinstance(result, ErrorCode) else result
+            for group_id, result in zip(request.group_ids, results, strict=True)
+        ]
+        return Message(throttle_time_ms=0, groups=[_group(group, operations) for group in groups])
+
+    return respond_to_all(
+        [context.services.groups.describe_consumer(group_id) for group_id in request.group_ids], convert
+    )
+
+
+def _group(group: DescribedConsumerGroup, operations: int) -> Message:
+    return Message(
+        error_code=group.error_code,
+        error_message=group.message,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.assignor,
+        members=[_member(member) for member in group.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(described: DescribedMember) -> Message:
+    member = described.member
+    return Message(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex or None,
+        assignment=_assignment(described.assigned),
+        target_assignment=_assignment(described.target),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(topics: list[DescribedTopic]) -> Message:
+    return Message(
+        topic_partitions=[
+            Message(topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.partitions) for topic in topics
+        ]
+    )

@@ -1,0 +1,155 @@
+"""What `rookery groups` prints: groups, members, offsets and lag, as tables and as JSON."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import typer
+
+from rookery.base.types import TopicPartition
+from rookery.cli.output import Cell, Styled, note, print_json, print_table
+from rookery.cli.resets import Change
+from rookery.client.groups import GroupAdmin, GroupDescription, GroupMember, PartitionLag
+
+_STATE_STYLES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
+_LAG_HIGH = 10_000
+
+
+def state_cell(state: str) -> Cell:
+    return Styled(state, _STATE_STYLES.get(state, "yellow")) if state else None
+
+
+async def describe_groups(groups: GroupAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
+    """As JSON; all groups of consumers if none is named."""
+    wanted = names or [group.group_id for group in await groups.list_groups(types=("classic", "consumer"))]
+    return [await _describe(groups, name) for name in wanted]
+
+
+async def _describe(groups: GroupAdmin, group_id: str) -> dict[str, Any]:
+    group = await groups.describe_group(group_id)
+    owners = {tp: member for member in group.members for tp in member.assignment}
+    rows = [_lag_as_json(lag, owners.get(lag.partition)) for lag in await groups.lags(group_id, owners)]
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    return _group_as_json(group) | {"total_lag": sum(known) if known else None, "offsets": rows}
+
+
+def _group_as_json(group: GroupDescription) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "members": [_member_as_json(member) for member in group.members],
+    }
+
+
+def _member_as_json(member: GroupMember) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "epoch": member.epoch,
+        "assignment": _assignment_as_json(member.assignment),
+        "target": None if member.target is None else _assignment_as_json(member.target),
+    }
+
+
+def _assignment_as_json(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    return {topic: [tp.partition for tp in group] for topic, group in groupby(assignment, key=lambda tp: tp.topic)}
+
+
+def _lag_as_json(lag: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
+    return {
+        "topic": lag.partition.topic,
+        "partition": lag.partition.partition,
+        "committed_offset": lag.committed,
+        "end_offset": lag.end,
+        "lag": lag.lag,
+        "member": None if owner is None else owner.member_id,
+        "client": None if owner is None else owner.client_id,
+    }
+
+
+def print_group(group: dict[str, Any], *, members: bool, offsets: bool) -> None:
+    """A title, then the views that were asked for."""
+    count = len(group["members"])
+    size = f"{count} member{'' if count == 1 else 's'}"
+    kind = [group["type"], group["state"], size, f"coordinator {group['coordinator']}"]
+    kind += [f"assignor {group['assignor']}"] if group["assignor"] else []
+    kind += [f"epoch {group['epoch']}"] if group["epoch"] is not None else []
+    lag = "unknown" if group["total_lag"] is None else f"{group['total_lag']:,}"
+    typer.echo(f"{group['group']}  ({', '.join(kind)}, lag {lag})")
+    if members and group["members"]:
+        _print_members(group["members"])
+    if offsets and group["offsets"]:
+        _print_offsets(group["offsets"])
+
+
+def _print_members(members: Iterable[dict[str, Any]]) -> None:
+    rows = [
+        (
+            member["member"],
+            member["instance"],
+            member["client"],
+            member["host"],
+            sum(map(len, member["assignment"].values())),
+            _assignment_text(member["assignment"]),
+        )
+        for member in members
+    ]
+    print_table(["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS", "ASSIGNMENT"], rows)
+
+
+def _assignment_text(assignment: dict[str, list[int]]) -> str:
+    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in assignment.items()) or "-"
+
+
+def _print_offsets(offsets: Iterable[dict[str, Any]]) -> None:
+    rows = [
+        (
+            row["topic"],
+            row["partition"],
+            row["committed_offset"],
+            row["end_offset"],
+            _lag_cell(row["lag"]),
+            row["member"],
+            row["client"],
+        )
+        for row in offsets
+    ]
+    print_table(["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT"], rows)
+
+
+def _lag_cell(lag: int | None) -> Cell:
+    if lag is None:
+        return None
+    if lag == 0:
+        return Styled("0", "green")
+    return Styled(str(lag), "bold red" if lag >= _LAG_HIGH else "yellow")
+
+
+def print_changes(group_id: str, changes: Sequence[Change], *, executed: bool, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"topic": c.partition.topic, "partition": c.partition.partition, "old_offset": c.old, "new_offset": c.new}
+            for c in changes
+        ]
+        print_json({"group": group_id, "executed": executed, "offsets": rows})
+        return
+    print_table(["TOPIC", "PARTITION", "OLD", "NEW", "CHANGE"], [_change_row(change) for change in changes])
+    if not executed:
+        note("nothing was changed yet; add --execute to do it")
+
+
+def _change_row(change: Change) -> tuple[Cell, ...]:
+    if change.old is None:
+        difference: Cell = "new"
+    else:
+        moved = change.new - change.old
+        difference = Styled(f"{moved:+d}" if moved else "0", "dim" if not moved else "yellow" if moved < 0 else "green")
+    return (*change.partition, change.old, change.new, difference)

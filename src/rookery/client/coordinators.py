@@ -1,0 +1,93 @@
+"""Finds the broker that coordinates a group and sends requests there.
+
+A coordinator moves, loads or does not exist yet: those answers are retried here, with a new look-up where it moved, up
+to the cluster's time-out. Requests go over connections of their own, so that no fetch holds them up. `groups` and
+`group_consumer` call this.
+"""
+
+from collections.abc import Callable, Iterable
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NodeId
+from rookery.client.cluster import Cluster
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+_CHANNEL = "coordinator"
+_GROUP_KEY = 0
+_LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+_MOVED = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+Codes = Callable[[Message], Iterable[int]]
+
+
+def is_transient(code: ErrorCode) -> bool:
+    """The coordinator, or the way to it, is away for a while."""
+    return code == _LOADING or code in _MOVED
+
+
+class GroupCoordinators:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._nodes: dict[str, NodeId] = {}
+
+    async def find(self, group_id: str, *, timeout_s: float | None = None) -> NodeId:
+        """The node that coordinates a group, from memory if it was asked before."""
+        return await self._cluster.retry(lambda: self._find(group_id), timeout_s=timeout_s, retriable=is_transient)
+
+    async def call(
+        self,
+        group_id: str,
+        api_key: ApiKey,
+        build: Callable[[], Message],
+        *,
+        codes: Codes,
+        version_max: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Message:
+        """One request to a group's coordinator, built anew for each try.
+
+        `codes` are the error codes in the answer; a transient one among them is a reason to try again.
+        """
+
+        async def ask() -> Message:
+            node = await self._find(group_id)
+            try:
+                response = await self._cluster.call(
+                    api_key, build(), node=node, channel=_CHANNEL, version_max=version_max, timeout_s=timeout_s
+                )
+                for code in codes(response):
+                    if is_transient(ErrorCode(code)):
+                        raise ApiError(ErrorCode(code), f"group {group_id}, coordinator {node}")
+            except ApiError as error:
+                if error.code in _MOVED:
+                    self._nodes.pop(group_id, None)
+                raise
+            return response
+
+        return await self._cluster.retry(ask, timeout_s=timeout_s, retriable=is_transient)
+
+    async def _find(self, group_id: str) -> NodeId:
+        known = self._nodes.get(group_id)
+        if known is not None:
+            return known
+        request = Message(key=group_id, key_type=_GROUP_KEY, coordinator_keys=[group_id])
+        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, channel=_CHANNEL)
+        # The batched form came with version 4.
+        answer = response.coordinators[0] if response.get("coordinators") else response
+        code = ErrorCode(answer.error_code)
+        if code != ErrorCode.NONE:
+            raise ApiError(code, answer.get("error_message") or f"group {group_id}")
+        node: NodeId = answer.node_id
+        if node not in self._cluster.metadata.brokers:
+            await self._cluster.refresh(topics=())
+        self._nodes[group_id] = node
+        return node

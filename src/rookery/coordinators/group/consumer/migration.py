@@ -1,0 +1,188 @@
+"""A group that becomes one of the other kind while it has members, in one batch of records.
+
+The first member of the new protocol that joins a classic group of consumers makes it a consumer group. Its classic
+members stay: they keep their partitions, and rejoin with JoinGroup as soon as they hear of the change (see
+`classic_members`). When the last member of the new protocol goes and classic ones remain, the group becomes a classic
+group again, which rebalances. `group.consumer.migration.policy` says which way is open.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import PartitionIndex, TopicName
+from rookery.coordinators.decision import Completion, Decision, Timer
+from rookery.coordinators.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from rookery.coordinators.group.classic.group import Member as ClassicMember
+from rookery.coordinators.group.classic.rebalance import begin_rebalance
+from rookery.coordinators.group.classic.results import JoinResult, SyncResult
+from rookery.coordinators.group.classic.states import State
+from rookery.coordinators.group.classic.turn import Turn
+from rookery.coordinators.group.consumer import assignment, embedded
+from rookery.coordinators.group.consumer.assignment import Assignment
+from rookery.coordinators.group.consumer.draft import Draft
+from rookery.coordinators.group.consumer.environment import Environment, Refusal, all_timers_off
+from rookery.coordinators.group.consumer.group import ConsumerGroup, tombstones
+from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member
+from rookery.coordinators.group.consumer.rebalance import keep_alive
+from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord
+from rookery.coordinators.group.timers import JoinTimer, SessionTimer, SyncTimer
+
+
+def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | Refusal:
+    """A consumer group in the place of a classic one, with its members."""
+    tombstone = GroupRecord(GroupMetadataKey(classic.group_id), None)
+    draft = Draft(ConsumerGroup(classic.group_id), [tombstone])
+    if not classic.members:
+        _stop_classic(draft, classic)
+        return draft
+    settings = environment.settings
+    is_possible = settings.migration_policy.may_upgrade and classic.uses_consumer_protocol
+    if not is_possible or len(classic.members) > settings.size_max:
+        return _not_a_consumer_group(classic.group_id)
+    members = [_upgraded(member, classic, environment) for member in classic.members.values()]
+    if None in members:
+        return _not_a_consumer_group(classic.group_id)
+    _stop_classic(draft, classic)
+    _write_members(draft, _without_overlaps(member for member in members if member is not None), classic.generation)
+    for member in draft.group.members.values():
+        keep_alive(draft, member, environment)
+    return draft
+
+
+def _not_a_consumer_group(group_id: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+def _stop_classic(draft: Draft, classic: ClassicGroup) -> None:
+    """Who waits is sent to join again; the classic group's timers have nothing to do any more."""
+    for member in classic.members.values():
+        if member.join_token is not None:
+            answer = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            draft.completions.append(Completion(member.join_token, answer))
+        if member.sync_token is not None:
+            draft.completions.append(Completion(member.sync_token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)))
+    sessions = [SessionTimer(classic.group_id, member_id) for member_id in (*classic.members, *classic.pending_joins)]
+    for key in (*sessions, JoinTimer(classic.group_id), SyncTimer(classic.group_id)):
+        draft.timers.append(Timer(key, None))
+
+
+def _upgraded(member: ClassicMember, classic: ClassicGroup, environment: Environment) -> Member | None:
+    """A classic member in a consumer group, with what it was assigned; None if its bytes cannot be read."""
+    chosen = classic.protocol_name or member.protocols[0][0]
+    subscription = embedded.read_subscription(member.metadata(chosen))
+    partitions = embedded.read_assignment(member.assignment)
+    if subscription is None or partitions is None:
+        return None
+    # Its first choice is what it will be told in JoinGroup's answers; it knows the one that was chosen.
+    protocols = sorted(member.protocols, key=lambda offered: offered[0] != chosen)
+    return Member(
+        member_id=member.member_id,
+        member_epoch=classic.generation,
+        previous_member_epoch=classic.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=subscription.topics,
+        assigned=to_ids(partitions, environment),
+        classic=ClassicMembership(
+            member.session_timeout_ms, tuple(ClassicProtocol(name, metadata) for name, metadata in protocols)
+        ),
+    )
+
+
+def to_ids(partitions: Iterable[tuple[TopicName, PartitionIndex]], environment: Environment) -> Assignment:
+    """Partitions by topic id, without those that do not exist."""
+    found = ((environment.topics.get(name), index) for name, index in partitions)
+    return assignment.collect(
+        (topic.topic_id, index) for topic, index in found if topic is not None and index in topic.partitions
+    )
+
+
+def _without_overlaps(members: Iterable[Member]) -> Iterable[Member]:
+    """A client-side assignor may have given a partition to two; the first keeps it."""
+    taken: Assignment = {}
+    for member in members:
+        assigned = assignment.difference(member.assigned, taken)
+        taken = assignment.union(taken, assigned)
+        yield replace(member, assigned=assigned)
+
+
+def _write_members(draft: Draft, members: Iterable[Member], epoch: int) -> None:
+    draft.set_epoch(epoch)
+    for member in members:
+        draft.set_member(member)
+        draft.set_target(member.member_id, member.assigned)
+        draft.set_position(member)
+    draft.set_target_epoch(epoch)
+
+
+def finish(draft: Draft, response: Any, environment: Environment) -> Decision[Any]:
+    """The decision that a draft makes, and the way back to a classic group if nobody needs the new protocol now."""
+    classic = _downgraded(draft, environment)
+    if classic is None:
+        return draft.decision(response)
+    turn = Turn(classic, environment.classic_settings, environment.now_ms)
+    turn.store()
+    for member in classic.members.values():
+        turn.restart_session(member)
+    begin_rebalance(turn)
+    downgrade = turn.decision(response)
+    timers_off = [timer for member_id in classic.members for timer in all_timers_off(classic.group_id, member_id)]
+    return replace(
+        downgrade,
+        records=[*draft.records, *tombstones(draft.group), *downgrade.records],
+        completions=[*draft.completions, *downgrade.completions],
+        timers=[*draft.timers, *timers_off, *downgrade.timers],
+    )
+
+
+def _downgraded(draft: Draft, environment: Environment) -> ClassicGroup | None:
+    group = draft.group
+    if not group.members or group.consumer_members() or not draft.had_consumer_members:
+        return None
+    fits = len(group.members) <= environment.classic_settings.size_max
+    if not environment.settings.migration_policy.may_downgrade or not fits:
+        return None
+    members = {member_id: _classic(member, environment) for member_id, member in group.members.items()}
+    if not set.intersection(*({name for name, _ in member.protocols} for member in members.values())):
+        return None
+    classic = ClassicGroup(
+        group_id=group.group_id,
+        state=State.STABLE,
+        previous_state=State.COMPLETING_REBALANCE,
+        state_timestamp_ms=environment.now_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        leader_id=next(iter(members)),
+        members=members,
+        instances=dict(group.static_members),
+    )
+    classic.protocol_name = classic.select_protocol()
+    return classic
+
+
+def _classic(member: Member, environment: Environment) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=tuple((offered.name, offered.metadata) for offered in member.classic.protocols),
+        assignment=embedded_assignment(member, environment),
+    )
+
+
+def embedded_assignment(member: Member, environment: Environment) -> bytes:
+    """What a classic member owns, as it wants to be told."""
+    assert member.classic is not None
+    subscription = embedded.read_subscription(member.classic.protocols[0].metadata)
+    names = {topic.topic_id: name for name, topic in environment.topics.items() if topic.topic_id in member.assigned}
+    topics = [(names[topic_id], sorted(indexes)) for topic_id, indexes in member.assigned.items() if topic_id in names]
+    return embedded.write_assignment(0 if subscription is None else subscription.version, sorted(topics))

@@ -1,0 +1,121 @@
+"""The consumer groups of a shard: what each request and timer means for them.
+
+`Groups` is the shard's own mapping; groups of both kinds share one space of ids. It is only read here. Where a function
+takes a ConsumerGroup, the shard has looked it up and found it to be one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from rookery.base.errors import ErrorCode
+from rookery.coordinators.decision import Decision, Timer, TimerKey
+from rookery.coordinators.group.classic.group import ClassicGroup
+from rookery.coordinators.group.classic.results import HeartbeatRequest as ClassicHeartbeatRequest
+from rookery.coordinators.group.classic.results import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from rookery.coordinators.group.consumer import classic_members, heartbeat
+from rookery.coordinators.group.consumer.draft import Draft
+from rookery.coordinators.group.consumer.environment import Environment, MemberTimer, Refusal, TimerKind
+from rookery.coordinators.group.consumer.group import ConsumerGroup
+from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from rookery.coordinators.group.consumer.member import JOIN_EPOCH, MemberState
+from rookery.coordinators.group.consumer.migration import finish, upgrade
+from rookery.coordinators.group.consumer.rebalance import keep_alive, remove
+
+Groups: TypeAlias = Mapping[str, ClassicGroup | ConsumerGroup]
+
+
+def consumer_heartbeat(
+    groups: Groups, request: HeartbeatRequest, environment: Environment
+) -> Decision[HeartbeatResponse | Refusal]:
+    """A valid ConsumerGroupHeartbeat (see `heartbeat.validate`) of a member that has an id."""
+    draft = _open(groups.get(request.group_id), request, environment)
+    if isinstance(draft, Refusal):
+        return Decision(response=draft)
+    if request.is_leave:
+        member = heartbeat.find_leaving(draft.group, request)
+        if isinstance(member, Refusal):
+            return Decision(response=member)
+        response: Any = heartbeat.leave(draft, request, member, environment)
+    else:
+        response = heartbeat.heartbeat(draft, request, environment)
+    # What is refused changes nothing, not even the kind of the group.
+    return Decision(response=response) if isinstance(response, Refusal) else finish(draft, response, environment)
+
+
+def _open(
+    group: ClassicGroup | ConsumerGroup | None, request: HeartbeatRequest, environment: Environment
+) -> Draft | Refusal:
+    if isinstance(group, ConsumerGroup):
+        return Draft(group)
+    if request.member_epoch != JOIN_EPOCH:
+        reason = "not found" if group is None else "is not a consumer group"
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {reason}.")
+    return Draft(ConsumerGroup(request.group_id)) if group is None else upgrade(group, environment)
+
+
+def classic_join(
+    group: ConsumerGroup, request: JoinRequest, new_id: Callable[[], str], environment: Environment
+) -> Decision[JoinResult]:
+    draft = Draft(group)
+    member_id = f"{request.instance_id or request.client_id}-{new_id()}"
+    result = classic_members.join(draft, request, member_id, environment)
+    return _finish_if(result.error_code is ErrorCode.NONE, draft, result, environment)
+
+
+def classic_sync(group: ConsumerGroup, request: SyncRequest, environment: Environment) -> Decision[SyncResult]:
+    draft = Draft(group)
+    return draft.decision(classic_members.sync(draft, request, environment))
+
+
+def classic_heartbeat(
+    group: ConsumerGroup, request: ClassicHeartbeatRequest, environment: Environment
+) -> Decision[ErrorCode]:
+    draft = Draft(group)
+    return draft.decision(classic_members.heartbeat(draft, request, environment))
+
+
+def classic_leave(
+    group: ConsumerGroup, members: Sequence[LeavingMember], environment: Environment
+) -> Decision[LeaveResult]:
+    draft = Draft(group)
+    left = classic_members.leave(draft, members, environment)
+    return finish(draft, LeaveResult(ErrorCode.NONE, left), environment)
+
+
+def _finish_if(succeeded: bool, draft: Draft, result: Any, environment: Environment) -> Decision[Any]:
+    return finish(draft, result, environment) if succeeded else Decision(response=result)
+
+
+def expire_member(groups: Groups, timer: TimerKey, environment: Environment) -> Decision[None]:
+    """A member's time is over: it is out of the group."""
+    assert isinstance(timer, MemberTimer)
+    group = groups.get(timer.group_id)
+    member = group.members.get(timer.member_id) if isinstance(group, ConsumerGroup) else None
+    if not isinstance(group, ConsumerGroup) or member is None:
+        return Decision(response=None)
+    if timer.kind is TimerKind.REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        return Decision(response=None)
+    draft = Draft(group)
+    remove(draft, [member], environment)
+    return finish(draft, None, environment)
+
+
+def timers_after_loading(groups: Groups, environment: Environment) -> Iterator[Timer]:
+    """Members have their whole session, and their whole time to give partitions up, to be heard of again."""
+    for group in groups.values():
+        if not isinstance(group, ConsumerGroup):
+            continue
+        draft = Draft(group)
+        for member in group.members.values():
+            keep_alive(draft, member, environment)
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                key = MemberTimer(TimerKind.REVOCATION, group.group_id, member.member_id)
+                draft.timers.append(Timer(key, member.rebalance_timeout_ms))
+        yield from draft.timers

@@ -1,0 +1,103 @@
+"""A group shard on a stage of its own: virtual time, a log in memory, and everybody's answers written down.
+
+The `Stage` does what the runtime does (append, replay, install, timers, completions) without an event loop, so that
+scenarios and models can drive the core step by step.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from rookery.base.errors import ErrorCode
+from rookery.coordinators.decision import PARKED, Decision, TimerKey, Token
+from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.group.shard import GroupShard
+
+START_MS = 1_700_000_000_000
+
+
+class Stage:
+    """`answers` are the answers to requests that were parked, in the order in which they came."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.now_ms = START_MS
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log_works = True
+        self.answers: list[tuple[Token, Any]] = []
+        self._tokens = count(1)
+        self._ids = count(1)
+        self._timers: dict[TimerKey, int] = {}
+        self._waiting: set[Token] = set()
+        self.shard = self._new_shard()
+        self.run(lambda shard, now_ms: shard.on_loaded(now_ms))
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.settings, new_id=lambda: str(next(self._ids)))
+
+    def new_token(self) -> Token:
+        return next(self._tokens)
+
+    def run(self, decide: Callable[[GroupShard, int], Decision[Any]], token: Token | None = None) -> Any:
+        """The answer, PARKED if it comes later, or NOT_COORDINATOR if the log failed."""
+        decision = decide(self.shard, self.now_ms)
+        if decision.records and not self.log_works:
+            return ErrorCode.NOT_COORDINATOR
+        for record in decision.records:
+            key, value = self.shard.encode(record)
+            self.log.append((key, value))
+            decoded = self.shard.decode(key, value)
+            assert decoded == record
+            self.shard.replay(record)
+        for draft in decision.drafts:
+            self.shard.install(draft)
+        for timer in decision.timers:
+            if timer.delay_ms is None:
+                self._timers.pop(timer.key, None)
+            else:
+                self._timers[timer.key] = self.now_ms + timer.delay_ms
+        if decision.response is PARKED:
+            assert token is not None
+            self._waiting.add(token)
+        for completion in decision.completions:
+            assert completion.token in self._waiting, "answered twice, or never asked"
+            self._waiting.remove(completion.token)
+            self.answers.append((completion.token, completion.response))
+        return decision.response
+
+    def take_answers(self) -> list[tuple[Token, Any]]:
+        answers, self.answers = self.answers, []
+        return answers
+
+    def is_waiting(self, token: Token) -> bool:
+        return token in self._waiting
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Fire every timer that comes due, in order."""
+        end_ms = self.now_ms + duration_ms
+        while True:
+            due = [(at_ms, position, key) for position, (key, at_ms) in enumerate(self._timers.items())]
+            at_ms, _, key = min(due, key=lambda item: item[:2], default=(end_ms + 1, 0, None))
+            if at_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, at_ms)
+            assert key is not None
+            del self._timers[key]
+            self._fire(key)
+        self.now_ms = end_ms
+
+    def _fire(self, key: TimerKey) -> None:
+        failed = self.run(lambda shard, now_ms: shard.on_timer(key, now_ms)) is ErrorCode.NOT_COORDINATOR
+        if failed:
+            self._timers[key] = self.now_ms + 1000
+
+    def restart(self) -> None:
+        """The coordinator's process ends and another one takes over from the log; who waited is told nothing."""
+        self._timers.clear()
+        self._waiting.clear()
+        self.shard = self._new_shard()
+        for key, value in self.log:
+            record = self.shard.decode(key, value)
+            assert record is not None
+            self.shard.replay(record)
+        self.run(lambda shard, now_ms: shard.on_loaded(now_ms))

@@ -1,0 +1,268 @@
+"""The runtime with a shard that only remembers, on the logs of a real broker's services."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.base.errors import CorruptionError, ErrorCode
+from rookery.base.types import Offset, TopicPartition
+from rookery.coordinators.decision import PARKED, Completion, Decision, Timer, TimerKey
+from rookery.coordinators.runtime import Coordinator, abs_hash
+from rookery.protocol.message import Message
+from rookery.replication.replica import Replica
+from tests.broker.harness import NODE_ID, Broker, running
+
+TOPIC = "__notes"
+Pair = tuple[bytes, bytes | None]
+
+
+@dataclass
+class Notes:
+    """A shard whose records are keys and values, and whose timers write themselves down."""
+
+    state: dict[bytes, bytes] = field(default_factory=dict)
+    installed: list[str] = field(default_factory=list)
+    is_loaded: bool = False
+
+    def encode(self, record: Pair) -> Pair:
+        return record
+
+    def decode(self, key: bytes, value: bytes | None) -> Pair | None:
+        if key == b"broken":
+            raise CorruptionError("a broken note")
+        return None if key == b"unknown" else (key, value)
+
+    def replay(self, record: Pair) -> None:
+        key, value = record
+        if value is None:
+            self.state.pop(key, None)
+        else:
+            self.state[key] = value
+
+    def install(self, draft: str) -> None:
+        self.installed.append(draft)
+
+    def on_loaded(self, now_ms: int) -> Decision[None]:
+        self.is_loaded = True
+        return Decision(response=None)
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Decision[None]:
+        return Decision(response=None, records=[(str(key).encode(), b"fired")])
+
+
+def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) -> "asyncio.Future[Any]":
+    return coordinator.write("k", lambda shard, _: Decision(response=PARKED, completions=completions), token=token)
+
+
+def coordinator_of(broker: Broker) -> Coordinator[Notes]:
+    services = broker.services
+    return Coordinator(
+        TOPIC,
+        node_id=services.node_id,
+        make_shard=lambda _: Notes(),
+        replicas=services.replicas,
+        pending=services.pending,
+        clock=services.clock,
+        commit_timeout_ms=5000,
+        load_bytes=500,
+    )
+
+
+def note(key: bytes, value: bytes | None, response: str = "done", **more: Any) -> Callable[[Notes, int], Decision[str]]:
+    return lambda shard, now_ms: Decision(response=response, records=[(key, value)], **more)
+
+
+def play(
+    path: Path, scene: Callable[[Broker, Coordinator[Notes]], Coroutine[Any, Any, None]], partitions: int = 3
+) -> None:
+    async def main() -> None:
+        async with running(path) as broker:
+            coordinator = coordinator_of(broker)
+            await broker.create_topic(TOPIC, partitions, cleanup_policy="compact")
+            coordinator.apply(broker.services.image)
+            await scene(broker, coordinator)
+            await coordinator.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", 1_906_497_762),
+        ("polygenelubricants", 0),
+        ("Grüße", 69_215_351),
+        ("\U0001f600", 1_772_899),
+    ],
+)
+def test_keys_are_hashed_as_java_does(key: str, hashed: int) -> None:
+    assert abs_hash(key) == hashed
+
+
+def test_a_write_is_answered_at_once_and_replayed(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        answer = coordinator.write("k", note(b"a", b"1", drafts=("draft",)))
+        assert answer.done()
+        assert answer.result() == "done"
+        seen = coordinator.read("k", lambda shard: (dict(shard.state), list(shard.installed), shard.is_loaded))
+        assert seen.result() == ({b"a": b"1"}, ["draft"], True)
+        replica = broker.replica(TOPIC, coordinator.partition_of("k"))
+        assert replica.log.end_offset == 1
+
+    play(tmp_path, scene)
+
+
+def test_without_a_topic_there_is_no_coordinator(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            coordinator = coordinator_of(broker)
+            coordinator.apply(broker.services.image)
+            assert coordinator.partition_count == 0
+            assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(main())
+
+
+def test_a_failed_append_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write("k", note(b"a", b"1"))
+        too_large = coordinator.write("k", note(b"b", bytes(2_000_000), drafts=("draft",), timers=[Timer("t", 0)]))
+        assert too_large.result() is ErrorCode.UNKNOWN_SERVER_ERROR
+        broker.logs.directories[0].fail(OSError(5, "a broken disk"))
+        assert coordinator.write("k", note(b"b", b"2", drafts=("draft",))).result() is ErrorCode.NOT_COORDINATOR
+        await asyncio.sleep(0)
+        assert coordinator.read("k", lambda shard: (shard.state, shard.installed)).result() == ({b"a": b"1"}, [])
+
+    play(tmp_path, scene)
+
+
+def test_a_parked_request_is_answered_by_a_later_decision(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        token = coordinator.new_token()
+        parked = park(coordinator, token)
+        assert not parked.done()
+        coordinator.write("k", note(b"a", b"1", completions=[Completion(token, "at last")]))
+        assert parked.result() == "at last"
+        # One whose connection is gone, and one that is answered by its own decision.
+        gone, own = coordinator.new_token(), coordinator.new_token()
+        park(coordinator, gone).cancel()
+        answer = park(coordinator, own, Completion(own, "now"))
+        assert answer.result() == "now"
+        assert coordinator.write("k", note(b"a", b"2", completions=[Completion(gone, "late")])).result() == "done"
+
+    play(tmp_path, scene)
+
+
+def test_timers_are_decisions_too(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write("k", note(b"a", b"1", timers=[Timer("later", 10), Timer("never", 20), Timer("never", None)]))
+        while coordinator.read("k", lambda shard: b"later" in shard.state).result() is not True:
+            await asyncio.sleep(0.01)
+        state = coordinator.read("k", lambda shard: shard.state).result()
+        assert state == {b"a": b"1", b"later": b"fired"}
+
+    play(tmp_path, scene)
+
+
+def test_answers_wait_for_the_high_watermark(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        replica = broker.replica(TOPIC, coordinator.partition_of("k"))
+        committed = hold_back(replica)
+        written = coordinator.write("k", note(b"a", b"1"))
+        read = coordinator.read("k", lambda shard: dict(shard.state))
+        assert not written.done()
+        assert not read.done()
+        committed(1)
+        broker.services.pending.wake(replica.state.topic_partition)
+        assert await written == "done"
+        assert await read == {b"a": b"1"}
+
+    play(tmp_path, scene)
+
+
+def test_who_waits_is_told_that_the_coordinator_moved(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        token = coordinator.new_token()
+        parked = park(coordinator, token)
+        hold_back(broker.replica(TOPIC, coordinator.partition_of("k")))
+        written = coordinator.write("k", note(b"a", b"1"))
+        response = await broker.call(20, 6, topics=[Message(name=TOPIC, topic_id=None)], timeout_ms=1000)
+        assert response.responses[0].error_code == 0
+        coordinator.apply(broker.services.image)
+        assert await parked is ErrorCode.NOT_COORDINATOR
+        assert await written is ErrorCode.NOT_COORDINATOR
+        assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    play(tmp_path, scene)
+
+
+def test_a_log_is_loaded_in_slices(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        for number in range(3000):
+            coordinator.write("k", note(f"{number}".encode(), b"x" * 10))
+        coordinator.write("k", note(b"7", None))
+        coordinator.write("k", note(b"unknown", b"a record of a future version"))
+        after = coordinator_of(broker)
+        after.apply(broker.services.image)
+        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert after.read_all() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await after.wait_until_loaded()
+        state = after.read("k", lambda shard: shard.state).result()
+        assert state == {f"{number}".encode(): b"x" * 10 for number in range(3000) if number != 7}
+        shards = after.read_all()
+        assert not isinstance(shards, ErrorCode)
+        assert all(shard.is_loaded for shard in shards)
+        await after.close()
+
+    play(tmp_path, scene, partitions=1)
+
+
+def test_a_log_that_cannot_be_read_is_not_coordinated(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write("k", note(b"broken", b"1"))
+        after = coordinator_of(broker)
+        after.apply(broker.services.image)
+        await after.wait_until_loaded()
+        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+
+    play(tmp_path, scene, partitions=1)
+
+
+def test_every_shard_is_written_to(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write_all(lambda shard, _: Decision(response=None, records=[(b"a", b"1")]))
+        ends = [broker.replica(TOPIC, index).log.end_offset for index in range(3)]
+        assert ends == [1, 1, 1]
+
+    play(tmp_path, scene)
+
+
+def hold_back(replica: Replica) -> Callable[[Offset], None]:
+    """A follower that does not follow, until the returned function is called with its end offset."""
+    state = replica.state
+    state.lead(
+        NODE_ID,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        replicas=(NODE_ID, 99),
+        isr=(NODE_ID, 99),
+    )
+
+    def fetch_up_to(offset: Offset) -> None:
+        state.follower_fetched(99, offset)
+
+    return fetch_up_to
+
+
+def test_the_partition_of_a_key_is_stable(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        assert coordinator.partition_of("my-group") == 12
+        assert isinstance(broker.services.replicas.find(TopicPartition(TOPIC, 12)), Replica)
+
+    play(tmp_path, scene, partitions=50)

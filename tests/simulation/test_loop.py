@@ -1,0 +1,84 @@
+"""Virtual time, its order, and processes that end in the middle of anything."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.simulation.loop import Process, SimulatedLoop, StuckError
+from tests.simulation.trace import Trace
+
+
+@pytest.fixture
+def loop() -> SimulatedLoop:
+    return SimulatedLoop(Trace(), lambda: (0.5, 0.25))
+
+
+def run(loop: SimulatedLoop, body: Coroutine[Any, Any, None]) -> None:
+    try:
+        loop.run_until_complete(body)
+    finally:
+        loop.close()
+
+
+def test_hours_pass_at_once_and_in_order(loop: SimulatedLoop) -> None:
+    seen: list[tuple[float, str]] = []
+
+    async def wait(name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        seen.append((loop.time(), name))
+
+    async def main() -> None:
+        await asyncio.gather(wait("late", 7200), wait("first", 1), wait("second", 1))
+
+    run(loop, main())
+    assert seen == [(1, "first"), (1, "second"), (7200, "late")]
+
+
+def test_work_for_threads_takes_its_time(loop: SimulatedLoop) -> None:
+    times: list[float] = []
+
+    async def main() -> None:
+        await loop.run_in_executor(None, lambda: times.append(loop.time()))
+        times.append(loop.time())
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(None, lambda: 1 // 0)
+
+    run(loop, main())
+    assert times == [0.5, 0.75]
+
+
+def test_a_killed_process_does_nothing_more(loop: SimulatedLoop) -> None:
+    seen: list[str] = []
+    process = Process("victim", "host")
+
+    async def victim() -> None:
+        try:
+            for number in range(10):
+                seen.append(str(number))
+                await asyncio.sleep(1)
+        finally:
+            seen.append("cleaned up")
+
+    async def main() -> None:
+        task = loop.spawn(process, victim())
+        await asyncio.sleep(2.5)
+        process.kill()
+        await asyncio.sleep(10)
+        assert not task.done()
+        assert seen == ["0", "1", "2"]
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to stay as it is
+
+    run(loop, main())
+
+
+def test_waiting_for_nothing_is_told(loop: SimulatedLoop) -> None:
+    async def main() -> None:
+        await loop.create_future()
+
+    task = loop.create_task(main())
+    with pytest.raises(StuckError, match="waits"):
+        loop.run_until_complete(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # it will never be done
+    loop.close()
