@@ -48,7 +48,7 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	scripts/conformance-setup.sh .cache/java
 	$(BIN)/pytest -q -n $(WORKERS) -m "" tests/conformance tests/faults $(PYTEST_ARGS)
 
-demo: $(INSTALLED) ## A broker, three foreign clients, a kill, a restart, and what became of the records
+demo: $(INSTALLED) ## A broker, three foreign clients, kills, restarts, a rebalance, and what became of the records
 	$(BIN)/python -W ignore -m demo
 
 docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings

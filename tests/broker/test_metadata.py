@@ -200,6 +200,25 @@ def test_describe_topic_partitions_errors(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_disk_that_fails_while_it_is_described_is_listed_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, directories=2) as broker:
+            await broker.create_topic("orders", partitions=2)
+            broker.append("orders", b"a")
+            broker.replica("orders").log.roll()
+        async with running(tmp_path, directories=2) as broker:
+            log = broker.replica("orders").log
+            log.segments[0].path().unlink()
+            response = broker.call_now(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+            codes = {result.log_dir: result.error_code for result in response.results}
+            failed = str(log.log_directory.path)
+            assert codes.pop(failed) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert list(codes.values()) == [ErrorCode.NONE]
+            assert not log.log_directory.is_online
+
+    asyncio.run(main())
+
+
 def test_describe_log_dirs(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, directories=2) as broker:

@@ -166,16 +166,6 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Timers, "set", set_timer)
 
 
-def share_partitions(patch: pytest.MonkeyPatch) -> None:
-    """Give partitions to their next owner before the present one has let go of them (KIP-848)."""
-    original = reconciliation._next
-
-    def step(*args: Any, **kwargs: Any) -> Member:
-        return original(*args, **(kwargs | {"is_free": lambda partition: True, "owned": NO_PARTITIONS}))
-
-    patch.setattr(reconciliation, "_next", step)
-
-
 BUGS = [
     Bug("skip fsync", skip_fsync, "power", "exactly-once-in-order", (lose_power,)),
     Bug("skip fsync of metadata", skip_fsync_of_metadata, "power", "confirmed-topics", (lose_power,)),

@@ -13,8 +13,8 @@ from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, Top
 from rookery.client.admin import LATEST, Admin, Outcome, by_topic
 from rookery.client.cluster import Cluster
 from rookery.client.coordinators import GroupCoordinators
-from rookery.client.embedded import read_assignment
 from rookery.protocol.api import ApiKey
+from rookery.protocol.consumer_protocol import read_assignment
 from rookery.protocol.message import Message
 
 CLASSIC = "classic"
@@ -343,5 +343,5 @@ def _classic_member(row: Message) -> GroupMember:
         instance_id=row.get("group_instance_id"),
         client_id=row.client_id,
         client_host=row.client_host,
-        assignment=tuple(sorted(read_assignment(row.member_assignment))),
+        assignment=tuple(sorted(read_assignment(row.member_assignment) or ())),
     )

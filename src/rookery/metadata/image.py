@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from rookery.base.errors import CorruptionError
 from rookery.base.config_codes import ResourceType
+from rookery.base.errors import CorruptionError
 from rookery.base.types import LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.metadata import records
 from rookery.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord

@@ -25,7 +25,7 @@ def listener_settings(name: str, layers: BrokerLayers, *, connections_max: int |
 
 
 def affordable_connections(descriptor_limit: int, listener_count: int) -> int:
-    """Half of the descriptors is for files: a disk that cannot open one counts as failed, and peers must not cause it."""
+    """Half of the descriptors is left to files: a disk that cannot open one counts as failed."""
     return descriptor_limit // (2 * _DESCRIPTORS_PER_CONNECTION * listener_count)
 
 

@@ -62,7 +62,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _raise_file_limit() -> int | None:
-    """Segments and connections hold descriptors; the soft limit is often 1,024, the hard one is not. Tells the new one."""
+    """Segments and connections hold descriptors; the soft limit is often 1,024, the hard one is not. Tells that one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return None if hard == resource.RLIM_INFINITY else hard

@@ -143,6 +143,7 @@ class Log:
         return self._segments
 
     @property
+    @guarded
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 

@@ -9,7 +9,7 @@ of the volume. v5 whether a directory takes no new partitions (never here).
 
 from collections.abc import Iterable
 
-from rookery.base.errors import ErrorCode
+from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.types import TopicName, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.protocol.message import Message
@@ -36,19 +36,20 @@ def _describe(context: RequestContext, directory: LogDirectory, wanted: set[Topi
     if not directory.is_online:
         return _failed(directory)
     replicas = context.services.replicas
-    try:
-        total_bytes, usable_bytes = replicas.volume_bytes(directory)
-    except OSError:
-        return _failed(directory)
     here = [
         replica
         for replica in replicas
         if replica.log.log_directory is directory and (wanted is None or replica.state.topic_partition in wanted)
     ]
+    try:
+        total_bytes, usable_bytes = replicas.volume_bytes(directory)
+        topics = _topics(here)
+    except (OSError, StorageError):
+        return _failed(directory)
     return Message(
         error_code=ErrorCode.NONE,
         log_dir=str(directory.path),
-        topics=_topics(here),
+        topics=topics,
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
         is_cordoned=False,

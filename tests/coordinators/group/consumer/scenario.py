@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NodeId, TopicId
+from rookery.base.types import NodeId, TopicId, TopicPartition
 from rookery.coordinators.decision import Decision, Parked, TimerKey, Token
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import HeartbeatRequest as ClassicHeartbeatRequest
@@ -25,7 +25,6 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment
-from rookery.coordinators.group.consumer.embedded import read_assignment
 from rookery.coordinators.group.consumer.environment import ConsumerSettings, Refusal
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,6 +32,7 @@ from rookery.coordinators.group.records import encode_record
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard
 from rookery.metadata.image import PartitionImage, TopicImage
+from rookery.protocol.consumer_protocol import read_assignment
 
 GROUP = "group"
 LEADER: NodeId = 1
@@ -268,7 +268,7 @@ class ClassicClient:
     cooperative: bool = True
     protocol: str = "cooperative-sticky"
     generation: int = -1
-    owned: list[tuple[str, int]] = field(default_factory=list)
+    owned: list[TopicPartition] = field(default_factory=list)
     token: Token = 0
     # Whether it fetched the assignment of the generation that it joined last.
     is_synced: bool = True

@@ -17,8 +17,8 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName
 from rookery.coordinators.decision import Token
 from rookery.coordinators.group.classic.states import State, can_move
-from rookery.coordinators.group.classic.subscription import read_topics
 from rookery.coordinators.group.records import GroupMetadataValue, StoredMember
+from rookery.protocol.consumer_protocol import read_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

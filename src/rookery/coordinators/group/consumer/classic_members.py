@@ -20,7 +20,7 @@ from rookery.coordinators.group.classic.results import (
     SyncRequest,
     SyncResult,
 )
-from rookery.coordinators.group.consumer import assignment, embedded
+from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.draft import Draft
 from rookery.coordinators.group.consumer.environment import Environment, MemberTimer, Refusal, TimerKind
 from rookery.coordinators.group.consumer.group import ConsumerGroup
@@ -28,6 +28,7 @@ from rookery.coordinators.group.consumer.heartbeat import known_static_member, u
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member, MemberState
 from rookery.coordinators.group.consumer.migration import embedded_assignment, to_ids
 from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
+from rookery.protocol import consumer_protocol
 
 
 def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: Environment) -> JoinResult:
@@ -35,7 +36,7 @@ def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: En
     member_id = request.member_id or new_member_id
     if not group.has_room(member_id, request.instance_id, environment.settings.size_max):
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
-    subscription = embedded.read_subscription(request.protocols[0][1]) if request.protocols else None
+    subscription = consumer_protocol.read_subscription(request.protocols[0][1]) if request.protocols else None
     if subscription is None or not _supports(group, request.protocol_type, request.protocols, member_id):
         return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.needs_member_id and not request.member_id and request.instance_id is None:
@@ -68,7 +69,7 @@ def _find_or_add(draft: Draft, request: JoinRequest, member_id: str) -> Member |
     return Member(member_id=member_id) if existing is None else draft.replace_member(existing, member_id)
 
 
-def _updated(member: Member, request: JoinRequest, subscription: embedded.Subscription) -> Member:
+def _updated(member: Member, request: JoinRequest, subscription: consumer_protocol.Subscription) -> Member:
     return replace(
         member,
         instance_id=request.instance_id or member.instance_id,

@@ -19,7 +19,7 @@ from rookery.coordinators.group.classic.rebalance import begin_rebalance
 from rookery.coordinators.group.classic.results import JoinResult, SyncResult
 from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.classic.turn import Turn
-from rookery.coordinators.group.consumer import assignment, embedded
+from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.draft import Draft
 from rookery.coordinators.group.consumer.environment import Environment, Refusal, all_timers_off
@@ -28,6 +28,7 @@ from rookery.coordinators.group.consumer.member import ClassicMembership, Classi
 from rookery.coordinators.group.consumer.rebalance import keep_alive
 from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord
 from rookery.coordinators.group.timers import JoinTimer, SessionTimer, SyncTimer
+from rookery.protocol import consumer_protocol
 
 
 def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | Refusal:
@@ -71,8 +72,8 @@ def _stop_classic(draft: Draft, classic: ClassicGroup) -> None:
 def _upgraded(member: ClassicMember, classic: ClassicGroup, environment: Environment) -> Member | None:
     """A classic member in a consumer group, with what it was assigned; None if its bytes cannot be read."""
     chosen = classic.protocol_name or member.protocols[0][0]
-    subscription = embedded.read_subscription(member.metadata(chosen))
-    partitions = embedded.read_assignment(member.assignment)
+    subscription = consumer_protocol.read_subscription(member.metadata(chosen))
+    partitions = consumer_protocol.read_assignment(member.assignment)
     if subscription is None or partitions is None:
         return None
     # Its first choice is what it will be told in JoinGroup's answers; it knows the one that was chosen.
@@ -182,7 +183,7 @@ def _classic(member: Member, environment: Environment) -> ClassicMember:
 def embedded_assignment(member: Member, environment: Environment) -> bytes:
     """What a classic member owns, as it wants to be told."""
     assert member.classic is not None
-    subscription = embedded.read_subscription(member.classic.protocols[0].metadata)
+    subscription = consumer_protocol.read_subscription(member.classic.protocols[0].metadata)
     names = {topic.topic_id: name for name, topic in environment.topics.items() if topic.topic_id in member.assigned}
     topics = [(names[topic_id], sorted(indexes)) for topic_id, indexes in member.assigned.items() if topic_id in names]
-    return embedded.write_assignment(0 if subscription is None else subscription.version, sorted(topics))
+    return consumer_protocol.write_assignment(0 if subscription is None else subscription.version, sorted(topics))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rookery.base.errors import ProtocolError
-from rookery.base.types import PartitionIndex, TopicName
+from rookery.base.types import PartitionIndex, TopicName, TopicPartition
 from rookery.protocol import wire
 
 _INT16 = struct.Struct(">h")
@@ -23,20 +23,16 @@ class Subscription(NamedTuple):
 
     version: int
     topics: frozenset[TopicName]
-    owned: tuple[tuple[TopicName, PartitionIndex], ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
     rack_id: str | None = None
 
 
 def read_subscription(data: bytes) -> Subscription | None:
     try:
         version, position = _read_version(data)
-        count, position = wire.read_array_size(data, position, 2)
-        topics = []
-        for _ in range(count):
-            topic, position = wire.read_string(data, position)
-            topics.append(topic)
+        topics, position = _read_topics(data, position)
         _user_data, position = wire.read_bytes_view(data, position)
-        owned: list[tuple[TopicName, PartitionIndex]] = []
+        owned: list[TopicPartition] = []
         rack_id = None
         if version >= 1:
             owned, position = _read_partitions(data, position)
@@ -47,7 +43,15 @@ def read_subscription(data: bytes) -> Subscription | None:
     return Subscription(version, frozenset(topics), tuple(owned), rack_id or None)
 
 
-def read_assignment(data: bytes) -> list[tuple[TopicName, PartitionIndex]] | None:
+def read_topics(data: bytes) -> frozenset[TopicName] | None:
+    """The topics of a subscription alone, whatever follows them."""
+    try:
+        return frozenset(_read_topics(data, _read_version(data)[1])[0])
+    except (ProtocolError, *wire.MALFORMED):
+        return None
+
+
+def read_assignment(data: bytes) -> list[TopicPartition] | None:
     """No bytes at all are no partitions: the member was not given any yet."""
     if not data:
         return []
@@ -81,7 +85,16 @@ def _read_version(data: bytes) -> tuple[int, int]:
     return min(version, _NEWEST_VERSION), _INT16.size
 
 
-def _read_partitions(data: bytes, position: int) -> tuple[list[tuple[TopicName, PartitionIndex]], int]:
+def _read_topics(data: bytes, position: int) -> tuple[list[TopicName], int]:
+    count, position = wire.read_array_size(data, position, 2)
+    topics = []
+    for _ in range(count):
+        topic, position = wire.read_string(data, position)
+        topics.append(topic)
+    return topics, position
+
+
+def _read_partitions(data: bytes, position: int) -> tuple[list[TopicPartition], int]:
     count, position = wire.read_array_size(data, position, 6)
     partitions = []
     for _ in range(count):
@@ -89,6 +102,6 @@ def _read_partitions(data: bytes, position: int) -> tuple[list[tuple[TopicName, 
         size, position = wire.read_array_size(data, position, _INT32.size)
         for _ in range(size):
             (index,) = _INT32.unpack_from(data, position)
-            partitions.append((topic, index))
+            partitions.append(TopicPartition(topic, index))
             position += _INT32.size
     return partitions, position
