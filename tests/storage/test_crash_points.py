@@ -86,7 +86,7 @@ class Node:
             self.ledger.latest[offset] = bytes(data)
 
     def apply_retention(self, now_ms: int) -> None:
-        self.manager.apply_retention(now_ms)
+        self.manager.apply_retention(self.log, now_ms)
         self.manager.checkpoint()
         self.manager.retire_expired(now_ms)
         self.manager.purge_deleted(now_ms)

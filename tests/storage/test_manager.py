@@ -153,8 +153,7 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     log = manager.get(partition(1))
     assert log is not None
     log.update_config(LogConfig(retention_ms=1))
-    expired = manager.apply_retention(START_MS + 100, lambda partition: 4)
-    assert {key: len(segments) for key, segments in expired.items()} == {partition(1): 1}
+    assert [len(manager.apply_retention(each, START_MS + 100, 4)) for each in manager] == [0, 1]
     manager.checkpoint()
     manager.retire_expired(START_MS)
     assert not (tmp_path / "orders-1" / "00000000000000000000.log").exists()
@@ -192,7 +191,7 @@ class TestDamagedLogs:
         again = self.damage(manager)
         for log in again:
             log.update_config(LogConfig(retention_ms=1))
-        assert list(again.apply_retention(START_MS + 100)) == [partition(1)]
+        assert [len(again.apply_retention(log, START_MS + 100)) for log in again] == [0, 2]
 
     def test_a_stop_closes_the_others_and_does_not_call_itself_clean(self, tmp_path: Path) -> None:
         manager = manager_on(tmp_path)
@@ -251,7 +250,7 @@ class TestFailingDisks:
         files, manager = self.node()
         broken, healthy = manager.logs()
         broken.advance_start_offset(4)
-        manager.apply_retention(START_MS)
+        manager.apply_retention(broken, START_MS)
         files.fail_matching(lambda call: call.path.is_relative_to(DATA / "a"), code)
         calls = {
             "append": lambda: append(broken, batch()),

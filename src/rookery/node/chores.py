@@ -58,7 +58,12 @@ class Chores:
 
     async def _apply_retention(self) -> None:
         now_ms = self._services.clock.now_ms()
-        if self._logs.apply_retention(now_ms, self._high_watermark):
+        has_expired = False
+        for log in self._logs.logs():
+            has_expired |= bool(self._logs.apply_retention(log, now_ms, self._high_watermark(log.partition)))
+            # Thousands of logs, each with an index to load, must not hold up requests.
+            await asyncio.sleep(0)
+        if has_expired:
             await self._checkpoint()
             self._logs.retire_expired(now_ms)
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)

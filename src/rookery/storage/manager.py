@@ -361,23 +361,19 @@ class LogManager:
         """Logs to flush now, see `flush.flush_in_executor`."""
         return [log for log in self._logs.values() if log.log_directory.is_online and log.flush_is_due(now_ms)]
 
-    def apply_retention(
-        self, now_ms: TimestampMs, stable_offset_of: Callable[[TopicPartition], Offset | None] = lambda _: None
-    ) -> dict[TopicPartition, list[Segment]]:
-        """Give up what has expired, for readers at once. `checkpoint`, `retire_expired` and `purge_deleted` follow."""
-        expired: dict[TopicPartition, list[Segment]] = {}
-        for partition, log in self._logs.items():
-            try:
-                segments = log.apply_retention(now_ms, stable_offset_of(partition))
-                log.expire_producers(now_ms, self._producer_expiration_ms)
-            except StorageError:
-                continue
-            except CorruptionError as error:
-                logger.error("retention leaves a damaged log alone", partition=str(partition), error=str(error))
-                continue
-            if segments:
-                expired[partition] = segments
-        return expired
+    def apply_retention(self, log: Log, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
+        """Give up what has expired of a log, for readers at once.
+
+        After all logs, `checkpoint`, `retire_expired` and `purge_deleted` follow.
+        """
+        try:
+            log.expire_producers(now_ms, self._producer_expiration_ms)
+            return log.apply_retention(now_ms, stable_offset)
+        except StorageError:
+            return []
+        except CorruptionError as error:
+            logger.error("retention leaves a damaged log alone", partition=str(log.partition), error=str(error))
+            return []
 
     def retire_expired(self, now_ms: TimestampMs) -> None:
         """Hand the files that retention gave up to `purge_deleted`; their logs' start offsets are on disk by now."""
