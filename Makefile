@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-# How many test processes run side by side.
-WORKERS ?= 2
+# How many test processes run side by side: two per core, since many tests wait for clients and disks.
+WORKERS ?= 4
 # Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
 PYTEST_ARGS ?=
 # The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
@@ -39,14 +39,14 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
-	$(BIN)/pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
 
 conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
 	scripts/conformance-setup.sh .cache/java
-	$(BIN)/pytest -q -n $(WORKERS) -m "" tests/conformance tests/faults $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "" tests/conformance tests/faults $(PYTEST_ARGS)
 
 demo: $(INSTALLED) ## A broker, three foreign clients, kills, restarts, a rebalance, and what became of the records
 	$(BIN)/python -W ignore -m demo

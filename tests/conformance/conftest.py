@@ -8,6 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,16 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
         return
     with start_broker(tmp_path_factory.mktemp("broker") / "data", *SETTINGS) as broker:
+        yield broker.address
+
+
+@pytest.fixture
+def empty_bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A broker without other tests' topics: a client with a pattern asks for all of them, again and again."""
+    if address := os.environ.get("ROOKERY_CONFORMANCE_BOOTSTRAP"):
+        yield address
+        return
+    with start_broker(tmp_path / "data", *SETTINGS) as broker:
         yield broker.address
 
 

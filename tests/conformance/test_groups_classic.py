@@ -92,14 +92,14 @@ def test_members_without_a_common_protocol(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_pattern_subscription_finds_new_topics(bootstrap: str, topic: str, kind: type[Member]) -> None:
-    first = fill(bootstrap, f"{topic}-1", partitions=2, count=5)
+def test_pattern_subscription_finds_new_topics(empty_bootstrap: str, topic: str, kind: type[Member]) -> None:
+    first = fill(empty_bootstrap, f"{topic}-1", partitions=2, count=5)
     pattern = f"^{re.escape(topic)}-[0-9]+$".replace("\\-", "-")
-    member = kind(bootstrap, topic, pattern=pattern)
+    member = kind(empty_bootstrap, topic, pattern=pattern)
     with running(member):
         eventually(lambda: share([member], first), "it has the topic that is there")
-        fill(bootstrap, f"{topic}-other", partitions=1, count=5)
-        second = fill(bootstrap, f"{topic}-2", partitions=1, count=5)
+        fill(empty_bootstrap, f"{topic}-other", partitions=1, count=5)
+        second = fill(empty_bootstrap, f"{topic}-2", partitions=1, count=5)
         eventually(lambda: share([member], first | second), "it has the topic that came")
         eventually(lambda: len(set(member.records)) == 15, "it has read both")
 

@@ -141,6 +141,46 @@ def test_a_metadata_log_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+class SlowFiles(OsFiles):
+    """Logs are opened only while the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.opened: list[str] = []
+
+    def list_directory(self, path: Path) -> list[str]:
+        if path.name.startswith("slow-"):
+            self.opened.append(path.name)
+            assert self.gate.wait(60)
+        return super().list_directory(path)
+
+
+def test_a_start_that_is_no_longer_wanted_ends_with_the_log_at_hand(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = SlowFiles()
+        files.gate.set()
+        async with running(tmp_path, files=files) as cluster:
+            await create(cluster, "slow", partitions=3)
+            await produce(cluster, "slow", "kept")
+        files.gate.clear()
+        files.opened.clear()
+        node = make_node(tmp_path, "num.recovery.threads.per.data.dir=1", files=files)
+        starting = asyncio.ensure_future(node.start())
+        while not files.opened:
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        await asyncio.sleep(0.05)
+        assert not starting.done(), "the directory would be let go while a thread works in it"
+        files.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert files.opened == ["slow-0"]
+        async with running(tmp_path) as cluster:
+            assert await read_all(cluster, "slow") == ["kept"]
+
+    asyncio.run(scenario())
+
+
 def test_connections_leave_descriptors_for_the_files(tmp_path: Path) -> None:
     async def scenario() -> None:
         loaded = Settings.load(None, [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])

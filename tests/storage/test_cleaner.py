@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -127,6 +128,21 @@ def test_checkpoint_is_read_at_the_next_start(log: Log, clock: ManualClock) -> N
     assert make_cleaner(again).dirty_range(again).first_dirty_offset == 2
     path.write_bytes(b"nonsense")
     assert make_cleaner(again).dirty_range(again).first_dirty_offset == 0
+
+
+def test_checkpoint_of_a_deleted_topic_does_not_pass_to_its_successor(log: Log, clock: ManualClock) -> None:
+    other = open_log(OsFiles(), log.directory.parent, clock, partition=TopicPartition("other", 0))
+    cleaner = make_cleaner(log, other)
+    append(log, (b"a", b"1"), (b"a", b"2"))
+    seal(log)
+    assert clean(cleaner) is not None
+    log.topic_id = UUID(int=8)
+    append(other, (b"a", b"1"))
+    seal(other)
+    log.update_config(replace(COMPACT, min_cleanable_dirty_ratio=1))
+    assert clean(cleaner) is not None
+    assert read_offsets(log.files, log.directory.parent / CLEANER_CHECKPOINT_FILE) == {other.partition: 1}
+    other.close()
 
 
 def test_dirty_ratio_decides(log: Log) -> None:

@@ -217,6 +217,13 @@ class TestTimestamps:
         log.advance_start_offset(5)
         assert log.max_timestamp_offset() == (5, 300, 3)
 
+    def test_latest_where_a_bound_cuts_a_batch(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory)
+        append_all(log, [batch(900, 100), batch(500), batch(200, 800)])
+        log.advance_start_offset(1)
+        assert log.max_timestamp_offset() == (4, 800, 3)
+        assert log.max_timestamp_offset(end_offset=4) == (2, 500, 3)
+
     def test_records_without_time(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         append(log, batch(-1))
@@ -241,6 +248,15 @@ class TestTruncation:
         append_all(log, [batch(1, 2, 3), batch(4, 5, 6)])
         log.truncate_to(4)
         assert log.end_offset == 3
+
+    def test_inside_a_batch_nothing_beyond_the_new_end_counts_as_flushed(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory)
+        append(log, batch(1, 2, 3, 4))
+        log.flush()
+        log.truncate_to(2)
+        log.flush()
+        append(log, batch())
+        assert (log.recovery_point, log.end_offset) == (0, 1)
 
     def test_forgets_producers_and_epochs(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory, SMALL)
@@ -401,6 +417,14 @@ class TestRestart:
         log.close()
         again = open_log(OsFiles(), directory, SMALL, recovery_point=12, start_offset=40)
         assert (again.start_offset, again.end_offset, contents(again)) == (40, 40, [])
+
+    def test_a_log_that_begins_anew_knows_no_producers(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory)
+        append(log, batch(producer_id=1, epoch=0, sequence=0))
+        log.close()
+        log = open_log(OsFiles(), directory, start_offset=2)
+        assert list(log.producers) == []
+        assert list(reopen(log).producers) == []
 
     def test_epochs_are_rebuilt_when_their_file_is_bad(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory, SMALL)

@@ -93,6 +93,16 @@ def test_deleting_frees_the_name_at_once_and_the_files_later(tmp_path: Path) -> 
     assert not deleted.exists()
 
 
+def test_a_stop_does_not_wait_until_all_is_purged(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 2)
+    for index in range(2):
+        manager.delete(partition(index))
+    manager.close()
+    assert manager.purge_deleted(START_MS + SMALL.file_delete_delay_ms) == 0
+    assert manager_on(tmp_path).purge_deleted(START_MS) == 2
+
+
 def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     long = TopicPartition("t" * 249, 1)

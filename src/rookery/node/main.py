@@ -43,10 +43,18 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
         random=SystemRandom(),
         descriptor_limit=descriptor_limit,
     )
-    await node.start()
+    starting = asyncio.ensure_future(node.start())
+    asked_to_stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        logger.info("stopping before the start has ended")
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    await starting
     try:
         announce(node.address)
-        await stopping.wait()
+        await asked_to_stop
         logger.info("stopping")
     finally:
         await node.stop()

@@ -175,10 +175,16 @@ class Node:
     async def _load_logs(self, controller: Controller, logs: LogManager) -> LoadSummary:
         image = controller.image
         configs = LogConfigs(broker_layers(image, self._settings.node_id, self._settings.layers.static))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
+        loading = asyncio.get_running_loop().run_in_executor(
             self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
         )
+        try:
+            return await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            # The directories must not be let go while a thread repairs what is in them.
+            logs.cancel_load()
+            await asyncio.gather(loading, return_exceptions=True)
+            raise
 
     def _build_services(self, identity: Identity, controller: Controller, logs: LogManager) -> Services:
         settings = self._settings

@@ -164,8 +164,9 @@ class Cleaner:
         """A log is clean up to `offset`; returns the contents of its directory's checkpoint file."""
         checkpoints = self._checkpoints.setdefault(log.log_directory.path, {})
         checkpoints[log.partition] = _CleanUpTo(log.topic_id, offset)
-        alive = {other.partition for other in self._logs()}
-        for partition in checkpoints.keys() - alive:
+        alive = {(other.partition, other.topic_id) for other in self._logs()}
+        # The file has no topic ids: what it told of a deleted topic would pass to another one of the same name.
+        for partition in [known for known, clean in checkpoints.items() if (known, clean.topic_id) not in alive]:
             del checkpoints[partition]
         return encode_offsets({partition: clean.offset for partition, clean in checkpoints.items()})
 

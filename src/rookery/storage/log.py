@@ -437,6 +437,8 @@ class Log:
         self._active = self._segments[-1]
         self._active.truncate_to_position(self._active.position_of(offset))
         self.end_offset = self._active.next_offset()
+        # A batch goes as a whole, so the log may end below `offset`.
+        self._lower_recovery_point(self.end_offset)
         if self.end_offset < self.start_offset:
             # The batch that held the start offset went as a whole.
             self._restart_at(self.start_offset)
@@ -454,15 +456,18 @@ class Log:
 
     def _before_cut(self, offset: Offset) -> None:
         self._unsynced.generation += 1
-        if self.recovery_point > offset:
-            self.recovery_point = offset
-            if self.checkpoint_recovery_point is not None:
-                self.checkpoint_recovery_point()
+        self._lower_recovery_point(offset)
         for snapshot in [known for known in self._snapshots if known > offset]:
             self.files.remove(self._snapshot_path(snapshot))
             self._snapshots.remove(snapshot)
         # A snapshot that came back after a crash would tell of producers that were cut away.
         self.files.sync_directory(self.directory)
+
+    def _lower_recovery_point(self, offset: Offset) -> None:
+        if self.recovery_point > offset:
+            self.recovery_point = offset
+            if self.checkpoint_recovery_point is not None:
+                self.checkpoint_recovery_point()
 
     def _drop_segments_from(self, kept: int) -> None:
         """From the newest on, each before the next: a crash may leave later ones out, but no hole."""

@@ -97,6 +97,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         # Deleted partitions' directories and expired segments' files, and when they may go.
         self._deleted: list[tuple[LogDirectory, Path, TimestampMs]] = []
+        self._is_closed = False
         # What the checkpoint files of each directory hold, so that they are only written when that changed.
         self._written: dict[Path, bytes] = {}
         self._checkpointed: dict[Path, set[TopicPartition]] = {}
@@ -120,6 +121,10 @@ class LogManager:
         is_clean = bool(epochs) and None not in epochs
         broker_epoch = max((epoch for epoch in epochs if epoch is not None), default=NO_BROKER_EPOCH)
         return LoadSummary(len(self._logs), is_clean, broker_epoch if is_clean else NO_BROKER_EPOCH)
+
+    def cancel_load(self) -> None:
+        """Make a `load` in another thread end soon, with StartupError; what it has repaired stays repaired."""
+        self._is_closed = True
 
     def _take_marker(self, path: Path) -> int | None:
         """Whether this directory was left cleanly: the broker epoch at that time, or None."""
@@ -171,6 +176,8 @@ class LogManager:
             places[item.partition] = path
 
     def _open(self, item: _Found, config: LogConfig) -> Log | None:
+        if self._is_closed:
+            raise StartupError("the start was given up")
         directory = item.log_directory.path / str(item.partition)
         try:
             log = Log.open(
@@ -204,6 +211,7 @@ class LogManager:
 
     def close(self, *, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close all logs; `clean` writes everything that makes the next start quick, else files stay as they are."""
+        self._is_closed = True
         if not clean:
             for log in self._logs.values():
                 log.abandon()
@@ -328,8 +336,12 @@ class LogManager:
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
         """Remove the files of what was deleted long enough ago; tells how many. In any thread."""
-        due = [item for item in tuple(self._deleted) if item[2] <= now_ms]
-        for item in due:
+        count = 0
+        for item in [item for item in tuple(self._deleted) if item[2] <= now_ms]:
+            if self._is_closed:
+                # The next start goes on.
+                break
+            count += 1
             self._deleted.remove(item)
             log_directory, path, _ = item
             if log_directory.is_online:
@@ -337,7 +349,7 @@ class LogManager:
                     self._purge(path)
                 except OSError as error:
                     log_directory.fail(error)
-        return len(due)
+        return count
 
     def _purge(self, path: Path) -> None:
         if self.files.is_directory(path):

@@ -9,7 +9,7 @@ and at a hole between segments that were not flushed: all behind it was never pr
 producers are rebuilt on the way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -74,11 +74,12 @@ def load(
     loader = _Loader(files, directory, config, now_ms)
     names = loader.list_names()
     segments = loader.find_segments(names, start_offset)
-    if not segments:
-        return loader.create(start_offset)
     snapshots = [
         offset for name in names if (offset := offset_of(name)) is not None and suffix_of(name) == SNAPSHOT_SUFFIX
     ]
+    if not segments:
+        loader.remove_snapshots(snapshots)
+        return loader.create(start_offset)
     start_offset = max(start_offset, segments[0].base_offset)
     loaded = LoadedLog(segments, start_offset, recovery_point, recovery_point, snapshots)
     if not clean or not loader.trust(loaded):
@@ -86,6 +87,7 @@ def load(
     if loaded.end_offset < start_offset:
         # Records were deleted up to an offset that did not survive: nothing that is left may be served.
         loader.remove_segments(loaded, 0)
+        loader.remove_snapshots(snapshots)
         return loader.create(start_offset)
     loader.remove_stray_snapshots(loaded)
     return loaded
@@ -299,14 +301,16 @@ class _Loader:
             segment.write_indexes()
             loaded.unsynced.append(segment)
 
+    def remove_snapshots(self, offsets: Iterable[Offset]) -> None:
+        for offset in offsets:
+            self._files.remove(self._directory / file_name(offset, SNAPSHOT_SUFFIX))
+
     def remove_stray_snapshots(self, loaded: LoadedLog) -> None:
         """Keep those of segment starts and the latest; one beyond the end tells of batches that are no more."""
         bases = {segment.base_offset for segment in loaded.segments}
         alive = [offset for offset in loaded.snapshots if offset <= loaded.end_offset]
         kept = [offset for offset in alive if offset in bases or offset == alive[-1]]
-        for offset in loaded.snapshots:
-            if offset not in kept:
-                self._files.remove(self._directory / file_name(offset, SNAPSHOT_SUFFIX))
+        self.remove_snapshots([offset for offset in loaded.snapshots if offset not in kept])
         if len(alive) < len(loaded.snapshots):
             self._files.sync_directory(self._directory)
         loaded.snapshots = kept

@@ -45,19 +45,26 @@ def first_at_or_after(
 
 def latest(segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset) -> TimestampOffset | None:
     """The first of the records in [start_offset, end_offset) with the largest timestamp; None where none has any."""
-    best: tuple[Segment, int, BatchHeader] | None = None
+    largest_ms, best = NO_TIMESTAMP, None
     for segment, position, header in _candidates(segments, start_offset, end_offset):
-        if header.record_count and header.max_timestamp_ms > (best[2].max_timestamp_ms if best else NO_TIMESTAMP):
-            best = segment, position, header
+        if not header.record_count or header.max_timestamp_ms <= largest_ms:
+            continue
+        if start_offset <= header.base_offset and header.last_offset < end_offset:
+            largest_ms, best = header.max_timestamp_ms, (segment, position, header)
+            continue
+        # The batch lies across a bound: its largest timestamp may belong to a record beyond.
+        record = _latest_record(_records(segment, position, header), start_offset, end_offset)
+        if record is not None and record.timestamp_ms > largest_ms:
+            largest_ms, best = record.timestamp_ms, (segment, position, header)
     if best is None:
         return None
-    segment, position, header = best
-    found: Record | None = None
-    for record in _records(segment, position, header):
-        inside = start_offset <= record.offset < end_offset
-        if inside and (found is None or record.timestamp_ms > found.timestamp_ms):
-            found = record
-    return TimestampOffset(found.offset, found.timestamp_ms, header.leader_epoch) if found else None
+    found = _latest_record(_records(*best), start_offset, end_offset)
+    return TimestampOffset(found.offset, found.timestamp_ms, best[2].leader_epoch) if found else None
+
+
+def _latest_record(records: Sequence[Record], start_offset: Offset, end_offset: Offset) -> Record | None:
+    inside = [record for record in records if start_offset <= record.offset < end_offset]
+    return max(inside, key=lambda record: record.timestamp_ms, default=None)
 
 
 def _candidates(
