@@ -20,6 +20,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 
 TIMEOUT_S = 60
 _POLL_S = 0.1
+# A poll that ends between SyncGroup and its answer leaves kafka-python 3.0 waiting for ever: it gets more time.
 _KAFKA_PYTHON_POLL_MS = 2000
 SESSION_MS = 6000
 HEARTBEAT_MS = 500
@@ -154,7 +155,6 @@ class KafkaPythonMember(Member):
         consumer.subscribe(pattern=self.pattern) if self.pattern is not None else consumer.subscribe(self.topics)
         try:
             while not self._stopping.is_set():
-                # A poll that ends between SyncGroup and its answer leaves this client (3.0) waiting for ever; it wants time.
                 polled = consumer.poll(timeout_ms=_KAFKA_PYTHON_POLL_MS)
                 read = [record for records in polled.values() for record in records]
                 self.records += [(record.topic, record.partition, record.offset) for record in read]
