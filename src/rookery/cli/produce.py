@@ -200,8 +200,8 @@ async def read_lines(source: ByteSource) -> "AsyncIterator[list[bytes]]":
         asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
 
     def read() -> None:
-        # A closed loop or a cancelled put means that nobody wants the rest.
-        with suppress(RuntimeError, CancelledError):
+        # A closed loop, a cancelled put or a closed source (ValueError) means that nobody wants the rest.
+        with suppress(RuntimeError, CancelledError, ValueError):
             try:
                 for lines in split_lines(source):
                     put(lines)
