@@ -16,7 +16,7 @@ SIM_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim conformance demo docs clean
+.PHONY: help setup check format test sim explore conformance demo docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ test: check ## The checks and the tests, with the Python clients' part of the co
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
+
+explore: $(INSTALLED) ## The property tests with new random examples
+	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
+		$$(grep -rl --include='test_*.py' hypothesis tests) $(PYTEST_ARGS)
 
 conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
 	scripts/conformance-setup.sh .cache/java

@@ -1,0 +1,12 @@
+"""Property tests draw the same examples in every run, so that a red run is red for everybody and a green one stays so.
+
+`make explore` draws new ones instead. What it finds becomes a test of its own.
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
