@@ -425,6 +425,12 @@ def test_an_empty_group_id_is_refused(tmp_path: Path) -> None:
         assert (await sync(broker, nobody, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
         response = await broker.call(ApiKey.LEAVE_GROUP, 5, group_id="", members=[])
         assert response.error_code == ErrorCode.INVALID_GROUP_ID
+        response = await broker.call(ApiKey.OFFSET_DELETE, 0, group_id="", topics=[])
+        assert response.error_code == ErrorCode.INVALID_GROUP_ID
+        response = await broker.call(
+            ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[""], include_authorized_operations=False
+        )
+        assert response.groups[0].error_code == ErrorCode.INVALID_GROUP_ID
 
     play(tmp_path, scene)
 

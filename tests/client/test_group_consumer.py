@@ -12,8 +12,10 @@ from rookery.base.types import TopicPartition
 from rookery.client.admin import Admin, NewTopic
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import BEGINNING, ConsumedRecord, Consumer, Start
+from rookery.client.coordinators import GroupCoordinators
 from rookery.client.group_consumer import GroupConsumer
-from rookery.client.groups import GroupAdmin
+from rookery.client.group_member import Member
+from rookery.client.groups import CommittedOffset, GroupAdmin
 from rookery.client.producer import Producer
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -167,6 +169,37 @@ def test_a_member_that_was_given_up_begins_anew(broker: BrokerProcess) -> None:
         assert await committed(cluster, "stalled") == [10] * PARTITIONS
 
     run(broker, "stalled", work)
+
+
+def test_a_member_that_was_given_up_while_it_looked_for_its_place_looks_again(broker: BrokerProcess) -> None:
+    """It is put out after it saw that nothing is committed, and is back with the same partitions before it begins."""
+
+    async def work(cluster: Cluster) -> None:
+        async def meanwhile(_: Consumer, partitions: list[TopicPartition]) -> Mapping[TopicPartition, Start]:
+            state = first._member
+            epoch, target = state.epoch, state.target
+            assert first._heartbeats is not None
+            first._heartbeats.cancel()
+            leave = Member(state.group_id, (), member_id=state.member_id).leave()
+            await GroupCoordinators(cluster).call(
+                state.group_id,
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                lambda: leave,
+                codes=lambda response: [response.error_code],
+            )
+            await GroupAdmin(cluster).commit_offsets(state.group_id, dict.fromkeys(partitions, CommittedOffset(10)))
+            first._heartbeats = asyncio.create_task(first._keep_beating())
+            while (state.epoch, state.target) in ((epoch, target), (0, frozenset())):
+                await asyncio.sleep(0.01)
+            assert state.target == target
+            return dict.fromkeys(partitions, BEGINNING)
+
+        first = GroupConsumer(cluster, "place", ["place"], find_starts=meanwhile, commit_interval_s=60)
+        async with first:
+            assert await settle(first, sizes=[4]) == []
+            assert set(first.positions().values()) == {10}
+
+    run(broker, "place", work)
 
 
 def test_a_coordinator_that_comes_back(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_assignment_is_owned_when_it_is_acknowledged() -> None:
     it.heartbeat()
     it.answered(answer(1, (ORDERS, [0, 1])))
     assert (it.has_joined, it.epoch, it.heartbeat_interval_ms) == (True, 1, 3000)
-    assert it.added == {Owned(ORDERS, 0), Owned(ORDERS, 1)}
+    assert it.target == {Owned(ORDERS, 0), Owned(ORDERS, 1)}
     assert (it.revoked, it.is_settled) == (frozenset(), False)
     it.acknowledge(it.target)
     assert (it.has_news, it.is_settled) == (True, False)

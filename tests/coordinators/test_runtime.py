@@ -1,6 +1,7 @@
 """The runtime with a shard that only remembers, on the logs of a real broker's services."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from rookery.base.errors import CorruptionError, ErrorCode
-from rookery.base.types import Offset, TopicPartition
+from rookery.base.files import OsFile
+from rookery.base.types import Buffer, Offset, TopicPartition
 from rookery.coordinators.decision import PARKED, Completion, Decision, Timer, TimerKey
 from rookery.coordinators.runtime import Coordinator, abs_hash
 from rookery.protocol.message import Message
+from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
 from tests.broker.harness import NODE_ID, Broker, running
 
@@ -58,7 +61,7 @@ def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) 
     return coordinator.write("k", lambda shard, _: Decision(response=PARKED, completions=completions), token=token)
 
 
-def coordinator_of(broker: Broker) -> Coordinator[Notes]:
+def coordinator_of(broker: Broker, load_bytes: int = 500) -> Coordinator[Notes]:
     services = broker.services
     return Coordinator(
         TOPIC,
@@ -68,7 +71,7 @@ def coordinator_of(broker: Broker) -> Coordinator[Notes]:
         pending=services.pending,
         clock=services.clock,
         commit_timeout_ms=5000,
-        load_bytes=500,
+        load_bytes=load_bytes,
     )
 
 
@@ -223,6 +226,49 @@ def test_a_log_is_loaded_in_slices(tmp_path: Path) -> None:
     play(tmp_path, scene, partitions=1)
 
 
+def test_others_get_their_turn_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is read from the disk at once."""
+    turns: list[int] = []
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        for number in range(3000):
+            coordinator.write("k", note(f"{number}".encode(), b"x"))
+        after = coordinator_of(broker, load_bytes=5_000_000)
+        turn = 0
+
+        def decode(batch: Buffer) -> list[Record]:
+            turns.append(turn)
+            return decode_records(batch)
+
+        monkeypatch.setattr("rookery.coordinators.loading.decode_records", decode)
+        after.apply(broker.services.image)
+        while after.read_all() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            turn += 1
+            await asyncio.sleep(0)
+        await after.close()
+
+    play(tmp_path, scene, partitions=1)
+    assert len(turns) == 3000
+    assert max(Counter(turns).values()) <= 1000
+
+
+def test_a_disk_that_fails_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write("k", note(b"a", b"1"))
+        after = coordinator_of(broker)
+
+        def fail(file: OsFile, position: int, size: int) -> bytes:
+            raise OSError(5, "a broken disk")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OsFile, "read_at", fail)
+            after.apply(broker.services.image)
+            await after.wait_until_loaded()
+        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+
+    play(tmp_path, scene, partitions=1)
+
+
 def test_a_log_that_cannot_be_read_is_not_coordinated(tmp_path: Path) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
         coordinator.write("k", note(b"broken", b"1"))
@@ -239,6 +285,20 @@ def test_every_shard_is_written_to(tmp_path: Path) -> None:
         coordinator.write_all(lambda shard, _: Decision(response=None, records=[(b"a", b"1")]))
         ends = [broker.replica(TOPIC, index).log.end_offset for index in range(3)]
         assert ends == [1, 1, 1]
+
+    play(tmp_path, scene)
+
+
+def test_what_is_divisible_may_be_more_than_a_batch_holds(tmp_path: Path) -> None:
+    records = [(f"{number:0100}".encode(), b"x" * 100) for number in range(10_000)]
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        def decide(shard: Notes, now_ms: int) -> Decision[str]:
+            return Decision(response="done", records=records, divisible=True)
+
+        assert coordinator.write("k", decide).result() == "done"
+        assert coordinator.read("k", lambda shard: shard.state).result() == dict(records)
+        assert broker.replica(TOPIC, coordinator.partition_of("k")).log.end_offset == len(records)
 
     play(tmp_path, scene)
 

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -118,6 +119,27 @@ def test_nested_items_count_together() -> None:
     partitions.topics.pop()
     data = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, partitions)
     assert codec.decode_request(ApiKey.DESCRIBE_PRODUCERS, 0, data) == partitions
+
+
+@pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
+def test_compact_strings_are_no_longer_than_others_can_be(field: str) -> None:
+    """What came in by one must fit into records and responses that are not flexible."""
+
+    def join(text: str) -> bytes:
+        named: dict[str, Any] = {
+            "group_id": "",
+            "group_instance_id": None,
+            "member_id": "",
+            "protocol_type": "",
+            "protocols": [],
+        }
+        message = Message(**(named | {field: text}), session_timeout_ms=1, rebalance_timeout_ms=1)
+        return codec.encode_request(ApiKey.JOIN_GROUP, 9, message)
+
+    longest = "x" * 32767
+    assert codec.decode_request(ApiKey.JOIN_GROUP, 9, join(longest)).get(field) == longest
+    with pytest.raises(ProtocolError, match="32768 bytes"):
+        codec.decode_request(ApiKey.JOIN_GROUP, 9, join(longest + "x"))
 
 
 def _swallow(api_key: int, version: int, direction: str, data: bytes) -> None:

@@ -15,6 +15,7 @@ from rookery.base.types import Buffer
 from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.classic import rebalance
 from rookery.coordinators.group.classic.turn import Turn
+from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.offsets import commit
 from rookery.coordinators.group.timers import SessionTimer
 from rookery.coordinators.runtime import Coordinator
@@ -134,6 +135,11 @@ def keep_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebalance, "_begin_generation", begin)
 
 
+def assign_what_others_own(patch: pytest.MonkeyPatch) -> None:
+    """A member of the new protocol is given a partition before its former owner, at an older epoch, gave it up."""
+    patch.setattr(ConsumerGroup, "is_free", lambda self, partition: True)
+
+
 def accept_former_generations(patch: pytest.MonkeyPatch) -> None:
     """A member that was thought dead commits where its successor has gone on."""
     patch.setattr(commit, "check_commit", lambda *args, **kwargs: ErrorCode.NONE)
@@ -176,6 +182,7 @@ BUGS = [
     Bug("forget producers at start", forget_producers_at_start, "processes", "exactly-once-in-order"),
     Bug("wrong offset for duplicates", tell_wrong_offset_for_duplicates, "processes", "exactly-once-in-order"),
     Bug("keep generation", keep_generation, "processes", "one-owner"),
+    Bug("assign what others own", assign_what_others_own, "processes", "committed-offsets"),
     Bug("accept former generations", accept_former_generations, "processes", "committed-offsets"),
     Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,)),
     Bug("forget to append commits", forget_to_append_commits, "processes", "committed-offsets"),

@@ -172,6 +172,20 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     assert decode_offsets((tmp_path / "log-start-offset-checkpoint").read_bytes()) == {partition(1): 3}
 
 
+def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
+    manager = LogManager(OsFiles(), ManualClock(START_MS), [tmp_path], producer_expiration_ms=1000)
+    manager.load(lambda topic: SMALL)
+    log = manager.create(partition(0), TOPIC_ID, LogConfig())
+    append(log, batch(START_MS, producer_id=1, epoch=0, sequence=0))
+    append(log, batch(START_MS + 500, producer_id=2, epoch=0, sequence=0))
+    manager.apply_retention(log, START_MS + 1000)
+    assert [state.producer_id for state in log.producers] == [2]
+    manager.close()
+    again = LogManager(OsFiles(), ManualClock(START_MS), [tmp_path])
+    again.load(lambda topic: SMALL)
+    assert [state.producer_id for state in again.logs()[0].producers] == [2]
+
+
 def test_flush_due(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 2)

@@ -216,18 +216,19 @@ class GroupConsumer:
 
     async def _reconcile(self) -> None:
         """Make way for others, begin with what is new, and tell the coordinator."""
-        owned, target = self._member.owned, self._member.target
+        target, fence_count = self._member.target, self._member.fence_count
         # Where we were fenced out, someone else may have read on: those partitions begin anew.
         ours = self._owned_partitions()
         self._processed = {tp: offset for tp, offset in self._processed.items() if tp in ours}
-        if owned - target:
+        if self._member.revoked:
             await self._commit()
         names = await self._names({partition.topic_id for partition in target})
         reading = {o: TopicPartition(names[o.topic_id], o.partition) for o in target if o.topic_id in names}
         kept = {tp: StartOffset(self._processed[tp]) for tp in reading.values() if tp in self._processed}
         starts = await self._starts([tp for tp in reading.values() if tp not in kept])
-        if self._member.target != target:
-            # Fenced, or reassigned meanwhile: the next poll tries again, from what was processed.
+        if (self._member.target, self._member.fence_count) != (target, fence_count):
+            # Reassigned meanwhile, or fenced, even if we are back with the same partitions: others may have read on.
+            # The next poll tries again, from what was processed.
             return
         await self._consumer.assign({**kept, **starts})
         self._reading = reading

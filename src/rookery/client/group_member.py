@@ -5,8 +5,8 @@ from the answers what it should own.
 
 - It joins with epoch 0 and leaves with epoch -1. The answers carry its epoch, which fences everything it commits.
 - An answer with an assignment sets `target`. Whoever runs the member then stops reading `revoked`, commits what was
-  read of it, begins to read `added`, and calls `acknowledge`; the next heartbeat tells the coordinator, which only now
-  gives the revoked partitions to others.
+  read of it, begins to read what is new, and calls `acknowledge`; the next heartbeat tells the coordinator, which only
+  now gives the revoked partitions to others.
 - After `fence` (the coordinator gave us up) nothing is owned any more, and nothing read since may be committed; the
   next heartbeat joins again.
 - A heartbeat carries only what changed since the last that was answered. After a failure it carries everything.
@@ -52,6 +52,8 @@ class Member:
         self.epoch = JOINING_EPOCH
         self.owned: frozenset[Owned] = frozenset()
         self.target: frozenset[Owned] = frozenset()
+        # How often the coordinator has given us up. What was learnt before the last time is not true any more.
+        self.fence_count = 0
         self.heartbeat_interval_ms = 0
         self._topics = sorted(topics)
         self._rebalance_timeout_ms = rebalance_timeout_ms
@@ -66,10 +68,6 @@ class Member:
     @property
     def revoked(self) -> frozenset[Owned]:
         return self.owned - self.target
-
-    @property
-    def added(self) -> frozenset[Owned]:
-        return self.target - self.owned
 
     @property
     def is_settled(self) -> bool:
@@ -120,6 +118,7 @@ class Member:
         self.owned = frozenset(owned)
 
     def fence(self) -> None:
+        self.fence_count += 1
         self.epoch = JOINING_EPOCH
         self.owned = self.target = frozenset()
         self._told = None

@@ -47,15 +47,15 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[ResponseT]):
-    """`drafts` are changes of the state that the log does not carry: the shard's `install` knows what they are."""
+    """`drafts` are changes of the state that the log does not carry: the shard's `install` knows what they are.
+
+    Records of a `divisible` decision are changes on their own: what does not fit into one batch is written in several,
+    and if one of them fails those before it have happened.
+    """
 
     response: ResponseT | Parked | ErrorCode
     records: Sequence[Any] = ()
     completions: Sequence[Completion] = ()
     timers: Sequence[Timer] = ()
     drafts: Sequence[Any] = ()
-
-
-def refuse(code: ErrorCode) -> Decision[Any]:
-    """A decision that changes nothing."""
-    return Decision(response=code)
+    divisible: bool = False

@@ -29,14 +29,19 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
     offset = replica.log.start_offset
     replayed = 0
     while offset < replica.log.end_offset:
-        offset, batches = _read(replica, offset, max_bytes)
-        for records in batches:
-            for record in records:
-                _replay(shard, record)
-            replayed += len(records)
+        start_offset = offset
+        for header, batch in _whole_batches(_read(replica, offset, max_bytes)):
+            offset = header.last_offset + 1
+            for record in _records(header, batch):
+                if record.offset >= start_offset:
+                    _replay(shard, record)
+            replayed += header.record_count
             if replayed >= _RECORDS_PER_TURN:
                 replayed = 0
                 await asyncio.sleep(0)
+        if offset == start_offset:
+            # The compacted rest of the log is empty.
+            offset = replica.log.end_offset
     return offset
 
 
@@ -50,25 +55,21 @@ def _replay(shard: Replayable, record: Record) -> None:
         shard.replay(decoded)
 
 
-def _read(replica: Replica, offset: Offset, max_bytes: int) -> tuple[Offset, list[list[Record]]]:
-    """The next batches' records, from `offset` on, and where they end."""
+def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
+    """The next batches from `offset` on; the last may be cut off."""
     found = replica.log.read(offset, max_bytes)
     if found.error_code is not ErrorCode.NONE:
         raise CorruptionError(f"the log does not have offset {offset}")
-    data = b"".join(part.file.read_at(part.position, part.size) for part in found.slices)
-    batches: list[list[Record]] = []
-    end_offset = offset
+    return b"".join(part.file.read_at(part.position, part.size) for part in found.slices)
+
+
+def _records(header: BatchHeader, batch: Buffer) -> list[Record]:
+    if header.is_control:
+        return []
     try:
-        for header, batch in _whole_batches(data):
-            end_offset = header.last_offset + 1
-            if not header.is_control:
-                batches.append([record for record in decode_records(batch) if record.offset >= offset])
+        return decode_records(batch)
     except InvalidBatchError as error:
-        raise CorruptionError(f"the batch before offset {end_offset} cannot be read: {error}") from error
-    if end_offset <= offset:
-        # The compacted rest of the log is empty.
-        end_offset = replica.log.end_offset
-    return end_offset, batches
+        raise CorruptionError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
 
 
 def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, Buffer]]:

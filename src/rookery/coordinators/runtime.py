@@ -4,7 +4,8 @@ A coordinator keeps its state in the partitions of an internal compacted topic. 
 shard: the topic's log, replayed into a pure state machine. `write` runs a decision on the shard of a key:
 
 1. `decide(shard, now_ms)` reads the shard and returns a `Decision`; it changes nothing.
-2. Its records are appended as one batch, as a leader does. If that fails, the shard is as it was before.
+2. Its records are appended as one batch, as a leader does. If that fails, the shard is as it was before. (Clearing up
+   may need more than a batch can hold, and is `divisible`.)
 3. They are replayed into the shard, drafts are installed, timers set; the next decision sees all of it.
 4. The response, and the responses that the decision completed, leave when the high watermark has passed the records.
 
@@ -17,7 +18,7 @@ the topic exists.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -28,7 +29,7 @@ from rookery.coordinators.decision import Decision, Parked, Timer, TimerKey, Tok
 from rookery.coordinators.loading import load
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
-from rookery.records.batch import Codec
+from rookery.records.batch import HEADER_SIZE, Codec
 from rookery.records.record import Record, build_batch
 from rookery.replication.pending import Pending, Waiter
 from rookery.replication.replica import ACKS_ALL, Replica
@@ -48,11 +49,16 @@ _APPEND_ERRORS = {
 # A timer's decision that could not be written is tried again.
 _TIMER_RETRY_MS = 1000
 
+# More than a record takes in a batch besides its key and value.
+_RECORD_OVERHEAD_BYTES = 32
+
+Encoded: TypeAlias = tuple[bytes, bytes | None]
+
 
 class Shard(Protocol):
     """The pure state of one partition. `encode` and `decode` know the formats of its records."""
 
-    def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
+    def encode(self, record: Any) -> Encoded: ...
 
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
         """The record, or None for one of a kind that is not known; CorruptionError if it is malformed."""
@@ -215,7 +221,7 @@ class Coordinator(Generic[ShardT]):
     async def _load(self, index: PartitionIndex, hosted: _Hosted[ShardT]) -> None:
         try:
             end_offset = await load(hosted.shard, hosted.replica, self._load_bytes)
-        except (StorageError, CorruptionError) as error:
+        except (StorageError, CorruptionError, OSError) as error:
             logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
             self._unload(index)
             return
@@ -254,10 +260,10 @@ class Coordinator(Generic[ShardT]):
         *,
         token: Token | None = None,
     ) -> ErrorCode | None:
-        """Why nothing of the decision happened, if it did not."""
+        """Why the decision was not carried out, if it was not."""
         now_ms = self._clock.now_ms()
         decision = decide(hosted.shard, now_ms)
-        failure = self._append(hosted, decision.records, now_ms)
+        failure = self._write(hosted, decision, now_ms)
         if failure is not None:
             if future is not None:
                 _resolve(future, failure)
@@ -272,18 +278,25 @@ class Coordinator(Generic[ShardT]):
         self._answer_when_committed(hosted, answers)
         return None
 
+    def _write(self, hosted: _Hosted[ShardT], decision: Decision[Any], now_ms: TimestampMs) -> ErrorCode | None:
+        """Append the records and replay them."""
+        encoded = [hosted.shard.encode(record) for record in decision.records]
+        size_max = hosted.replica.policy.batch_size_max if decision.divisible else None
+        for part in _batches(encoded, size_max):
+            failure = self._append(hosted, encoded[part], now_ms)
+            if failure is not None:
+                return failure
+            for record in decision.records[part]:
+                hosted.shard.replay(record)
+        return None
+
     def _carry_out(self, hosted: _Hosted[ShardT], decision: Decision[Any]) -> None:
-        for record in decision.records:
-            hosted.shard.replay(record)
         for draft in decision.drafts:
             hosted.shard.install(draft)
         for timer in decision.timers:
             hosted.timers.set(timer)
 
-    def _append(self, hosted: _Hosted[ShardT], records: Sequence[Any], now_ms: TimestampMs) -> ErrorCode | None:
-        if not records:
-            return None
-        encoded = (hosted.shard.encode(record) for record in records)
+    def _append(self, hosted: _Hosted[ShardT], encoded: Sequence[Encoded], now_ms: TimestampMs) -> ErrorCode | None:
         log_records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)]
         batch = build_batch(log_records, codec=self._codec)
         appended = hosted.replica.append(batch, acks=ACKS_ALL, now_ms=now_ms)
@@ -322,6 +335,19 @@ class Coordinator(Generic[ShardT]):
                 expire=lambda: give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE),
             )
             self._pending.park(waiter, timeout_seconds=self._commit_timeout_ms / 1000)
+
+
+def _batches(encoded: Sequence[Encoded], size_max: int | None) -> Iterator[slice]:
+    """Where to cut the records into batches; all are one without a limit."""
+    start, size = 0, HEADER_SIZE
+    for position, (key, value) in enumerate(encoded):
+        record_size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+        if size_max is not None and size + record_size > size_max and position > start:
+            yield slice(start, position)
+            start, size = position, HEADER_SIZE
+        size += record_size
+    if encoded:
+        yield slice(start, len(encoded))
 
 
 def _resolve(future: "asyncio.Future[Any]", response: Any) -> None:

@@ -24,6 +24,9 @@ _VARINT_BYTES_MAX = 5
 # The most array items that a request may have in all: far more than any client sends, few enough to hold in memory.
 ITEMS_MAX = 500_000
 _TAGGED_FIELDS_MAX = 1000
+# The longest string that every version can say.
+_STRING_BYTES_MAX = 2**15 - 1
+_COMPACT_SIZE_BYTES_MAX = 3
 
 # What a reader may raise besides ProtocolError.
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
@@ -180,6 +183,19 @@ def _copying(read_view: Reader, *, nullable: bool) -> Reader:
     return read
 
 
+def _bounded(read_string: Reader) -> Reader:
+    """A compact string that a peer sent. It may become part of a record or response whose strings are not compact."""
+
+    def read(data: Buffer, position: int) -> tuple[str | None, int]:
+        value, end = read_string(data, position)
+        size = end - position - _COMPACT_SIZE_BYTES_MAX
+        if size > _STRING_BYTES_MAX:
+            raise ProtocolError(f"a string of {size} bytes, where {_STRING_BYTES_MAX} are the most")
+        return value, end
+
+    return read
+
+
 def write_compact_string(out: bytearray, value: str) -> None:
     encoded = value.encode()
     write_varint(out, len(encoded) + 1)
@@ -262,8 +278,8 @@ def write_compact_array_size(out: bytearray, count: int) -> None:
 STRING_READERS: dict[tuple[bool, bool], Reader] = {
     (False, False): read_string,
     (False, True): read_nullable_string,
-    (True, False): read_compact_string,
-    (True, True): read_compact_nullable_string,
+    (True, False): _bounded(read_compact_string),
+    (True, True): _bounded(read_compact_nullable_string),
 }
 STRING_WRITERS: dict[tuple[bool, bool], Writer] = {
     (False, False): write_string,

@@ -2,7 +2,8 @@
 
 While the group has members, offsets of topics that it subscribes to are GROUP_SUBSCRIBED_TO_TOPIC; a group of another
 protocol than the consumers' must have no members (NON_EMPTY_GROUP). A topic that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION; a partition without an offset is no error. There is one version.
+UNKNOWN_TOPIC_OR_PARTITION; a partition without an offset is no error. An empty group id is INVALID_GROUP_ID. There is
+one version.
 """
 
 from collections.abc import Awaitable
@@ -16,6 +17,8 @@ from rookery.protocol.message import Message
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    if not request.group_id:
+        return _respond(request, ErrorCode.INVALID_GROUP_ID)
     known = context.services.image.topics
     partitions = [
         TopicPartition(topic.name, partition.partition_index)

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (69): groups of the new protocol with their members, what they own and what they shall own.
 
-A group that nobody knows, or that is a classic one, is GROUP_ID_NOT_FOUND.
+A group that nobody knows, or that is a classic one, is GROUP_ID_NOT_FOUND; an empty group id is INVALID_GROUP_ID.
 
 Versions: v1 tells whether a member uses the classic protocol (0) or the new one (1).
 """
@@ -21,15 +21,18 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
 
     def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> Message:
-        groups = [
-            DescribedConsumerGroup(group_id, result) if isinstance(result, ErrorCode) else result
-            for group_id, result in zip(request.group_ids, results, strict=True)
-        ]
+        groups = [_described(*pair) for pair in zip(request.group_ids, results, strict=True)]
         return Message(throttle_time_ms=0, groups=[_group(group, operations) for group in groups])
 
     return respond_to_all(
         [context.services.groups.describe_consumer(group_id) for group_id in request.group_ids], convert
     )
+
+
+def _described(group_id: str, result: DescribedConsumerGroup | ErrorCode) -> DescribedConsumerGroup:
+    if not group_id:
+        return DescribedConsumerGroup(group_id, ErrorCode.INVALID_GROUP_ID)
+    return DescribedConsumerGroup(group_id, result) if isinstance(result, ErrorCode) else result
 
 
 def _group(group: DescribedConsumerGroup, operations: int) -> Message:

@@ -17,6 +17,9 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * _MS_PER_MINUTE
     offsets_check_interval_ms: int = 600_000
 
+    def allows_session(self, timeout_ms: int) -> bool:
+        return self.session_timeout_min_ms <= timeout_ms <= self.session_timeout_max_ms
+
     @staticmethod
     def of(config: BrokerLayers) -> "GroupSettings":
         return GroupSettings(

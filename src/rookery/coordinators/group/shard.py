@@ -154,7 +154,7 @@ class GroupShard:
             case ExpiryTimer():
                 records = removal.expire(self.groups, self.offsets, self.settings, now_ms)
                 again = Timer(key, self.settings.offsets_check_interval_ms)
-                return Decision(response=None, records=records, timers=(again,))
+                return Decision(response=None, records=records, timers=(again,), divisible=True)
         raise AssertionError(f"a timer that nobody set: {key}")
 
     def _turn(self, group_id: str, now_ms: TimestampMs, act: Callable[[Turn], None]) -> Decision[None]:

@@ -267,6 +267,7 @@ class ClassicClient:
     instance_id: str | None = None
     cooperative: bool = True
     protocol: str = "cooperative-sticky"
+    session_timeout_ms: int = 10_000
     generation: int = -1
     owned: list[TopicPartition] = field(default_factory=list)
     token: Token = 0
@@ -294,7 +295,7 @@ class ClassicClient:
             instance_id=self.instance_id,
             client_id="classic",
             client_host="/127.0.0.1",
-            session_timeout_ms=10_000,
+            session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=60_000,
             protocol_type="consumer",
             protocols=((self.protocol, subscription(version, self.topics, owned)),),

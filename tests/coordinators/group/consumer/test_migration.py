@@ -156,6 +156,16 @@ def test_a_classic_member_joins_a_consumer_group() -> None:
     assert len(old.owned) == 1
 
 
+def test_sessions_of_classic_members_have_their_limits() -> None:
+    coordinator = Coordinator(orders=2)
+    Client(coordinator, "new", topics=ORDERS).join()
+    old = ClassicClient(coordinator, ORDERS, session_timeout_ms=1)
+    result = old.join()
+    assert isinstance(result, JoinResult)
+    assert result.error_code is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert len(coordinator.group.members) == 1
+
+
 def test_fences_of_classic_members() -> None:
     coordinator = Coordinator(orders=2)
     new = Client(coordinator, "new", topics=ORDERS)

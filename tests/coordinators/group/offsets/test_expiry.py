@@ -2,11 +2,14 @@
 
 import struct
 
+import pytest
+
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.coordinators.group.classic.results import JoinRequest, JoinResult, LeavingMember, SyncRequest
 from rookery.coordinators.group.offsets.commit import CommitRequest, FetchRequest, OffsetToCommit
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.protocol.consumer_protocol import read_topics
 from tests.coordinators.group.stage import Stage
 
 MINUTE_MS = 60_000
@@ -49,8 +52,8 @@ def topics_of(on: Stage, group_id: str = "g") -> list[str]:
     return sorted(offset.partition.topic for offset in fetched.offsets)
 
 
-def join_alone(on: Stage, *topics: str, protocol_type: str = "consumer") -> str:
-    """A member that subscribes to topics, in a stable group; its id."""
+def join(on: Stage, *topics: str, protocol_type: str = "consumer", rebalance_timeout_ms: int = 1000) -> None:
+    """A new member that subscribes to topics waits for its generation."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     metadata = struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
     request = JoinRequest(
@@ -58,13 +61,18 @@ def join_alone(on: Stage, *topics: str, protocol_type: str = "consumer") -> str:
         client_id="a",
         client_host="/h",
         session_timeout_ms=LONG_SESSION_MS,
-        rebalance_timeout_ms=1000,
+        rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=protocol_type,
         protocols=(("range", metadata),),
         needs_member_id=False,
     )
     token = on.new_token()
     on.run(lambda shard, now_ms: shard.join(request, token, now_ms), token)
+
+
+def join_alone(on: Stage, *topics: str, protocol_type: str = "consumer", rebalance_timeout_ms: int = 1000) -> str:
+    """A member that subscribes to topics, in a stable group; its id."""
+    join(on, *topics, protocol_type=protocol_type, rebalance_timeout_ms=rebalance_timeout_ms)
     on.pass_time(0)
     ((_, joined),) = on.take_answers()
     assert isinstance(joined, JoinResult)
@@ -115,6 +123,32 @@ def test_a_group_with_members_keeps_what_it_subscribes_to() -> None:
     on.pass_time(2 * CHECK_MS)
     assert topics_of(on) == []
     assert on.shard.list() == []
+
+
+def test_nothing_expires_while_the_group_rebalances() -> None:
+    on = stage()
+    member_id = join_alone(on, "used", rebalance_timeout_ms=LONG_SESSION_MS)
+    commit(on, "used", "unused", member_id=member_id, generation=1)
+    on.pass_time(RETENTION_MS - 1)
+    join(on, "used")
+    on.pass_time(CHECK_MS)
+    assert topics_of(on) == ["unused", "used"]
+
+
+def test_subscriptions_are_read_once_per_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = stage()
+    member_id = join_alone(on, "used")
+    commit(on, *(f"unused-{number}" for number in range(50)), member_id=member_id, generation=1)
+    reads = 0
+
+    def count_reads(data: bytes) -> frozenset[str] | None:
+        nonlocal reads
+        reads += 1
+        return read_topics(data)
+
+    monkeypatch.setattr("rookery.coordinators.group.classic.group.read_topics", count_reads)
+    on.pass_time(CHECK_MS)
+    assert reads == 1
 
 
 def test_what_other_protocols_subscribe_to_is_not_known() -> None:

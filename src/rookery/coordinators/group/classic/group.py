@@ -191,10 +191,6 @@ class ClassicGroup:
             topics |= subscribed
         return frozenset(topics)
 
-    def is_subscribed(self, topic: TopicName) -> bool:
-        topics = self.subscribed_topics()
-        return topics is None or topic in topics
-
     def stored(self) -> GroupMetadataValue:
         """The group as the log keeps it."""
         return GroupMetadataValue(

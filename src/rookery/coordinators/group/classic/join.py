@@ -34,7 +34,7 @@ def join(
     now_ms: TimestampMs,
 ) -> Decision[JoinResult]:
     """`new_id` gives the random part of member ids."""
-    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+    if not settings.allows_session(request.session_timeout_ms):
         return _refuse(ErrorCode.INVALID_SESSION_TIMEOUT, request)
     if group is None:
         if request.member_id:

@@ -33,6 +33,8 @@ from rookery.protocol import consumer_protocol
 
 def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: Environment) -> JoinResult:
     group = draft.group
+    if not environment.classic_settings.allows_session(request.session_timeout_ms):
+        return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     member_id = request.member_id or new_member_id
     if not group.has_room(member_id, request.instance_id, environment.settings.size_max):
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)

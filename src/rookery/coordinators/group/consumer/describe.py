@@ -1,5 +1,6 @@
 """ConsumerGroupDescribe's view of a group, with the names of its topics."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
@@ -35,11 +36,12 @@ class DescribedConsumerGroup(NamedTuple):
 
 
 def describe(group: ConsumerGroup, environment: Environment) -> DescribedConsumerGroup:
+    names = {topic.topic_id: name for name, topic in environment.topics.items()}
     members = tuple(
         DescribedMember(
             member,
-            _with_names(member.assigned, environment),
-            _with_names(group.target_of(member.member_id), environment),
+            _with_names(member.assigned, names),
+            _with_names(group.target_of(member.member_id), names),
         )
         for member in group.members.values()
     )
@@ -58,9 +60,8 @@ def describe_missing(group_id: str) -> DescribedConsumerGroup:
     return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
 
-def _with_names(partitions: Assignment, environment: Environment) -> list[DescribedTopic]:
+def _with_names(partitions: Assignment, names: Mapping[TopicId, TopicName]) -> list[DescribedTopic]:
     """Without topics that were deleted meanwhile."""
-    names = {topic.topic_id: name for name, topic in environment.topics.items() if topic.topic_id in partitions}
     return [
         DescribedTopic(topic_id, names[topic_id], indexes)
         for topic_id, indexes in in_order(partitions)

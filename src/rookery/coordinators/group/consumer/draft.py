@@ -70,7 +70,7 @@ class Draft:
     @property
     def had_consumer_members(self) -> bool:
         """Whether a member spoke the new protocol before."""
-        return bool(self._original.consumer_members())
+        return self._original.has_consumer_members
 
     def emit(self, records: Iterable[GroupRecord]) -> None:
         for record in records:

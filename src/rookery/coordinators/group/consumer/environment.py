@@ -80,7 +80,7 @@ def _assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
 class Environment(NamedTuple):
     topics: Mapping[TopicName, TopicImage]
     settings: ConsumerSettings
-    # For groups that go back to the classic protocol.
+    # For members of the classic protocol, and for groups that go back to it.
     classic_settings: GroupSettings
     now_ms: TimestampMs
 

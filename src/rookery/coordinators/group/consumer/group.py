@@ -128,9 +128,6 @@ class ConsumerGroup:
     def target_of(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, NO_PARTITIONS)
 
-    def owner_of(self, partition: Partition) -> str | None:
-        return self._owners.get(partition)
-
     def is_free(self, partition: Partition) -> bool:
         return partition not in self._owners
 
@@ -144,9 +141,10 @@ class ConsumerGroup:
     def used_regexes(self) -> set[str]:
         return {member.topic_regex for member in self.members.values() if member.topic_regex}
 
-    def consumer_members(self) -> list[Member]:
-        """Members that speak the new protocol."""
-        return [member for member in self.members.values() if member.classic is None]
+    @property
+    def has_consumer_members(self) -> bool:
+        """Whether a member speaks the new protocol."""
+        return any(member.classic is None for member in self.members.values())
 
     def assignor_name(self, default: str) -> str:
         """What most members ask for; those asked for equally often are taken by name."""

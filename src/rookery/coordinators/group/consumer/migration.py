@@ -143,7 +143,7 @@ def finish(draft: Draft, response: Any, environment: Environment) -> Decision[An
 
 def _downgraded(draft: Draft, environment: Environment) -> ClassicGroup | None:
     group = draft.group
-    if not group.members or group.consumer_members() or not draft.had_consumer_members:
+    if not draft.records or not group.members or group.has_consumer_members or not draft.had_consumer_members:
         return None
     fits = len(group.members) <= environment.classic_settings.size_max
     if not environment.settings.migration_policy.may_downgrade or not fits:

@@ -68,12 +68,12 @@ def step(draft: Draft, member: Member, owned: Assignment | None) -> Member:
 
 def remove(draft: Draft, members: list[Member], environment: Environment) -> None:
     """Take members out of the group; the others get their partitions with the next target assignment."""
-    gone = frozenset(member.member_id for member in members)
-    for member_id in gone:
-        draft.remove_member(member_id)
-        draft.timers += all_timers_off(draft.group.group_id, member_id)
-    if draft.notes.rejoining & gone:
-        draft.note(rejoining=draft.notes.rejoining - gone)
+    for member in members:
+        draft.remove_member(member.member_id)
+        draft.timers += all_timers_off(draft.group.group_id, member.member_id)
+    rejoining = draft.notes.rejoining.difference(member.member_id for member in members)
+    if rejoining != draft.notes.rejoining:
+        draft.note(rejoining=rejoining)
     refresh(draft, environment, changed=True)
 
 

@@ -14,7 +14,8 @@ from rookery.coordinators.group.offsets.rules import (
     expiry_base_ms,
     group_tombstones,
     is_empty,
-    is_subscribed,
+    may_expire,
+    subscription,
 )
 from rookery.coordinators.group.offsets.store import OffsetStore, tombstone
 from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitValue
@@ -29,8 +30,9 @@ def delete_offsets(
     if group is None or code is not ErrorCode.NONE:
         return Decision(response=code)
     results, records, known = [], [], store.of(group_id)
+    is_subscribed = subscription(group)
     for partition in partitions:
-        in_use = is_subscribed(group, partition.topic)
+        in_use = is_subscribed(partition.topic)
         results.append(CommittedPartition(partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE))
         if not in_use and partition in known:
             records.append(tombstone(group_id, partition))
@@ -54,7 +56,7 @@ def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[N
         for partition in offsets
         if partition.topic in deleted
     ]
-    return Decision(response=None, records=records)
+    return Decision(response=None, records=records, divisible=True)
 
 
 def expire(
@@ -64,22 +66,30 @@ def expire(
     records: list[GroupRecord] = []
     for group_id, group in groups.items():
         offsets = store.of(group_id)
-        expired = [
-            partition
-            for partition, value in offsets.items()
-            if _is_expired(value, expiry_base_ms(group, value, partition.topic), settings, now_ms)
-        ]
+        expired = _expired(group, offsets, settings, now_ms)
         records += [tombstone(group_id, partition) for partition in expired]
         if len(expired) == len(offsets) and is_empty(group) and not _has_pending(group):
             records += group_tombstones(group)
     return records
 
 
-def _is_expired(
-    value: OffsetCommitValue, base_ms: TimestampMs | None, settings: GroupSettings, now_ms: TimestampMs
-) -> bool:
-    if base_ms is None:
-        return False
+def _expired(
+    group: Group,
+    offsets: Mapping[TopicPartition, OffsetCommitValue],
+    settings: GroupSettings,
+    now_ms: TimestampMs,
+) -> list[TopicPartition]:
+    if not offsets or not may_expire(group):
+        return []
+    is_subscribed = subscription(group)
+    return [
+        partition
+        for partition, value in offsets.items()
+        if not is_subscribed(partition.topic) and _is_expired(value, expiry_base_ms(group, value), settings, now_ms)
+    ]
+
+
+def _is_expired(value: OffsetCommitValue, base_ms: TimestampMs, settings: GroupSettings, now_ms: TimestampMs) -> bool:
     if value.expire_timestamp_ms != NO_EXPIRY:
         return now_ms >= value.expire_timestamp_ms
     return now_ms - base_ms >= settings.offsets_retention_ms

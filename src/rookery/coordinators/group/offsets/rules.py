@@ -1,6 +1,6 @@
 """What the two kinds of groups allow to be done with their offsets and with themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from rookery.base.errors import ErrorCode
@@ -84,14 +84,19 @@ def check_offset_delete(group: Group | None) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def is_subscribed(group: Group, topic: TopicName) -> bool:
-    return group.is_subscribed(topic) if isinstance(group, ClassicGroup) else topic in group.subscribed_topics()
+def subscription(group: Group) -> Callable[[TopicName], bool]:
+    """Whether the group subscribes to a topic; where that cannot be told, it may be any."""
+    topics = group.subscribed_topics()
+    return lambda topic: topics is None or topic in topics
 
 
-def expiry_base_ms(group: Group, offset: OffsetCommitValue, topic: TopicName) -> TimestampMs | None:
-    """Since when an offset's retention runs; None while the group uses it."""
-    if is_subscribed(group, topic):
-        return None
+def may_expire(group: Group) -> bool:
+    """What a classic group will subscribe to is known when its rebalance is over."""
+    return isinstance(group, ConsumerGroup) or group.state in (State.EMPTY, State.STABLE)
+
+
+def expiry_base_ms(group: Group, offset: OffsetCommitValue) -> TimestampMs:
+    """Since when the retention of an offset runs that the group does not use."""
     if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type and group.state_timestamp_ms >= 0:
         return max(group.state_timestamp_ms, offset.commit_timestamp_ms)
     return offset.commit_timestamp_ms
