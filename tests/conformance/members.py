@@ -155,7 +155,7 @@ class KafkaPythonMember(Member):
         consumer.subscribe(pattern=self.pattern) if self.pattern is not None else consumer.subscribe(self.topics)
         try:
             while not self._stopping.is_set():
-                polled = consumer.poll(timeout_ms=_KAFKA_PYTHON_POLL_MS)
+                polled = self._poll(consumer)
                 read = [record for records in polled.values() for record in records]
                 self.records += [(record.topic, record.partition, record.offset) for record in read]
                 self.partitions = frozenset((item.topic, item.partition) for item in consumer.assignment())
@@ -165,11 +165,19 @@ class KafkaPythonMember(Member):
             consumer.close()
 
     @staticmethod
+    def _poll(consumer: Any) -> dict[Any, Any]:
+        try:
+            polled: dict[Any, Any] = consumer.poll(timeout_ms=_KAFKA_PYTHON_POLL_MS)
+        except kafka.errors.KafkaConnectionError:
+            return {}  # The broker restarts.
+        return polled
+
+    @staticmethod
     def _commit(consumer: Any) -> None:
         try:
             consumer.commit()
-        except kafka.errors.CommitFailedError:
-            return  # The group rebalances; the records come again.
+        except (kafka.errors.CommitFailedError, kafka.errors.KafkaConnectionError):
+            return  # The group rebalances or the broker restarts; the records come again.
 
 
 class AioKafkaMember(Member):
