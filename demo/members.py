@@ -106,11 +106,14 @@ class KafkaPythonMember(Member):
             enable_auto_commit=False,
             partition_assignment_strategy=[KafkaPythonRange],
             heartbeat_interval_ms=HEARTBEAT_MS,
+            # It may lead the group before it knows the topic, and assigns nothing until it looks again.
+            metadata_max_age_ms=1000,
         )
         consumer.subscribe([self.topic], listener=_Listener(self))
         try:
             while not self.stopping.is_set():
-                polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
+                # kafka-python 3.0 can hang if a poll ends in the middle of a rebalance: it gets time.
+                polled = consumer.poll(timeout_ms=1000)
                 for records in polled.values():
                     self.values += [record.value for record in records]
                 if polled:

@@ -200,10 +200,16 @@ def test_a_member_that_stalls(bootstrap: str, topic: str) -> None:
 def test_commit_and_seek(bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, partitions=1, count=10)
     first = kafka.KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        # It may lead the group before it knows the topic, and assigns nothing until it looks again.
+        metadata_max_age_ms=1000,
     )
     partition = kafka.TopicPartition(topic, 0)
-    eventually(lambda: bool(first.poll(100)), "it reads")
+    eventually(lambda: bool(first.poll(2000)), "it reads")
     first.seek(partition, 3)
     records = [record for batch in first.poll(TIMEOUT_S * 1000, max_records=2).values() for record in batch]
     assert [record.offset for record in records] == [3, 4]
