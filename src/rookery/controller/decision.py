@@ -4,6 +4,7 @@ Every function in this package called `decide_*` is pure: image, request and `Co
 appends a decision's records as one batch, so they become true together or not at all.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -60,8 +61,7 @@ class Context:
 
 
 def duplicates(names: Iterable[str | None]) -> set[str | None]:
-    seen: set[str | None] = set()
-    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]  # add gives None
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def registered_epoch_problem(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Outcome | None:
