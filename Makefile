@@ -12,11 +12,17 @@ PYTEST_ARGS ?=
 # The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
 SEEDS ?= 1..100
 SIM_ARGS ?=
+# Which rows `make bench` runs (all without it), how often, and further arguments: make bench ROWS="produce/*" ROUNDS=5
+ROWS ?=
+ROUNDS ?= 3
+BENCH_ARGS ?=
+# Further arguments of `make profile`, such as PROFILE_ARGS="--scenarios fetch --native"
+PROFILE_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim explore conformance demo docs clean
+.PHONY: help setup check format test sim explore conformance demo bench profile docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +60,13 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 
 demo: $(INSTALLED) ## A broker, three foreign clients, kills, restarts, a rebalance, and what became of the records
 	$(BIN)/python -W ignore -m demo
+
+bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performance.md: make bench ROWS="produce/*"
+	scripts/bench-setup.sh .cache/java
+	$(BIN)/python -m bench --rows "$(ROWS)" --rounds $(ROUNDS) $(BENCH_ARGS)
+
+profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profile
+	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
 
 docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rookery.cli.main import app
+from rookery.cli.commands import app
 
 GUIDE = Path(__file__).parents[2] / "docs" / "cli.md"
 EXAMPLES = re.findall(r"^(?:.*\| )?rookery (.+?)(?:  +#.*)?$", GUIDE.read_text(), re.MULTILINE)
@@ -97,7 +97,7 @@ def test_the_bootstrap_server_can_come_from_the_environment() -> None:
 
 def test_describing_the_commands_imports_nothing_heavy() -> None:
     """Help and completion must be instant: what a command works with is imported when it runs."""
-    script = "import sys, rookery.cli.main; print(*sys.modules)"
+    script = "import sys, rookery.cli.commands; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"kio", "cramjam", "crc32c", "pyarrow", "uvloop", "asyncio", "structlog", "prometheus_client", "rich"}
     assert heavy.isdisjoint(loaded)

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rookery.base.types import TopicPartition
+from rookery.cli.commands import app
 from rookery.cli.dump import dump_file, files_in
-from rookery.cli.main import app
 from rookery.records.batch import Codec, read_header
 from rookery.records.record import Record, build_batch
 from rookery.storage import checkpoints

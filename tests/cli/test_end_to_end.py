@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rookery.cli.main import app
+from rookery.cli.commands import app
 from tests.support.broker import BrokerProcess, start_broker
 
 

@@ -203,6 +203,11 @@ def test_a_broker_of_another_epoch_is_not_known() -> None:
         apply(ONE_BROKER, UnfenceBrokerRecord(1, 6))
 
 
+def test_a_partition_of_a_topic_that_was_just_removed() -> None:
+    with pytest.raises(CorruptionError):
+        apply(ONE_TOPIC, partition_record(A, 2), RemoveTopicRecord(A), partition_record(A, 3))
+
+
 def test_a_name_created_twice_in_one_call() -> None:
     with pytest.raises(CorruptionError):
         apply(EMPTY_IMAGE, TopicRecord("a", A), TopicRecord("a", B))

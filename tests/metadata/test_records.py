@@ -165,3 +165,27 @@ def test_unknown_kinds_are_corruption(data: str) -> None:
 def test_any_bytes_are_a_record_or_corruption(data: bytes) -> None:
     with contextlib.suppress(CorruptionError):
         decode_record(data)
+
+
+def test_what_repeats_from_record_to_record_is_shared() -> None:
+    """Ten thousand partitions have few different topics and lists of replicas."""
+    first, second = (
+        decode_record(
+            encode_record(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=TOPIC_ID,
+                    replicas=(1, 2),
+                    isr=(1, 2),
+                    leader=1,
+                    directories=(DIRECTORY, DIRECTORY),
+                )
+            )
+        )
+        for index in (0, 1)
+    )
+    assert isinstance(first, PartitionRecord)
+    assert isinstance(second, PartitionRecord)
+    assert first.topic_id is second.topic_id
+    assert first.replicas is second.replicas
+    assert first.directories is second.directories

@@ -281,6 +281,30 @@ def test_file_slices_arrive_whole_at_a_reader_that_pauses(run: Run, direct: bool
 
 
 @BOTH_LOOPS
+def test_a_small_slice_leaves_together_with_what_surrounds_it(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"0123456789")
+    file = OsFiles().open(path)
+    asked = {b"there": FileSlice(file, 3, 4), b"beyond": FileSlice(file, 8, 4)}
+
+    async def scenario() -> None:
+        def handle(request: memoryview, _: ConnectionInfo) -> Reply:
+            return [(7).to_bytes(4, "big"), b"ab", asked[bytes(request)], b"c"]
+
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            writer.write(frame(b"there"))
+            assert await read_reply(reader) == b"ab3456c"
+            assert connections_of(listener)[0]._sender._socket is None, "there was no need to go around the transport"
+            writer.write(frame(b"beyond"))
+            assert await reader.read() == b"", "half a reply is worse than none"
+
+    with capture_logs() as logs:
+        run(scenario())
+    assert [log["event"] for log in logs] == ["reply failed"]
+
+
+@BOTH_LOOPS
 def test_files_are_never_buffered_for_a_slow_reader(run: Run) -> None:
     file = MemoryFile(bytes(50_000_000))
 

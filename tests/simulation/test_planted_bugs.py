@@ -101,7 +101,7 @@ def tell_wrong_offset_for_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 def keep_torn_end(patch: pytest.MonkeyPatch) -> None:
     """Recovery finds the first bad batch but leaves it in the file."""
-    patch.setattr(Segment, "truncate_to_position", lambda self, position: None)
+    patch.setattr(Segment, "cut", lambda self, position: None)
 
 
 def skip_fsync_of_metadata(patch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ class Cleaning:
         for batch in batches:
             header = read_header(batch)
             if not header.is_control and not aborted.contains(header):
-                offsets.add_batch(header, batch, from_offset=0, size_max=1 << 20)
+                offsets.add_batch(header, batch, size_max=1 << 20)
             offsets.latest_offset = header.last_offset
         if latest_offset is not None:
             offsets.latest_offset = latest_offset
@@ -252,17 +252,23 @@ def test_other_control_records_stay() -> None:
 
 
 def test_map_is_bounded_but_takes_at_least_one_batch() -> None:
-    offsets = OffsetMap(10 * ENTRY_SIZE_BYTES)
+    offsets = OffsetMap(10 * ENTRY_SIZE_BYTES, first_offset=25)
     assert not offsets.is_full
     batch = _batch(0, *((b"%d" % index, b"v") for index in range(30)))
-    offsets.add_batch(read_header(batch), batch, from_offset=25, size_max=1 << 20)
+    offsets.add_batch(read_header(batch), batch, size_max=1 << 20)
     assert len(offsets) == 5
     assert not offsets.is_full
-    offsets.add_batch(read_header(batch), batch, from_offset=0, size_max=1 << 20)
+    later = _batch(30, *((b"%d" % index, b"v") for index in range(30)))
+    offsets.add_batch(read_header(later), later, size_max=1 << 20)
     assert offsets.is_full
-    assert offsets.is_superseded(b"29", 28)
-    assert not offsets.is_superseded(b"29", 29)
-    assert not offsets.is_superseded(b"unknown", 0)
+
+
+def test_long_keys_are_told_apart_from_short_ones_and_from_each_other() -> None:
+    keys = [b"k" * size for size in range(100)]
+    batch = _batch(0, *((key, b"v") for key in keys))
+    assert Cleaning(batch).left == [batch]
+    later = _batch(100, *((key, b"v") for key in keys[::2]))
+    assert [key for _, key, _ in Cleaning(batch, later).pairs()] == keys[1::2] + keys[::2]
 
 
 def test_content_that_is_no_records_is_not_guessed_at() -> None:

@@ -111,6 +111,13 @@ class TestRolling:
         append(log, batch(-1))
         assert [segment.base_offset for segment in log.segments] == [0, 2]
 
+    def test_by_the_time_of_the_first_record_after_a_truncation(self, directory: Path) -> None:
+        log = open_log(OsFiles(), directory, LogConfig(segment_ms=1000))
+        append_all(log, [batch(START_MS), batch(START_MS + 500)])
+        log.truncate_to(0)
+        append_all(log, [batch(START_MS + 900), batch(START_MS + 1900), batch(START_MS + 1901)])
+        assert [segment.base_offset for segment in log.segments] == [0, 2]
+
     def test_jitter_rolls_earlier(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory, LogConfig(segment_ms=1_000_000, segment_jitter_ms=1_000_000))
         append_all(log, [batch(START_MS), batch(START_MS + 999_999)])

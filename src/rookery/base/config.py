@@ -6,10 +6,9 @@ topic itself, else from the broker keys that are its synonyms, else from the def
 that; the functions here are pure, and the handlers, the controller and the node all use the same ones.
 """
 
-import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from rookery.base.config_broker import BROKER_ROWS
@@ -21,6 +20,7 @@ from rookery.base.config_security import SECURITY_ROWS
 from rookery.base.config_topic import SYNONYM_UNIT_MS, TOPIC_KEYS
 from rookery.base.errors import ConfigError
 from rookery.base.properties import Property, parse_assignment, parse_properties
+from rookery.base.values import value_class
 
 BROKER_KEYS: dict[str, ConfigKey] = {
     row.name: row
@@ -52,7 +52,7 @@ class ConfigEntry(NamedTuple):
     documentation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class BrokerLayers:
     """The texts that a broker's values come from, strongest first; each has been checked on its way in."""
 
@@ -188,6 +188,9 @@ def _static_problems(name: str, value: Property) -> Iterator[str]:
 
 
 def _guess(name: str, known: Iterable[str]) -> str:
+    # Only mistakes need it.
+    import difflib
+
     similar = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return f"; did you mean {similar[0]}?" if similar else ""
 

@@ -8,12 +8,12 @@ Types, defaults and limits are Kafka's, except where the text of a row says so.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import partial
 from typing import TypeAlias
 
 from rookery.base.errors import ConfigError
+from rookery.base.values import value_class
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
@@ -43,7 +43,7 @@ class Update(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ConfigKey:
     """A key. `choices` limits a string, or each item of a list; `also` is allowed outside of minimum..maximum."""
 

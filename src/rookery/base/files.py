@@ -144,6 +144,23 @@ def remove_tree(files: Files, path: Path) -> None:
     files.remove_directory(path)
 
 
+def _read_all(descriptor: int, size: int) -> bytes:
+    """All of an open file, from where it stands to `size`, or to its end if that comes earlier."""
+    data = os.read(descriptor, size)
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
+
+
+def _write_all(descriptor: int, data: Buffer, path: Path) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.write(descriptor, view)
+        if count == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        view = view[count:]
+
+
 class OsFile:
     """A file of the operating system. Closed when the last reference goes, see `File`."""
 
@@ -178,11 +195,7 @@ class OsFile:
         for part in parts:
             view = memoryview(part)[written:]
             written = max(0, written - len(part))
-            while view:
-                count = os.write(self._descriptor, view)
-                if count == 0:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-                view = view[count:]
+            _write_all(self._descriptor, view, self._path)
 
     def read_at(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
@@ -229,13 +242,22 @@ class OsFiles:
         return sorted(os.listdir(path))
 
     def file_size(self, path: Path) -> int:
-        return path.stat().st_size
+        return os.stat(path).st_size
 
     def read_file(self, path: Path) -> bytes:
-        return path.read_bytes()
+        # Without Python's file objects, which make twice as many system calls: a start reads thousands of small files.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _read_all(descriptor, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
 
     def write_file(self, path: Path, data: Buffer) -> None:
-        path.write_bytes(data)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(descriptor, data, path)
+        finally:
+            os.close(descriptor)
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)

@@ -4,13 +4,15 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.files import FileSlice
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, TopicPartition
+from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.service import Controller
 from rookery.coordinators.group.service import GroupCoordinator
@@ -31,7 +33,7 @@ ALL_GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Services:
     """The parts of a broker that handlers call."""
 
@@ -47,6 +49,7 @@ class Services:
     # What the broker was started with; changes at run time are in the image.
     static_config: Mapping[str, str]
     fetch_max_bytes: int
+    known_answers: KnownAnswers = field(default_factory=KnownAnswers)
 
     @property
     def image(self) -> ClusterImage:
@@ -86,10 +89,7 @@ class RequestContext:
 
     def __init__(self, services: Services, header: RequestHeader, connection: ConnectionInfo) -> None:
         self.services = services
-        self.api_key = header.api_key
-        self.api_version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
+        self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.connection = connection
 
     @property
@@ -98,7 +98,5 @@ class RequestContext:
 
     def reply(self, body: Sequence[Buffer | FileSlice]) -> Reply:
         """The whole response. Every response passes here, which makes it the place to count and time them."""
-        prefix = response_prefix(
-            self.api_key, self.api_version, correlation_id=self.correlation_id, body_size=parts_size(body)
-        )
+        prefix = response_prefix(self.api_key, self.api_version, self.correlation_id, parts_size(body))
         return [prefix, *body]

@@ -111,14 +111,15 @@ class Dispatcher:
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
         header, position = parse_request_header(frame)
-        if not is_served(header.api_key, header.api_version):
+        api_key, api_version = header[:2]
+        if not is_served(api_key, api_version):
             return self._handle_unserved(header, frame, position, connection)
         context = RequestContext(self._services, header, connection)
-        hot_handler = _HOT_HANDLERS.get(header.api_key)
+        hot_handler = _HOT_HANDLERS.get(api_key)
         if hot_handler is not None:
             return hot_handler(context, frame, position)
-        request = decode_request(header.api_key, header.api_version, frame, position)
-        response = _HANDLERS[header.api_key](context, request)
+        request = decode_request(api_key, api_version, frame, position)
+        response = _HANDLERS[api_key](context, request)
         return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
 
     def _handle_unserved(

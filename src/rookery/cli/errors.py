@@ -5,10 +5,8 @@
 
 import os
 import sys
-from typing import Any
-
-import typer
-from typer.core import TyperGroup
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rookery.base.errors import ApiError, ConfigError, ErrorCode, RookeryError
 
@@ -36,27 +34,26 @@ class CommandError(RookeryError):
     """A command cannot do what it was asked to; the text is the sentence to print."""
 
 
-class Commands(TyperGroup):
-    """The top group: every command of every group runs inside its `invoke`."""
+@contextmanager
+def failures_explained() -> Iterator[None]:
+    """Every command runs inside: its failures become a sentence and an exit code."""
+    try:
+        yield
+    except ConfigError as error:
+        _fail(str(error), WRONG_USAGE)
+    except ApiError as error:
+        _fail(explain(error))
+    except BrokenPipeError:
+        _leave_broken_pipe()
+    except (RookeryError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ConfigError as error:
-            fail(str(error), WRONG_USAGE)
-        except ApiError as error:
-            fail(explain(error))
-        except BrokenPipeError:
-            _leave_broken_pipe()
-        except (RookeryError, OSError) as error:
-            fail(str(error))
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
 
-
-def fail(sentence: str, exit_code: int = FAILED) -> None:
-    typer.echo(f"error: {sentence}", err=True)
-    raise typer.Exit(exit_code)
+def _fail(sentence: str, exit_code: int = FAILED) -> None:
+    sys.stderr.write(f"error: {sentence}\n")
+    raise SystemExit(exit_code)
 
 
 def explain(error: ApiError) -> str:
@@ -71,4 +68,4 @@ def explain(error: ApiError) -> str:
 def _leave_broken_pipe() -> None:
     """The reader of our output has seen enough (`| head`): that is no failure, but nothing more may be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(0)
+    raise SystemExit(0)

@@ -1,53 +1,22 @@
-"""The `rookery` command: puts the command groups together.
+"""The `rookery` command."""
 
-Starting must be quick, so this and the modules of the groups import only what describes the commands; a command
-imports what it works with when it runs. `errors.Commands` turns failures into a sentence and an exit code.
-"""
+import sys
 
-from typing import Annotated
-
-import typer
-
-from rookery.cli import configs, consume, groups, log, produce, start, topics
-from rookery.cli.errors import Commands
-
-app = typer.Typer(
-    name="rookery",
-    cls=Commands,
-    help="A Kafka-compatible streaming platform: run a broker, and work with any Kafka-compatible cluster.",
-    epilog="Exit codes: 0 done, 1 the operation failed, 2 wrong usage. Every command has its own --help.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("start")(start.start)
-app.add_typer(topics.app, name="topics")
-app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
-app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
-app.add_typer(groups.app, name="groups")
-app.add_typer(configs.app, name="configs")
-app.add_typer(log.app, name="log")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"rookery {version('rookery')}")
-        raise typer.Exit
-
-
-@app.callback()
-def rookery(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """The group's own options."""
+from rookery.cli.errors import failures_explained
 
 
 def main() -> None:
+    """A plain `rookery start` is ready in half the time without the description of all commands."""
+    if sys.argv[1:2] == ["start"]:
+        from rookery.cli.broker import plain_options, run_broker
+
+        options = plain_options(sys.argv[2:])
+        if options is not None:
+            with failures_explained():
+                run_broker(options)
+            return
+    from rookery.cli.commands import app
+
     app()
 
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.broker import StartOptions, run_broker
+
 
 def start(
     config: Annotated[
@@ -26,13 +28,4 @@ def start(
 
     The settings are Kafka's: rookery start --set num.partitions=3 --data-dir ./data
     """
-    from rookery.node.main import run
-    from rookery.node.settings import Settings
-
-    loaded = Settings.load(config, settings or [], data_dir=data_dir, listen=listen)
-    run(loaded, announce=_announce)
-
-
-def _announce(address: str) -> None:
-    """Whoever started us waits for this line, perhaps through a pipe: `echo` flushes it."""
-    typer.echo(f"ready on {address}")
+    run_broker(StartOptions(config, settings or (), data_dir, listen))

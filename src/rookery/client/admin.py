@@ -6,7 +6,6 @@ inside, up to the cluster's time-out. `cli` calls this, and so do the other part
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from rookery.base.types import (
     TopicName,
     TopicPartition,
 )
+from rookery.base.values import value_class
 from rookery.client.cluster import Cluster
 from rookery.client.metadata import Broker, ClusterMetadata, Topic
 from rookery.protocol.api import ApiKey
@@ -42,7 +42,7 @@ _READ_COMMITTED = 1
 _FINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Outcome:
     """How one of several things went."""
 
@@ -55,7 +55,7 @@ class Outcome:
             raise ApiError(self.error, self.message or self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class NewTopic:
     name: TopicName
     partitions: int = BROKER_DEFAULT
@@ -64,7 +64,7 @@ class NewTopic:
     assignments: Mapping[PartitionIndex, Sequence[NodeId]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConfigResource:
     """A topic, or a broker by its id; the empty broker name means all brokers of the cluster."""
 
@@ -72,14 +72,14 @@ class ConfigResource:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConfigSynonym:
     name: str
     value: str | None
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ConfigEntry:
     name: str
     value: str | None
@@ -94,14 +94,14 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConfigChange:
     name: str
     operation: ConfigOperation
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OffsetResult:
     """The first offset at or after a timestamp; offset -1 where there is none."""
 
@@ -111,20 +111,20 @@ class OffsetResult:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DeletedRecords:
     low_watermark: Offset
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ClusterDescription:
     cluster_id: str
     controller_id: NodeId
     brokers: tuple[Broker, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class LogDirectory:
     """One directory of one broker; sizes are -1 where the broker does not tell."""
 

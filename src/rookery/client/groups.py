@@ -5,11 +5,11 @@ new kind (KIP-848, the coordinator assigns); both are described alike. `cli` cal
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, TopicPartition
+from rookery.base.values import value_class
 from rookery.client.admin import LATEST, Admin, Outcome, by_topic
 from rookery.client.cluster import Cluster
 from rookery.client.coordinators import GroupCoordinators
@@ -38,7 +38,7 @@ _NO_MEMBER_EPOCH = -1
 _UNKNOWN_TO_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GroupListing:
     """`state` and `group_type` are empty where the broker is too old to tell."""
 
@@ -48,7 +48,7 @@ class GroupListing:
     group_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class GroupMember:
     """`epoch` and `target` are told by groups of the new kind only."""
 
@@ -61,7 +61,7 @@ class GroupMember:
     epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class GroupDescription:
     """`epoch` and `assignment_epoch` are told by groups of the new kind only."""
 
@@ -76,14 +76,14 @@ class GroupDescription:
     assignment_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CommittedOffset:
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PartitionLag:
     """`committed` is None where nothing was committed, `end` where the partition is gone or has no leader."""
 

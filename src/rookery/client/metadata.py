@@ -3,17 +3,18 @@
 Pure. `cluster` keeps the newest picture and routes by it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from rookery.base.values import value_class
 from rookery.client.address import Address
 from rookery.protocol.message import Message
 
 NO_NODE: NodeId = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Broker:
     node_id: NodeId
     host: str
@@ -25,7 +26,7 @@ class Broker:
         return Address(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Partition:
     index: PartitionIndex
     leader: NodeId
@@ -36,7 +37,7 @@ class Partition:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Topic:
     """`partitions` are in the order of their index."""
 
@@ -47,7 +48,7 @@ class Topic:
     partitions: tuple[Partition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ClusterMetadata:
     cluster_id: str | None = None
     controller_id: NodeId = NO_NODE

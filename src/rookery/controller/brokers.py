@@ -7,10 +7,10 @@ partition that it leads then begins a new leader epoch, so that clients and foll
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from rookery.base.types import NodeId, Offset
+from rookery.base.values import value_class
 from rookery.controller.decision import Decision
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import (
@@ -34,7 +34,7 @@ SUPPORTED_FEATURES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Registration:
     """What a starting node says about itself; `clean` if it stopped in order the last time."""
 

@@ -6,7 +6,6 @@ configs here and are refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rookery.base.config import (
@@ -19,6 +18,7 @@ from rookery.base.config import (
 from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.config_key import ConfigKey, ConfigType, Update, format_value, parse_value
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
+from rookery.base.values import value_class
 from rookery.controller.decision import (
     OK,
     RECORDS_PER_REQUEST_MAX,
@@ -40,7 +40,7 @@ class ConfigChange(NamedTuple):
     operation: int = ConfigOperation.SET
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResourceChange:
     """One resource of a request and the changes to it."""
 

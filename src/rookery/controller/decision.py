@@ -6,13 +6,14 @@ appends a decision's records as one batch, so they become true together or not a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
+from rookery.base.values import value_class
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.metadata.records import MetadataRecord
@@ -39,13 +40,13 @@ def refusal(error: ApiError) -> Outcome:
     return Outcome(error.code, error.message)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Decision(Generic[ResultT_co]):
     records: tuple[MetadataRecord, ...]
     results: ResultT_co
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Context:
     """What a decision may use besides the image; everything that is not repeatable is given."""
 

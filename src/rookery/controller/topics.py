@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rookery.base.config import ConfigEntry, describe_topic, validate_topic
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
+from rookery.base.values import value_class
 from rookery.controller.decision import (
     OK,
     RECORDS_PER_REQUEST_MAX,
@@ -39,7 +39,7 @@ _USE_DEFAULT = -1
 Replicas = tuple[NodeId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class NewTopic:
     """One topic of a CreateTopics request; -1 asks for the broker's default."""
 
@@ -65,7 +65,7 @@ class DeletedTopic(NamedTuple):
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MorePartitions:
     """One topic of a CreatePartitions request: the new total, and replicas for each new partition or None."""
 

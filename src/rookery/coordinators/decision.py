@@ -10,11 +10,11 @@ Times are delays, not dates, so that a wall clock that is set does not expire an
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from rookery.base.errors import ErrorCode
+from rookery.base.values import value_class
 
 ResponseT = TypeVar("ResponseT", covariant=True)
 
@@ -45,7 +45,7 @@ class Timer(NamedTuple):
     delay_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Decision(Generic[ResponseT]):
     """`drafts` are changes of the state that the log does not carry: the shard's `install` knows what they are.
 

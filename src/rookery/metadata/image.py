@@ -6,13 +6,14 @@ changed after it was built; what did not change is shared with the image before.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
 
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError
 from rookery.base.types import LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from rookery.base.values import value_class
 from rookery.metadata import records
 from rookery.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
 
@@ -24,7 +25,7 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class PartitionImage:
     index: PartitionIndex
     replicas: tuple[NodeId, ...]
@@ -37,14 +38,14 @@ class PartitionImage:
     directories: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TopicImage:
     name: TopicName
     topic_id: TopicId
     partitions: Mapping[PartitionIndex, PartitionImage] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class BrokerImage:
     broker_id: NodeId
     incarnation_id: UUID
@@ -57,7 +58,7 @@ class BrokerImage:
     log_directories: tuple[UUID, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Delta:
     """What a call of `apply` changed, by comparing the image before with the image after.
 
@@ -77,7 +78,7 @@ class Delta:
         return not (self.created or self.deleted or self.changed or self.configs or self.brokers or self.features)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ClusterImage:
     topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
@@ -129,17 +130,21 @@ class _Builder:
         self.features: dict[str, int] = {}
         self.next_producer_id = before.next_producer_id
         self._new_names: dict[TopicName, TopicId] = {}
+        # The topic whose partitions were touched last.
+        self._latest_id: TopicId | None = None
+        self._latest_partitions: dict[PartitionIndex, PartitionImage] = {}
 
     def apply(self, change: MetadataRecord) -> None:
         match change:
+            # The most frequent first.
+            case records.PartitionChangeRecord():
+                self._change_partition(change)
+            case records.PartitionRecord():
+                self._partitions(change.topic_id)[change.partition_id] = _new_partition(change)
             case records.TopicRecord():
                 self._create_topic(change)
             case records.RemoveTopicRecord():
                 self._remove_topic(change.topic_id)
-            case records.PartitionRecord():
-                self._partitions(change.topic_id)[change.partition_id] = _new_partition(change)
-            case records.PartitionChangeRecord():
-                self._change_partition(change)
             case records.ConfigRecord():
                 self._change_config(change)
             case records.RegisterBrokerRecord():
@@ -166,16 +171,20 @@ class _Builder:
         touched = self.topics.keys() | self.partitions.keys()
         if touched:
             topics, names = self._build_topics(touched)
-        brokers = {**before.brokers, **self.brokers} if self.brokers else before.brokers
-        configs = {**before.configs, **self.configs} if self.configs else before.configs
-        features = {**before.features, **self.features} if self.features else before.features
+        configs, brokers, features = before.configs, before.brokers, before.features
+        if self.configs:
+            configs = {resource: values for resource, values in {**configs, **self.configs}.items() if values}
+        if self.brokers:
+            brokers = {node: broker for node, broker in {**brokers, **self.brokers}.items() if broker}
+        if self.features:
+            # Level 0 takes a feature away.
+            features = {name: level for name, level in {**features, **self.features}.items() if level}
         return ClusterImage(
             topics=topics,
             topic_names=names,
-            configs={resource: values for resource, values in configs.items() if values} if self.configs else configs,
-            brokers={node: broker for node, broker in brokers.items() if broker},
-            # Level 0 takes a feature away.
-            features={name: level for name, level in features.items() if level},
+            configs=configs,
+            brokers=brokers,
+            features=features,
             next_producer_id=self.next_producer_id,
         )
 
@@ -216,15 +225,19 @@ class _Builder:
         topic = self._existing_topic(topic_id)
         self.topics[topic_id] = None
         self.partitions.pop(topic_id, None)
+        self._latest_id = None
         resource = ConfigResource(ResourceType.TOPIC, topic.name)
         if resource in self.configs or resource in self._before.configs:
             self.configs[resource] = {}
 
     def _partitions(self, topic_id: TopicId) -> dict[PartitionIndex, PartitionImage]:
-        topic = self._existing_topic(topic_id)
-        if topic_id not in self.partitions:
-            self.partitions[topic_id] = dict(topic.partitions)
-        return self.partitions[topic_id]
+        # The records of one topic's partitions follow each other, and looking up an id is slow.
+        if topic_id is not self._latest_id:
+            topic = self._existing_topic(topic_id)
+            if topic_id not in self.partitions:
+                self.partitions[topic_id] = dict(topic.partitions)
+            self._latest_id, self._latest_partitions = topic_id, self.partitions[topic_id]
+        return self._latest_partitions
 
     def _change_partition(self, change: records.PartitionChangeRecord) -> None:
         partitions = self._partitions(change.topic_id)

@@ -5,12 +5,12 @@ A record's value is: frame version (1), api key, version, all unsigned varints, 
 `image`.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
 from rookery.base.errors import CorruptionError, ProtocolError
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from rookery.base.values import value_class
 from rookery.metadata import schema
 from rookery.metadata.schema import Field, Schema
 from rookery.protocol import wire
@@ -24,7 +24,7 @@ SAME_LEADER: NodeId = -2
 UNASSIGNED_DIRECTORY = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BrokerEndpoint:
     SCHEMA: ClassVar = Schema(
         0,
@@ -41,7 +41,7 @@ class BrokerEndpoint:
     security_protocol: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BrokerFeature:
     SCHEMA: ClassVar = Schema(
         0,
@@ -56,7 +56,7 @@ class BrokerFeature:
     max_supported_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class RegisterBrokerRecord:
     API_KEY: ClassVar = 0
     SCHEMA: ClassVar = Schema(
@@ -86,7 +86,7 @@ class RegisterBrokerRecord:
     log_directories: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UnregisterBrokerRecord:
     API_KEY: ClassVar = 1
     SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
@@ -94,7 +94,7 @@ class UnregisterBrokerRecord:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TopicRecord:
     API_KEY: ClassVar = 2
     SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("topic_id", schema.UUID)))
@@ -102,7 +102,7 @@ class TopicRecord:
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class PartitionRecord:
     API_KEY: ClassVar = 3
     SCHEMA: ClassVar = Schema(
@@ -134,7 +134,7 @@ class PartitionRecord:
     directories: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class PartitionChangeRecord:
     """What is None, or `SAME_LEADER`, stays as it is."""
 
@@ -164,7 +164,7 @@ class PartitionChangeRecord:
     directories: tuple[UUID, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ConfigRecord:
     """A value of None removes the key."""
 
@@ -184,7 +184,7 @@ class ConfigRecord:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FenceBrokerRecord:
     API_KEY: ClassVar = 7
     SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
@@ -192,7 +192,7 @@ class FenceBrokerRecord:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class UnfenceBrokerRecord:
     API_KEY: ClassVar = 8
     SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
@@ -200,14 +200,14 @@ class UnfenceBrokerRecord:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RemoveTopicRecord:
     API_KEY: ClassVar = 9
     SCHEMA: ClassVar = Schema(0, (Field("topic_id", schema.UUID),))
     topic_id: TopicId
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FeatureLevelRecord:
     API_KEY: ClassVar = 12
     SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("feature_level", schema.INT16)))
@@ -215,7 +215,7 @@ class FeatureLevelRecord:
     feature_level: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ProducerIdsRecord:
     API_KEY: ClassVar = 15
     SCHEMA: ClassVar = Schema(
@@ -231,7 +231,7 @@ class ProducerIdsRecord:
     next_producer_id: ProducerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class BrokerRegistrationChangeRecord:
     """`fenced`: 1 fences, -1 unfences, 0 leaves; `in_controlled_shutdown`: 1 begins, 0 leaves."""
 
@@ -253,7 +253,7 @@ class BrokerRegistrationChangeRecord:
     log_directories: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class NoOpRecord:
     API_KEY: ClassVar = 20
     SCHEMA: ClassVar = Schema(0, ())

@@ -4,15 +4,25 @@ Metadata records, the quorum's own messages and the coordinators' records are wr
 back, whose checksums were verified; so malformed bytes are a CorruptionError, not a client's mistake. Each structure is
 a frozen dataclass whose `SCHEMA` lists its fields in wire order. Flexible versions (KIP-482) have compact lengths and
 tagged fields; a schema says from which version on it is flexible.
+
+A start replays every record that a node has, so what a structure and a version need is worked out once (`_Plan`), and
+values that repeat in thousands of records, such as ids and lists of replicas, are made once and shared.
 """
 
 import struct
+import uuid
+from collections.abc import Callable
 from dataclasses import MISSING, fields
+from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from rookery.base.errors import CorruptionError, ProtocolError
 from rookery.base.types import Buffer
 from rookery.protocol import wire
+
+# How many repeating values are remembered of each kind.
+_SHARED_VALUES_MAX = 1024
+_UUID_SIZE = 16
 
 
 class Kind(NamedTuple):
@@ -22,6 +32,8 @@ class Kind(NamedTuple):
     write: wire.Writer
     read_plain: wire.Reader | None = None
     write_plain: wire.Writer | None = None
+    # In bytes, where all values have the same.
+    size: int | None = None
 
     def reader(self, flexible: bool) -> wire.Reader:
         return self.read if flexible or self.read_plain is None else self.read_plain
@@ -76,39 +88,65 @@ def decode(kind: type[StructureT], data: Buffer, position: int = 0, *, version: 
     return value
 
 
-def write_fields(out: bytearray, value: Structure, *, version: int | None = None) -> None:
-    schema = value.SCHEMA
-    version = schema.version if version is None else version
+class _Plan(NamedTuple):
+    """What reading and writing one version of a structure needs."""
+
+    readers: tuple[tuple[str, wire.Reader], ...]
+    writers: tuple[tuple[str, wire.Writer], ...]
+    flexible: bool
+    tagged_readers: dict[int, tuple[str, wire.Reader]]
+    # Tag, name, default and writer, in the order of the tags.
+    tagged_writers: tuple[tuple[int, str, Any, wire.Writer], ...]
+
+
+@cache
+def _plan(kind: type[Structure], version: int) -> _Plan:
+    schema = kind.SCHEMA
     flexible = version >= schema.flexible_from
-    tagged: list[tuple[int, bytes]] = []
-    for field in schema.fields:
-        if not field.is_in(version):
-            continue
-        item = getattr(value, field.name)
-        if field.tag is None:
-            field.kind.writer(flexible)(out, item)
-        elif item != _default(type(value), field.name):
-            content = bytearray()
-            field.kind.write(content, item)
-            tagged.append((field.tag, bytes(content)))
-    if flexible:
-        wire.write_tagged_fields(out, sorted(tagged))
+    present = [field for field in schema.fields if field.is_in(version)]
+    plain = [field for field in present if field.tag is None]
+    tagged = sorted((field.tag, field) for field in present if field.tag is not None)
+    return _Plan(
+        readers=tuple((field.name, field.kind.reader(flexible)) for field in plain),
+        writers=tuple((field.name, field.kind.writer(flexible)) for field in plain),
+        flexible=flexible,
+        # A tag of a later version is understood, too.
+        tagged_readers={
+            field.tag: (field.name, field.kind.read) for field in schema.fields if field.tag is not None and flexible
+        },
+        tagged_writers=tuple((tag, field.name, _default(kind, field.name), field.kind.write) for tag, field in tagged),
+    )
+
+
+def write_fields(out: bytearray, value: Structure, *, version: int | None = None) -> None:
+    plan = _plan(type(value), value.SCHEMA.version if version is None else version)
+    for name, write in plan.writers:
+        write(out, getattr(value, name))
+    if plan.flexible:
+        tagged: list[tuple[int, bytearray]] = []
+        for tag, name, default, write in plan.tagged_writers:
+            item = getattr(value, name)
+            if item != default:
+                content = bytearray()
+                write(content, item)
+                tagged.append((tag, content))
+        wire.write_tagged_fields(out, tagged)
 
 
 def read_fields(kind: type[StructureT], data: Buffer, position: int, *, version: int) -> tuple[StructureT, int]:
-    schema = kind.SCHEMA
-    if not 0 <= version <= schema.version:
+    if not 0 <= version <= kind.SCHEMA.version:
         raise ProtocolError(f"version {version} is not known")
-    flexible = version >= schema.flexible_from
+    plan = _plan(kind, version)
     values: dict[str, Any] = {}
-    for field in schema.fields:
-        if field.tag is None and field.is_in(version):
-            values[field.name], position = field.kind.reader(flexible)(data, position)
-    if flexible:
+    for name, read in plan.readers:
+        values[name], position = read(data, position)
+    if plan.flexible:
         tagged, position = wire.read_tagged_fields(data, position)
-        for field in schema.fields:
-            if field.tag in tagged:
-                values[field.name], _ = field.kind.read(tagged[field.tag], 0)
+        for tag, content in tagged.items():
+            known = plan.tagged_readers.get(tag)
+            if known is not None:
+                name, read = known
+                values[name], _ = read(content, 0)
     return kind(**values), position
 
 
@@ -122,14 +160,25 @@ def _default(kind: type[Structure], name: str) -> Any:
 
 def _packed(code: str) -> Kind:
     form = struct.Struct(">" + code)
+    unpack_from, pack, size = form.unpack_from, form.pack, form.size
 
     def read(data: Buffer, position: int) -> tuple[Any, int]:
-        return form.unpack_from(data, position)[0], position + form.size
+        return unpack_from(data, position)[0], position + size
 
     def write(out: bytearray, value: Any) -> None:
-        out += form.pack(value)
+        out += pack(value)
 
-    return Kind(read, write)
+    return Kind(read, write, size=size)
+
+
+@lru_cache(maxsize=_SHARED_VALUES_MAX)
+def _uuid_of(raw: bytes) -> uuid.UUID:
+    return wire.read_uuid(raw, 0)[0]
+
+
+def _read_uuid(data: Buffer, position: int) -> tuple[uuid.UUID, int]:
+    end = wire.end_of(data, position, _UUID_SIZE)
+    return _uuid_of(bytes(data[position:end])), end
 
 
 _MARKER = struct.Struct(">b")
@@ -153,7 +202,7 @@ BYTES = Kind(
     wire.BYTES_READERS[False, False],
     wire.BYTES_WRITERS[False, False],
 )
-UUID = Kind(wire.read_uuid, wire.write_uuid)
+UUID = Kind(_read_uuid, wire.write_uuid, size=_UUID_SIZE)
 
 
 def array(item: Kind) -> Kind:
@@ -162,6 +211,8 @@ def array(item: Kind) -> Kind:
     def reader(flexible: bool) -> wire.Reader:
         read_size = wire.read_compact_array_size if flexible else wire.read_array_size
         read_item = item.reader(flexible)
+        if item.size is not None:
+            return _shared_array_reader(read_size, read_item, item.size)
 
         def read(data: Buffer, position: int) -> tuple[tuple[Any, ...] | None, int]:
             count, position = read_size(data, position, 1)
@@ -187,6 +238,25 @@ def array(item: Kind) -> Kind:
         return write
 
     return Kind(reader(True), writer(True), reader(False), writer(False))
+
+
+def _shared_array_reader(
+    read_size: Callable[[Buffer, int, int], tuple[int, int]], read_item: wire.Reader, item_size: int
+) -> wire.Reader:
+    """For items of one size: equal bytes give the same tuple."""
+
+    @lru_cache(maxsize=_SHARED_VALUES_MAX)
+    def items_of(raw: bytes) -> tuple[Any, ...]:
+        return tuple(read_item(raw, position)[0] for position in range(0, len(raw), item_size))
+
+    def read(data: Buffer, position: int) -> tuple[tuple[Any, ...] | None, int]:
+        count, position = read_size(data, position, item_size)
+        if count <= 0:
+            return (None if count < 0 else ()), position
+        end = position + count * item_size
+        return items_of(bytes(data[position:end])), end
+
+    return read
 
 
 def structure(kind: type[Structure]) -> Kind:

@@ -20,6 +20,7 @@ from typing import TypeAlias, cast
 import structlog
 
 from rookery.base.errors import ProtocolError
+from rookery.base.values import value_class
 from rookery.net.receive import SCRATCH_SIZE, FrameBuffer
 from rookery.net.send import Reply, Sender
 
@@ -58,7 +59,7 @@ Answer: TypeAlias = Reply | Awaitable[Reply | None] | None
 Handler: TypeAlias = Callable[[memoryview, ConnectionInfo], Answer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ConnectionLimits:
     request_size_max: int = 104_857_600
     unfinished_max: int = 8

@@ -6,10 +6,11 @@ One periodic check looks at all connections; there is no timer per connection or
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from rookery.base.errors import StartupError
+from rookery.base.values import value_class
 from rookery.net.connection import Connection, ConnectionLimits, Handler
 from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
 from rookery.net.receive import SCRATCH_SIZE
@@ -20,7 +21,7 @@ _CHECK_INTERVAL_MAX = 10.0
 _CHECKS_PER_IDLE_TIME = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ListenerSettings:
     """Named after the configuration keys, with their defaults."""
 

@@ -2,10 +2,11 @@
 
 A reply is a list of buffers and file slices. Replies of buffers only are joined and written to the transport; the
 transport's limits are zero, so it tells at once when the peer does not keep up, and nothing more is written until it
-has caught up. A reply with file slices goes around the transport, by `send` and `sendfile` on a duplicate of the
-socket: the transport is empty at that moment, so the order on the wire is kept, and the duplicate can be watched for
-writability without the event loop mistaking it for the transport's. Where there is no plain socket (TLS, a simulated
-network) slices are read a piece at a time and written to the transport.
+has caught up. Slices of a few bytes are read and become buffers: one write instead of a system call for each part. A
+reply with larger slices goes around the transport, by `send` and `sendfile` on a duplicate of the socket: the transport
+is empty at that moment, so the order on the wire is kept, and the duplicate can be watched for writability without the
+event loop mistaking it for the transport's. Where there is no plain socket (TLS, a simulated network) slices are read a
+piece at a time and written to the transport.
 
 States:
 
@@ -24,6 +25,7 @@ from typing import TypeAlias, cast
 
 from rookery.base.files import FileSlice
 from rookery.base.types import Buffer
+from rookery.protocol.framing import parts_size
 
 Reply: TypeAlias = list[Buffer | FileSlice]
 
@@ -32,6 +34,8 @@ _BATCH_SIZE_MAX = 262_144
 # How much one connection sends before the others get their turn.
 _TURN_SIZE_MAX = 2_097_152
 _PIECE_SIZE = 262_144
+# Up to this size a reply's slices are cheaper to copy than to send apart from its buffers.
+_COPIED_SIZE_MAX = 16_384
 
 
 class Sender:
@@ -90,15 +94,16 @@ class Sender:
         batch: list[Buffer] = []
         batch_size = 0
         while not self._waiting and self._queue and (reply := self._ready(self._queue[0])) is not None:
-            if FileSlice in map(type, reply):
+            buffers = reply if FileSlice not in map(type, reply) else _read_if_small(reply)
+            if buffers is None:
                 self._write(batch)
                 batch, batch_size = [], 0
                 if self._waiting or not self._start_parts(reply):
                     return
                 continue
             self._queue.popleft()
-            batch += reply  # type: ignore[arg-type]  # no file slices among them, see above
-            batch_size += sum(map(len, reply))
+            batch += buffers  # type: ignore[arg-type]  # no file slices among them, see above
+            batch_size += sum(map(len, buffers))
             if batch_size > _BATCH_SIZE_MAX:
                 self._write(batch)
                 batch, batch_size = [], 0
@@ -120,7 +125,15 @@ class Sender:
             self._transport.write(data)
 
     def _start_parts(self, reply: Reply) -> bool:
-        self._parts.extend(part for part in reply if (part.size if isinstance(part, FileSlice) else len(part)))
+        for part in reply:
+            if isinstance(part, FileSlice):
+                if part.size:
+                    self._parts.append(part)
+            elif self._parts and not isinstance(before := self._parts[-1], FileSlice):
+                # Neighbouring buffers leave in one call.
+                self._parts[-1] = b"".join((before, part))
+            elif part:
+                self._parts.append(part)
         if self._socket is None and self._plain_socket is not None:
             self._duplicate_socket(self._plain_socket)
         return self._send_parts()
@@ -226,6 +239,20 @@ class Sender:
 
 def _is_parked(entry: "Reply | asyncio.Future[Reply | None]") -> bool:
     return isinstance(entry, asyncio.Future) and not isinstance(entry, asyncio.Task) and not entry.done()
+
+
+def _read_if_small(reply: Reply) -> list[Buffer] | None:
+    """A reply's bytes, if there are so few that it pays to read its slices."""
+    if parts_size(reply) > _COPIED_SIZE_MAX:
+        return None
+    return [_read_all(part) if isinstance(part, FileSlice) else part for part in reply]
+
+
+def _read_all(part: FileSlice) -> bytes:
+    data = part.file.read_at(part.position, part.size)
+    if len(data) < part.size:
+        raise _too_short(part)
+    return data
 
 
 def _read_piece(part: FileSlice) -> bytes:

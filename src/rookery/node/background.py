@@ -7,14 +7,15 @@ disk has been dealt with below (its directory is offline), and the others still 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
+
+from rookery.base.values import value_class
 
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Job:
     """`pause_ms` is asked before each pause, because most intervals can be changed at run time."""
 

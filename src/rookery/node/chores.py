@@ -19,6 +19,8 @@ from rookery.storage.manager import LogManager
 
 # `flush.ms` is honoured even where log.flush.scheduler.interval.ms has its default, which is never.
 _FLUSH_CHECK_MS = 1000
+# How many logs are looked at before requests get their turn: about a millisecond's worth.
+_LOGS_PER_TURN = 1000
 
 
 class Chores:
@@ -69,11 +71,14 @@ class Chores:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.purge_deleted, now_ms)
 
     async def _flush_due(self) -> None:
-        for log in self._logs.flush_due(self._services.clock.now_ms()):
-            try:
-                await flush_in_executor(log, self._executor)
-            except StorageError:
-                continue
+        logs, now_ms = self._logs.logs(), self._services.clock.now_ms()
+        for start in range(0, len(logs), _LOGS_PER_TURN):
+            for log in self._logs.flush_due(now_ms, logs[start : start + _LOGS_PER_TURN]):
+                try:
+                    await flush_in_executor(log, self._executor)
+                except StorageError:
+                    continue
+            await asyncio.sleep(0)
 
     async def _checkpoint(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.checkpoint)

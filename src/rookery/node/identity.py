@@ -6,7 +6,6 @@ corrupts both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -15,11 +14,12 @@ from rookery.base.files import DirectoryLock, Files, make_synced_directory, repl
 from rookery.base.identifiers import decode_uuid, encode_uuid
 from rookery.base.properties import parse_properties
 from rookery.base.types import NodeId
+from rookery.base.values import value_class
 
 META_FILE = "meta.properties"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Identity:
     cluster_id: str
     node_id: NodeId

@@ -1,6 +1,7 @@
 """A node as a process: event loop, signals, limits of the operating system."""
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -43,6 +44,8 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
         random=SystemRandom(),
         descriptor_limit=descriptor_limit,
     )
+    # A start makes many objects and little garbage.
+    gc.disable()
     starting = asyncio.ensure_future(node.start())
     asked_to_stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
@@ -52,12 +55,21 @@ async def _serve(settings: Settings, announce: Callable[[str], None], descriptor
         await asyncio.gather(starting, return_exceptions=True)
         return
     await starting
+    _set_apart_what_stays()
     try:
         announce(node.address)
         await asked_to_stop
         logger.info("stopping")
     finally:
         await node.stop()
+
+
+def _set_apart_what_stays() -> None:
+    """What the start has made lives as long as the node. A full collection of garbage would look through all of it,
+    with 10,000 partitions for 70 ms in which no request is answered: it shall leave that out.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -6,13 +6,13 @@ of `layers` and of the cluster image when it is needed, because it can be altere
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from rookery.base.config import BrokerLayers, ineffective, load_static
 from rookery.base.errors import ConfigError
 from rookery.base.types import NodeId
+from rookery.base.values import value_class
 
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d{1,5})"
@@ -32,7 +32,7 @@ class ListenerAddress(NamedTuple):
         return self.host in _ANY_ADDRESS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Settings:
     node_id: NodeId
     cluster_id: str | None

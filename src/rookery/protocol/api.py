@@ -267,18 +267,25 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
 )
 
 
+# The questions of every request, answered by one look into a set or a dict.
+_DEFINED_VERSIONS: Final = frozenset(
+    (key, version) for key, versions in DEFINED.items() for version in range(versions.minimum, versions.maximum + 1)
+)
+_SERVED_VERSIONS: Final = frozenset((key, version) for key, version in _DEFINED_VERSIONS if key in SERVED)
+_FLEXIBLE_FROM: Final = {int(key): versions.flexible_from for key, versions in DEFINED.items()}
+_NEVER: Final = 1 << 16
+
+
 def is_defined(api_key: int, version: int) -> bool:
     """Whether the schema knows this version: the codec can read and write it."""
-    versions = DEFINED.get(api_key)
-    return versions is not None and versions.minimum <= version <= versions.maximum
+    return (api_key, version) in _DEFINED_VERSIONS
 
 
 def is_served(api_key: int, version: int) -> bool:
     """Whether a request of this version is answered. Advertised versions that are not defined are not."""
-    return api_key in SERVED and is_defined(api_key, version)
+    return (api_key, version) in _SERVED_VERSIONS
 
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether this version has compact lengths and tagged fields; also answers for versions newer than known."""
-    versions = DEFINED.get(api_key)
-    return versions is not None and version >= versions.flexible_from
+    return version >= _FLEXIBLE_FROM.get(api_key, _NEVER)

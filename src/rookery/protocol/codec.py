@@ -27,10 +27,11 @@ from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, cast, get_args, get_origin
 
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
+from rookery.base.imports import module_replaced
 from rookery.base.types import NO_TIMESTAMP, NO_TOPIC_ID, Buffer
 from rookery.protocol import wire
 from rookery.protocol.api import ApiKey, is_defined
-from rookery.protocol.message import Message
+from rookery.protocol.message import FrozenMessage, Message
 from rookery.protocol.wire import ITEMS_MAX, MALFORMED, Reader, Writer
 
 _Fields: TypeAlias = dict[str, Any]
@@ -199,14 +200,8 @@ def _load_schema(api_key: int, version: int, direction: str) -> Any:
 
 def _import_schema(name: str) -> Any:
     """Import without hypothesis: kio registers strategies where it is installed, which would cost 0.2 s at start."""
-    if "hypothesis" in sys.modules:
+    with module_replaced("hypothesis", None):
         return import_module(name)
-    modules = cast(dict[str, Any], sys.modules)
-    modules["hypothesis"] = None
-    try:
-        return import_module(name)
-    finally:
-        del modules["hypothesis"]
 
 
 def _compile_struct(schema: Any, budget: _Budget) -> _Type:
@@ -237,11 +232,23 @@ def _struct_reader(steps: list[_ReadStep]) -> Reader:
 
 def _struct_writer(steps: list[_WriteStep]) -> Writer:
     def write(out: bytearray, message: Message) -> None:
+        if type(message) is FrozenMessage:
+            if message.encoder is not write:
+                message.encoded, message.encoder = _write_apart(steps, message), write
+            out += message.encoded
+            return
         fields = message.__dict__
         for step in steps:
             step(out, fields)
 
     return write
+
+
+def _write_apart(steps: list[_WriteStep], message: Message) -> bytes:
+    out = bytearray()
+    for step in steps:
+        step(out, message.__dict__)
+    return bytes(out)
 
 
 def _group_runs(fields: list[_Field]) -> list[list[_Field]]:

@@ -80,7 +80,10 @@ def response_prefix(api_key: int, version: int, correlation_id: int, body_size: 
 
 def parts_size(parts: Iterable[Buffer | FileSlice]) -> int:
     """The bytes that a body in parts will have on the wire; none is read for it."""
-    return sum(part.size if isinstance(part, FileSlice) else len(part) for part in parts)
+    size = 0
+    for part in parts:
+        size += part.size if type(part) is FileSlice else len(part)
+    return size
 
 
 def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:

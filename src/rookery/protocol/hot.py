@@ -20,7 +20,7 @@ from rookery.base.errors import ErrorCode, ProtocolError, UnsupportedVersionErro
 from rookery.base.files import FileSlice
 from rookery.base.types import NO_TOPIC_ID, Buffer, LeaderEpoch, NodeId, Offset, PartitionIndex, TimestampMs
 from rookery.protocol import wire
-from rookery.protocol.api import ApiKey, is_defined
+from rookery.protocol.api import DEFINED, ApiKey, is_defined
 from rookery.protocol.framing import parts_size
 from rookery.protocol.wire import ITEMS_MAX, MALFORMED, malformed
 
@@ -213,35 +213,42 @@ def _read_produce(dialect: _Dialect, data: memoryview, position: int) -> Produce
         name, topic_id, position = _read_topic(dialect, data, position)
         partitions, position = _read_produce_partitions(dialect, data, position)
         partition_count += len(partitions)
-        _check_items(partition_count)
+        if partition_count > ITEMS_MAX:
+            raise _too_many()
         topics.append(ProduceTopic(name, topic_id, partitions))
-    _skip_tags(dialect, data, position)
+    if dialect.flexible:
+        _skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def _read_produce_partitions(dialect: _Dialect, data: memoryview, position: int) -> tuple[list[ProducePartition], int]:
+    read_records, flexible = dialect.read_records, dialect.flexible
     count, position = _read_count(dialect, data, position)
     partitions = []
     for _ in range(count):
         (index,) = _INT32.unpack_from(data, position)
-        records, position = dialect.read_records(data, position + 4)
-        position = _skip_tags(dialect, data, position)
+        records, position = read_records(data, position + 4)
+        if flexible:
+            position = _skip_tags(data, position)
         partitions.append(ProducePartition(index, records))
-    return partitions, _skip_tags(dialect, data, position)
+    return partitions, _skip_tags(data, position) if flexible else position
 
 
 def _read_count(dialect: _Dialect, data: Buffer, position: int) -> tuple[int, int]:
     """The size of an array that cannot be null. Whatever the items are, none is smaller than three bytes."""
+    if dialect.flexible and data[position] == 2:
+        # One topic, one partition: what most requests have.
+        return 1, position + 1
     count, position = dialect.read_array_size(data, position, 3)
     if count < 0:
         raise ProtocolError("null where an array is needed")
-    _check_items(count)
+    if count > ITEMS_MAX:
+        raise _too_many()
     return count, position
 
 
-def _check_items(count: int) -> None:
-    if count > ITEMS_MAX:
-        raise ProtocolError("a message with too many array items")
+def _too_many() -> ProtocolError:
+    return ProtocolError("a message with too many array items")
 
 
 def _read_topic(dialect: _Dialect, data: Buffer, position: int) -> tuple[str | None, UUID | None, int]:
@@ -252,9 +259,7 @@ def _read_topic(dialect: _Dialect, data: Buffer, position: int) -> tuple[str | N
     return name, None, position
 
 
-def _skip_tags(dialect: _Dialect, data: Buffer, position: int) -> int:
-    if not dialect.flexible:
-        return position
+def _skip_tags(data: Buffer, position: int) -> int:
     return position + 1 if data[position] == 0 else wire.skip_tagged_fields(data, position)
 
 
@@ -266,13 +271,19 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     dialect = _produce_dialect(version)
+    pack_result, no_errors = _PRODUCE_RESULTS[version]
     out = bytearray()
     dialect.write_array_size(out, len(topics))
     for name, topic_id, results in topics:
         dialect.write_topic(out, name, topic_id)
         dialect.write_array_size(out, len(results))
         for result in results:
-            _write_produce_result(out, version, dialect, result)
+            index, code, base_offset, append_time_ms, start_offset, errors, message, leader = result
+            out += pack_result(index, code, base_offset, append_time_ms, start_offset)
+            if errors or message is not None or leader is not None:
+                _write_produce_errors(out, version, dialect, result)
+            else:
+                out += no_errors
         if dialect.flexible:
             out.append(0)
     out += _INT32.pack(throttle_time_ms)
@@ -281,10 +292,28 @@ def encode_produce_response(
     return bytes(out)
 
 
-def _write_produce_result(out: bytearray, version: int, dialect: _Dialect, result: ProducePartitionResult) -> None:
-    out += struct.pack(">ihqq", *result[:4])
-    if version >= 5:
-        out += struct.pack(">q", result.log_start_offset)
+def _pack_result_v3(index: int, code: int, base_offset: Offset, append_time_ms: TimestampMs, _: Offset) -> bytes:
+    return _RESULT_V3.pack(index, code, base_offset, append_time_ms)
+
+
+_RESULT_V3 = struct.Struct(">ihqq")
+_RESULT_V5 = struct.Struct(">ihqqq")
+
+
+def _produce_result_layout(version: int) -> tuple[Callable[..., bytes], bytes]:
+    """What packs a partition's result, and the bytes that follow where there is no error to tell."""
+    if version < 5:
+        return _pack_result_v3, b""
+    if version < 8:
+        return _RESULT_V5.pack, b""
+    # No record errors, no message, no tagged fields.
+    return _RESULT_V5.pack, b"\x00\x00\x00\x00\xff\xff" if version < _PRODUCE_FLEXIBLE else b"\x01\x00\x00"
+
+
+_PRODUCE_RESULTS = [_produce_result_layout(version) for version in range(DEFINED[ApiKey.PRODUCE].maximum + 1)]
+
+
+def _write_produce_errors(out: bytearray, version: int, dialect: _Dialect, result: ProducePartitionResult) -> None:
     if version >= 8:
         dialect.write_array_size(out, len(result.record_errors))
         for index, message in result.record_errors:
@@ -423,7 +452,8 @@ def _read_fetch_topics(
         name, topic_id, position = _read_topic(dialect, data, position)
         count, position = _read_count(dialect, data, position)
         partition_count += count
-        _check_items(partition_count)
+        if partition_count > ITEMS_MAX:
+            raise _too_many()
         partitions = []
         for _ in range(count):
             partition = read_partition(data, position)
@@ -431,7 +461,8 @@ def _read_fetch_topics(
             if dialect.flexible:
                 partition, position = _read_partition_tags(version, data, position, partition)
             partitions.append(partition)
-        position = _skip_tags(dialect, data, position)
+        if dialect.flexible:
+            position = _skip_tags(data, position)
         topics.append(FetchTopic(name, topic_id, partitions))
     return topics, position
 
@@ -460,9 +491,12 @@ def _read_forgotten(dialect: _Dialect, data: memoryview, position: int) -> tuple
         name, topic_id, position = _read_topic(dialect, data, position)
         count, position = _read_count(dialect, data, position)
         partition_count += count
-        _check_items(partition_count)
+        if partition_count > ITEMS_MAX:
+            raise _too_many()
         partitions = list(struct.unpack_from(f">{count}i", data, position))
-        position = _skip_tags(dialect, data, position + 4 * count)
+        position += 4 * count
+        if dialect.flexible:
+            position = _skip_tags(data, position)
         forgotten.append(ForgottenTopic(name, topic_id, partitions))
     return forgotten, position
 

@@ -14,3 +14,17 @@ class Message(SimpleNamespace):
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.__dict__.get(name, default)
+
+
+class FrozenMessage(Message):
+    """A message, or a part of one, that is encoded often: the codec keeps its bytes. Not to be changed any more.
+
+    `__dict__` stays that of a message, so whoever encodes it in another version gets that version's bytes.
+    """
+
+    __slots__ = ("encoded", "encoder")
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.encoder: object = None
+        self.encoded = b""

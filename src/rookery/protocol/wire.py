@@ -187,6 +187,11 @@ def _bounded(read_string: Reader) -> Reader:
     """A compact string that a peer sent. It may become part of a record or response whose strings are not compact."""
 
     def read(data: Buffer, position: int) -> tuple[str | None, int]:
+        first = data[position]
+        if 0 < first < 0x80 and position + first <= len(data):
+            # Nearly all of them: the size takes one byte, and the bytes are there.
+            end = position + first
+            return str(data[position + 1 : end], "utf-8"), end
         value, end = read_string(data, position)
         size = end - position - _COMPACT_SIZE_BYTES_MAX
         if size > _STRING_BYTES_MAX:

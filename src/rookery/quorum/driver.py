@@ -18,7 +18,7 @@ from rookery.base.files import Files, replace_file
 from rookery.base.types import LeaderEpoch, NodeId, Offset
 from rookery.quorum.messages import QuorumState, decode_state, encode_state, leader_change_record
 from rookery.records.batch import iterate_headers, read_header
-from rookery.records.record import Record, build_batch, decode_records
+from rookery.records.record import Record, RecordSpan, build_batch, iterate_spans, open_batch
 from rookery.storage.config import FOREVER_MS, UNLIMITED, LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.flush import flush_in_executor
@@ -74,9 +74,9 @@ class QuorumDriver:
     def replay(self, listener: CommitListener) -> None:
         """Give everything that is in the log to `listener`."""
         for batch in self._batches():
-            header = read_header(batch)
+            header, payload = open_batch(batch)
             if not header.is_control:
-                listener(header.base_offset, [record.value or b"" for record in decode_records(batch)])
+                listener(header.base_offset, [_value(payload, span) for span in iterate_spans(payload, header)])
 
     async def append(self, values: Sequence[bytes]) -> Offset:
         """Append records as one batch; returns the first one's offset when they are committed. One call at a time."""
@@ -111,6 +111,10 @@ class QuorumDriver:
                 for position, header in iterate_headers(data):
                     yield data[position : position + header.size_bytes]
                     offset = header.last_offset + 1
+
+
+def _value(payload: bytes, span: RecordSpan) -> bytes:
+    return payload[span.value_start : span.value_start + max(0, span.value_size)]
 
 
 def _read_state(files: Files, directory: Path) -> QuorumState:

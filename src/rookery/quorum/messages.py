@@ -6,13 +6,13 @@ before any record of it; `quorum-state` remembers the epoch and the vote, so tha
 
 import json
 import struct
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from rookery.base.errors import CorruptionError
 from rookery.base.identifiers import encode_uuid
 from rookery.base.types import LeaderEpoch, NodeId
+from rookery.base.values import value_class
 from rookery.metadata import schema
 from rookery.metadata.schema import Field, Schema
 
@@ -23,13 +23,13 @@ _STATE_VERSION = 1
 NO_NODE: NodeId = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Voter:
     SCHEMA: ClassVar = Schema(0, (Field("voter_id", schema.INT32),))
     voter_id: NodeId
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LeaderChange:
     SCHEMA: ClassVar = Schema(
         0,
@@ -46,7 +46,7 @@ class LeaderChange:
     granting_voters: tuple[Voter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class QuorumState:
     leader_id: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = 0

@@ -23,6 +23,9 @@ NO_SEQUENCE = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">qi")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_LEADER_EPOCH_POSITION = 12
 _MAGIC_POSITION = 16
 _CRC_POSITION = 17
 _ATTRIBUTES_POSITION = 21
@@ -44,6 +47,10 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+# A name of its own for the hot path: Python 3.11 takes ten times as long to look up an enum's member.
+_LAST_CODEC = int(Codec.ZSTD)
 
 
 class BatchHeader(NamedTuple):
@@ -150,8 +157,8 @@ def compute_crc(batch: Buffer) -> int:
 
 def stamp(batch: bytearray | memoryview, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
     """Write the two fields that the leader decides; both lie outside the CRC."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, 12, leader_epoch)
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) -> None:
@@ -164,33 +171,39 @@ def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) ->
 
 def check_batch(data: Buffer) -> BatchHeader:
     """Check one untrusted batch that should fill `data` exactly, without opening it. The codes are Kafka's."""
-    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC_V2:
-        magic = data[_MAGIC_POSITION]
-        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"message format v{magic} is not supported, only v2 is")
-    if len(data) < HEADER_SIZE:
-        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes are too few for a record batch")
+    size = len(data)
+    if size < HEADER_SIZE or data[_MAGIC_POSITION] != MAGIC_V2:
+        raise _not_a_batch(data)
     header = read_header(data)
-    if header.size_bytes != len(data):
+    if header.batch_length + LENGTH_PREFIX_SIZE != size:
         raise InvalidBatchError(
             ErrorCode.INVALID_RECORD if header.size_bytes >= HEADER_SIZE else ErrorCode.CORRUPT_MESSAGE,
-            f"the batch says it has {header.size_bytes} bytes, the request has {len(data)}",
+            f"the batch says it has {header.size_bytes} bytes, the request has {size}",
         )
     if compute_crc(data) != header.crc:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "the batch's checksum does not match")
-    _check_counts(header)
+    _check_counts(header, size)
     return header
 
 
-def _check_counts(header: BatchHeader) -> None:
-    count = header.record_count
+def _not_a_batch(data: Buffer) -> InvalidBatchError:
+    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC_V2:
+        message = f"message format v{data[_MAGIC_POSITION]} is not supported, only v2 is"
+    else:
+        message = f"{len(data)} bytes are too few for a record batch"
+    return InvalidBatchError(ErrorCode.INVALID_RECORD, message)
+
+
+def _check_counts(header: BatchHeader, size: int) -> None:
+    count, codec = header.record_count, header.attributes & _CODEC_MASK
     if count <= 0 or header.last_offset_delta != count - 1:
         raise InvalidBatchError(
             ErrorCode.INVALID_RECORD, f"{count} records do not fit a last offset delta of {header.last_offset_delta}"
         )
-    if header.codec_id > Codec.ZSTD:
-        raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.codec_id}")
-    if header.codec_id == Codec.NONE and count * _SMALLEST_RECORD_SIZE > header.size_bytes - HEADER_SIZE:
-        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"{header.size_bytes} bytes are too few for {count} records")
+    if codec > _LAST_CODEC:
+        raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {codec}")
+    if not codec and count * _SMALLEST_RECORD_SIZE > size - HEADER_SIZE:
+        raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"{size} bytes are too few for {count} records")
 
 
 def iterate_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:

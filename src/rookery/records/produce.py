@@ -6,17 +6,27 @@ the header cannot tell: keys on a compacted topic, a lower bound on timestamps, 
 producer's.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
-from rookery.records.batch import BatchHeader, Codec, check_batch, read_header, seal, stamp_log_append_time
+from rookery.base.values import value_class
+from rookery.records.batch import (
+    BatchHeader,
+    Codec,
+    check_batch,
+    make_attributes,
+    read_header,
+    seal,
+    stamp_log_append_time,
+)
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress
 from rookery.records.record import Record, decode_records, open_batch, read_records
 
 _FOREVER_MS = 2**63 - 1
 _CODEC_MASK = 0x07
+# Those that a producer must not set: LogAppendTime and control.
+_BROKER_ATTRIBUTES = make_attributes(Codec.NONE, log_append_time=True, control=True)
 _CODECS = {
     "producer": None,
     "uncompressed": Codec.NONE,
@@ -50,7 +60,7 @@ class TopicSettings(Protocol):
     def compression_zstd_level(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ProducePolicy:
     """What a topic's configuration asks of produced batches; made once per configuration, not per batch."""
 
@@ -96,15 +106,19 @@ def prepare(
 
     `zstd_allowed` is false for Produce below v7, whose clients do not know zstd.
     """
-    _check_size(len(data), policy)
+    if not 0 < len(data) <= policy.batch_size_max:
+        raise _wrong_size(len(data), policy)
     header = check_batch(data)
-    _check_producer_fields(header)
-    if header.codec_id == Codec.ZSTD and not zstd_allowed:
+    if header.base_offset or header.attributes & _BROKER_ATTRIBUTES or header.producer_id > NO_PRODUCER_ID:
+        _check_producer_fields(header)
+    if not zstd_allowed and header.codec_id == Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
-    _check_records(data, header, policy, now_ms)
+    if policy.compacted or (not policy.log_append_time and _may_be_untimely(header, policy, now_ms)):
+        _check_records(data, header, policy, now_ms)
     if policy.codec is not None and policy.codec != header.codec_id:
         data = _recompress(data, policy.codec, policy)
-        _check_size(len(data), policy)
+        if len(data) > policy.batch_size_max:
+            raise _wrong_size(len(data), policy)
         header = read_header(data)
     if policy.log_append_time:
         stamp_log_append_time(data, now_ms)
@@ -112,13 +126,12 @@ def prepare(
     return PreparedBatch(header, data)
 
 
-def _check_size(size: int, policy: ProducePolicy) -> None:
+def _wrong_size(size: int, policy: ProducePolicy) -> InvalidBatchError:
     if size == 0:
-        raise _invalid("a produce request needs one record batch per partition")
-    if size > policy.batch_size_max:
-        raise InvalidBatchError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes is over the topic's {policy.batch_size_max}"
-        )
+        return _invalid("a produce request needs one record batch per partition")
+    return InvalidBatchError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes is over the topic's {policy.batch_size_max}"
+    )
 
 
 def _check_producer_fields(header: BatchHeader) -> None:
@@ -132,20 +145,22 @@ def _check_producer_fields(header: BatchHeader) -> None:
         raise InvalidBatchError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set the timestamp type LogAppendTime")
 
 
+def _may_be_untimely(header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> bool:
+    """The header tells the newest timestamp only."""
+    return (
+        policy.timestamp_before_max_ms != _FOREVER_MS
+        or header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
+    )
+
+
 def _check_records(data: Buffer, header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> None:
-    """The checks that may need single records; opens the batch only if they do."""
-    checks_time = not policy.log_append_time
-    bounded_below = checks_time and policy.timestamp_before_max_ms != _FOREVER_MS
-    too_new = checks_time and header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
-    if not (policy.compacted or bounded_below or too_new):
-        return
-    records = decode_records(data, size_max=policy.decompressed_size_max)
-    for index, record in enumerate(records):
+    """Open the batch and look at each record, because the policy asks for it or the newest one seems too new."""
+    for index, record in enumerate(decode_records(data, size_max=policy.decompressed_size_max)):
         if policy.compacted and record.key is None:
             raise _invalid("a compacted topic cannot take a record without a key", index)
-        if checks_time:
+        if not policy.log_append_time:
             _check_timestamp(record, index, policy, now_ms)
-    if too_new:
+    if not policy.log_append_time and header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms:
         raise InvalidBatchError(
             ErrorCode.INVALID_TIMESTAMP, f"the batch's max timestamp {header.max_timestamp_ms} is not a record's"
         )

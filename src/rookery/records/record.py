@@ -2,7 +2,7 @@
 
 The broker's produce and fetch do not come here; clients, compaction, timestamp lookups and checks of single records
 do. Reading raises `InvalidBatchError` and nothing else, whatever the bytes are. `iterate_spans` is the lower level: it
-says where records are without taking them apart, so that compaction copies those it keeps instead of encoding them.
+says where records are without taking them apart. `records.keys` has the shortcut that compaction takes.
 
 Header keys that are not UTF-8 are kept byte for byte by Python's `surrogateescape`.
 """
@@ -89,9 +89,9 @@ def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
     return records
 
 
-def record_timestamp(header: BatchHeader, span: RecordSpan) -> TimestampMs:
+def record_timestamp(header: BatchHeader, timestamp_delta_ms: int) -> TimestampMs:
     """The record's own timestamp, which counts unless the batch has the broker's."""
-    return _wrap(header.base_timestamp_ms + span.timestamp_delta_ms)
+    return _wrap(header.base_timestamp_ms + timestamp_delta_ms)
 
 
 def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple[BatchHeader, bytes]:
@@ -99,6 +99,11 @@ def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple
     if len(batch) < HEADER_SIZE:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are too few for a record batch")
     header = read_header(batch)
+    return header, open_records(header, batch, size_max=size_max)
+
+
+def open_records(header: BatchHeader, batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
+    """The decompressed records of a batch, for who has its header already."""
     if header.magic != MAGIC_V2 or header.size_bytes != len(batch) or header.record_count < 0:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "not one whole v2 record batch")
     if header.codec_id > Codec.ZSTD:
@@ -106,8 +111,8 @@ def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple
     payload = memoryview(batch)[HEADER_SIZE:]
     if header.record_count == 0 and not payload:
         # What compaction leaves of a producer's last batch: a header alone, whatever its codec.
-        return header, b""
-    return header, decompress(Codec(header.codec_id), payload, size_max=size_max)
+        return b""
+    return decompress(Codec(header.codec_id), payload, size_max=size_max)
 
 
 def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
@@ -115,7 +120,7 @@ def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
     position, offset_delta_before, last_offset_delta = 0, -1, header.last_offset_delta
     for index in range(header.record_count):
         try:
-            span = _read_span(payload, position)
+            span = read_span(payload, position)
         except (IndexError, ValueError):
             raise _invalid("the record is cut off or malformed", index) from None
         position, offset_delta = span.end, span.offset_delta
@@ -130,20 +135,20 @@ def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
         )
 
 
-def _read_span(payload: bytes, start: int) -> RecordSpan:
+def read_span(payload: bytes, start: int) -> RecordSpan:
     """Raises IndexError or ValueError on malformed bytes."""
-    size, position = _read_varint(payload, start)
+    size, position = read_varint(payload, start)
     end = position + size
     if size < 0 or end > len(payload):
         raise ValueError
     # One byte of record attributes, unused so far, precedes the timestamp.
-    timestamp_delta_ms, after_timestamp = _read_varint(payload, position + 1)
-    offset_delta, position = _read_varint(payload, after_timestamp)
-    key_size, position = _read_varint(payload, position)
+    timestamp_delta_ms, after_timestamp = read_varint(payload, position + 1)
+    offset_delta, position = read_varint(payload, after_timestamp)
+    key_size, position = read_varint(payload, position)
     key = None if key_size == _NULL else payload[position : position + key_size]
     if key_size > 0:
         position += key_size
-    value_size, position = _read_varint(payload, position)
+    value_size, position = read_varint(payload, position)
     if key_size < _NULL or value_size < _NULL or position + max(0, value_size) >= end:
         raise ValueError
     return RecordSpan(start, end, timestamp_delta_ms, after_timestamp, offset_delta, key, position, value_size)
@@ -151,7 +156,7 @@ def _read_span(payload: bytes, start: int) -> RecordSpan:
 
 def _read_headers(payload: bytes, position: int, end: int, *, index: int) -> Headers:
     try:
-        count, position = _read_varint(payload, position)
+        count, position = read_varint(payload, position)
         if not 0 <= count <= end - position:
             raise ValueError
         headers = []
@@ -169,7 +174,7 @@ def _read_headers(payload: bytes, position: int, end: int, *, index: int) -> Hea
 
 
 def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _read_varint(payload, position)
+    size, position = read_varint(payload, position)
     if size == _NULL:
         return None, position
     if not 0 <= size <= end - position:
@@ -177,7 +182,7 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
     return payload[position : position + size], position + size
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint and the position behind it; IndexError at the end of the data, ValueError if it is too long."""
     byte = data[position]
     if byte < 0x80:

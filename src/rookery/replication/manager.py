@@ -25,6 +25,7 @@ from rookery.replication.partition import Partition
 from rookery.replication.pending import Pending
 from rookery.replication.replica import Replica
 from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, write_offsets
+from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LogManager
 
@@ -138,20 +139,20 @@ class ReplicaManager:
         return topic.topic_id
 
     def _host(self, topic: TopicImage, indexes: Iterable[int], *, is_new: bool = True) -> None:
+        config = self._configs.get(self._image.topic_config(topic.name))
         for index in indexes:
             partition, state = TopicPartition(topic.name, index), topic.partitions[index]
             if self._node_id not in state.replicas:
                 self._remove(topic.name, [index])
                 continue
             try:
-                replica = self._replicas.get(partition) or self._create(topic, partition, is_new=is_new)
+                replica = self._replicas.get(partition) or self._create(topic, partition, config, is_new=is_new)
             except StorageError as error:
                 logger.error("partition is offline", partition=str(partition), error=str(error))
                 continue
             self._lead(replica, state)
 
-    def _create(self, topic: TopicImage, partition: TopicPartition, *, is_new: bool) -> Replica:
-        config = self._configs.get(self._image.topic_config(topic.name))
+    def _create(self, topic: TopicImage, partition: TopicPartition, config: LogConfig, *, is_new: bool) -> Replica:
         log = self._logs.create(partition, topic.topic_id, config, is_new=is_new)
         state = Partition(partition, topic.topic_id, node_id=self._node_id)
         state.start(
@@ -207,24 +208,22 @@ class ReplicaManager:
         return found
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, in a worker thread since the files are synced."""
-        by_directory: dict[Path, dict[TopicPartition, Offset]] = {}
-        for replica in self:
-            if replica.log.log_directory.is_online:
-                offsets = by_directory.setdefault(replica.log.log_directory.path, {})
-                offsets[replica.state.topic_partition] = replica.state.high_watermark
-        changed = {path: offsets for path, offsets in by_directory.items() if self._checkpointed.get(path) != offsets}
-        if changed:
-            await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, changed)
-            self._checkpointed |= changed
+        """Write all high watermarks, in a worker thread: to collect those of thousands of partitions takes a while."""
+        replicas = list(self._replicas.values())
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, replicas)
 
-    def _write_checkpoints(self, by_directory: Mapping[Path, Mapping[TopicPartition, Offset]]) -> None:
-        for directory in self._logs.directories:
-            offsets = by_directory.get(directory.path)
-            if offsets is None or not directory.is_online:
-                continue
-            try:
-                with directory.checkpoint_lock:
-                    write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
-            except OSError as error:
-                directory.fail(error)
+    def _write_checkpoints(self, replicas: Iterable[Replica]) -> None:
+        """A high watermark may move on meanwhile; any value that it had is a good one."""
+        by_directory: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        for replica in replicas:
+            offsets = by_directory.setdefault(replica.log.log_directory, {})
+            offsets[replica.state.topic_partition] = replica.state.high_watermark
+        for directory, offsets in by_directory.items():
+            if directory.is_online and self._checkpointed.get(directory.path) != offsets:
+                try:
+                    with directory.checkpoint_lock:
+                        write_offsets(self._files, directory.path / HIGH_WATERMARK_FILE, offsets)
+                except OSError as error:
+                    directory.fail(error)
+                    continue
+                self._checkpointed[directory.path] = offsets

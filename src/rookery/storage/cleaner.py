@@ -11,7 +11,6 @@ crash may take. A log whose batches cannot be read is left alone until the next 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +20,7 @@ import structlog
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, StorageError
 from rookery.base.types import NO_OFFSET, Offset, TopicId, TopicPartition
+from rookery.base.values import value_class
 from rookery.storage.checkpoints import encode_offsets, read_offsets
 from rookery.storage.cleaning import CLEANER_CHECKPOINT_FILE, CleanerSettings, CleaningTask
 from rookery.storage.compaction import CleanableRange, cleanable_range, first_dirty_offset
@@ -31,7 +31,7 @@ logger = structlog.get_logger(__name__)
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _CleanUpTo:
     """A checkpoint in memory; the topic id tells a deleted topic's from its successor's."""
 

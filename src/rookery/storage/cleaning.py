@@ -15,7 +15,7 @@ log with the same latest values: a swap is atomic, and what was cleaned without 
 same result. On the disk a cleaning takes one segment more than the log has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -25,6 +25,7 @@ import structlog
 from rookery.base.errors import CorruptionError, ProtocolError, StorageError
 from rookery.base.files import replace_file
 from rookery.base.types import NO_OFFSET, Buffer, Offset, TimestampMs
+from rookery.base.values import value_class
 from rookery.records.batch import BatchHeader, compute_crc, read_header
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX
 from rookery.records.control import ControlType, control_type
@@ -38,8 +39,11 @@ logger = structlog.get_logger(__name__)
 
 CLEANER_CHECKPOINT_FILE = "cleaner-offset-checkpoint"
 
+# What is gathered for one write.
+_WRITE_SIZE = 1 << 20
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value_class(kw_only=True)
 class CleanerSettings:
     # `log.cleaner.dedupe.buffer.size`
     dedupe_buffer_bytes: int = 134_217_728
@@ -102,7 +106,7 @@ class CleaningTask:
         self._sources = _sources_of(log, dirty.end_offset)
         self._last_records = {state.producer_id: LastRecord(state.last_offset, state.epoch) for state in log.producers}
         self._aborted = AbortedTransactions()
-        self._offsets = OffsetMap(settings.dedupe_buffer_bytes)
+        self._offsets = OffsetMap(settings.dedupe_buffer_bytes, first_offset=dirty.first_dirty_offset)
         self._last_batch_end: Offset = NO_OFFSET
         self._filter: BatchFilter | None = None
         self._replacement: _Replacement | None = None
@@ -168,7 +172,6 @@ class CleaningTask:
 
     def _fill_map(self) -> None:
         first_dirty = self._dirty.first_dirty_offset
-        self._offsets.latest_offset = first_dirty - 1
         for segment, end_offset in self._sources:
             if end_offset <= first_dirty:
                 continue
@@ -179,7 +182,7 @@ class CleaningTask:
                     return
                 if not header.is_control and not self._aborted.contains(header):
                     size_max = self._settings.decompressed_size_max
-                    self._offsets.add_batch(header, data, from_offset=first_dirty, size_max=size_max)
+                    self._offsets.add_batch(header, data, size_max=size_max)
                 self._offsets.latest_offset = header.last_offset
                 self._last_batch_end = header.last_offset + 1
             # Compaction leaves gaps at segments' ends.
@@ -232,18 +235,27 @@ class CleaningTask:
 
     def _copy(self, segment: Segment, cleaned: Segment, batch_filter: BatchFilter) -> bool:
         """Append what is left of `segment` to `cleaned`; tells whether that differs from what was there."""
-        changed = False
+        changed, waiting, waiting_bytes = False, [], 0
         for header, data in self._batches(segment):
             left = batch_filter.clean(header, data)
             changed |= left is None or (left is not data and left != data)
             self.stats.batches_read += 1
             self.stats.bytes_read += len(data)
-            if left is not None:
-                max_timestamp_ms = header.max_timestamp_ms if left is data else read_header(left).max_timestamp_ms
-                cleaned.append(left, last_offset=header.last_offset, max_timestamp_ms=max_timestamp_ms)
-                self.stats.batches_written += 1
-                self.stats.bytes_written += len(left)
+            if left is None:
+                continue
+            max_timestamp_ms = header.max_timestamp_ms if left is data else read_header(left).max_timestamp_ms
+            waiting.append((left, header.last_offset, max_timestamp_ms))
+            waiting_bytes += len(left)
+            if waiting_bytes >= _WRITE_SIZE:
+                self._write(cleaned, waiting)
+                waiting, waiting_bytes = [], 0
+        self._write(cleaned, waiting)
         return changed
+
+    def _write(self, cleaned: Segment, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
+        cleaned.append_batches(batches)
+        self.stats.batches_written += len(batches)
+        self.stats.bytes_written += sum(len(data) for data, _, _ in batches)
 
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, Buffer]]:
         for position, header, data in segment.batches():

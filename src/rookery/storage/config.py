@@ -1,12 +1,12 @@
 """A log's own settings: the effective topic configuration, parsed once, so that the hot path reads attributes."""
 
-from dataclasses import dataclass
+from rookery.base.values import value_class
 
 UNLIMITED = -1
 FOREVER_MS = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class LogConfig:
     """Field names are Kafka's topic configs with underscores; the defaults are Kafka's."""
 

@@ -10,59 +10,119 @@ pass, over everything from the log's start to the end of the mapped range, sends
 - offsets never change: a batch keeps its base offset and its last offset delta, whatever is left in it;
 - a producer's last batch stays as an empty header, since it carries the producer's last sequence number; so does the
   last batch of the cleaned range, since it carries the offset that the range ends with.
+
+The work is Python, record by record, beside an event loop that wants the interpreter too. So a batch of the mapped
+range of which all or nothing stays is not opened a second time, what stays of others is copied, and long calls are
+split.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from rookery.base.types import NO_OFFSET, NO_TIMESTAMP, Buffer, Offset, ProducerEpoch, ProducerId, TimestampMs
+from rookery.base.values import value_class
 from rookery.records.batch import BatchHeader, Codec, make_attributes, seal
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress
 from rookery.records.control import ControlType, control_type
-from rookery.records.record import RecordSpan, iterate_spans, open_batch, rebase_span, record_timestamp
+from rookery.records.keys import PLAIN_KEY_SIZE_MAX, Keys, read_bounds, read_keys, read_timestamp_deltas
+from rookery.records.record import open_records, read_span, rebase_span, record_timestamp
 from rookery.storage.config import FOREVER_MS
 
-# A 16-byte digest, an offset and their share of a dictionary that has just grown, as measured.
-ENTRY_SIZE_BYTES = 192
-_DIGEST_SIZE = 16
+# A short key or a digest, an offset and their share of a dictionary that has just grown, as measured.
+ENTRY_SIZE_BYTES = 208
+# Longer than any key that is kept as it is, so that no key can be taken for the digest of another one.
+_DIGEST_SIZE = PLAIN_KEY_SIZE_MAX + 1
+_BUCKET_BITS = 14
 
 
 class OffsetMap:
-    """Key -> offset of its latest record, over all batches up to `latest_offset`; keys are kept as digests."""
+    """Key -> offset of its latest record, over the batches from `first_offset` to `latest_offset`.
 
-    __slots__ = ("_entries_max", "_offsets", "latest_offset")
+    Short keys are kept as they are, long ones as digests. An entry is twice the offset, and one more for a tombstone:
+    sorted by offset, the entries tell what stays of a mapped batch without a look into it.
+    """
 
-    def __init__(self, memory_bytes_max: int) -> None:
+    __slots__ = ("_buckets", "_entries", "_entries_max", "first_offset", "has_tombstones", "latest_offset")
+
+    def __init__(self, memory_bytes_max: int, *, first_offset: Offset = 0) -> None:
         self._entries_max = max(1, memory_bytes_max // ENTRY_SIZE_BYTES)
-        self._offsets: dict[bytes, Offset] = {}
-        self.latest_offset: Offset = NO_OFFSET
+        self._entries: dict[bytes | None, int] = {}
+        # Entries in order, by their upper bits.
+        self._buckets: dict[int, list[int]] = {}
+        # Whether there ever was one.
+        self.has_tombstones = False
+        self.first_offset = first_offset
+        self.latest_offset: Offset = first_offset - 1
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._entries)
 
     @property
     def is_full(self) -> bool:
         """No further batch should be added. One batch may go over the limit, so that there is always progress."""
-        return len(self._offsets) >= self._entries_max
+        return len(self._entries) >= self._entries_max
 
-    def add_batch(self, header: BatchHeader, data: Buffer, *, from_offset: Offset, size_max: int) -> None:
-        """Enter the keys of a batch's records from `from_offset` on."""
-        _, payload = open_batch(data, size_max=size_max)
-        for span in iterate_spans(payload, header):
-            offset = header.base_offset + span.offset_delta
-            if span.key is not None and offset >= from_offset:
-                self._offsets[_digest(span.key)] = offset
+    def add_batch(self, header: BatchHeader, data: Buffer, *, size_max: int) -> None:
+        """Enter the keys of a batch's records from `first_offset` on."""
+        found = read_keys(open_records(header, data, size_max=size_max), header)
+        keys, offsets, entries = _identities(found), found.offsets, self._entries
+        self._buckets = {}
+        if header.base_offset < self.first_offset:
+            skipped = bisect_left(offsets, self.first_offset)
+            keys[:skipped] = [None] * skipped
+        if isinstance(offsets, range):
+            entries.update(zip(keys, range(2 * offsets.start, 2 * offsets.stop, 2), strict=True))
+        else:
+            entries.update(zip(keys, [2 * offset for offset in offsets], strict=True))
+        self.has_tombstones |= bool(found.tombstones)
+        for index in found.tombstones:
+            if entries[keys[index]] == 2 * offsets[index]:
+                entries[keys[index]] += 1
+        entries.pop(None, None)
 
-    def is_superseded(self, key: bytes, offset: Offset) -> bool:
-        return self._offsets.get(_digest(key), NO_OFFSET) > offset
+    def survivors(self, header: BatchHeader) -> Sequence[int] | None:
+        """The entries of the records of a mapped batch that are the latest of their keys; None for other batches."""
+        if not self.first_offset <= header.base_offset <= self.latest_offset:
+            return None
+        start, end = 2 * header.base_offset, 2 * header.last_offset + 2
+        found: list[int] = []
+        buckets = self._buckets or self._fill_buckets()
+        for number in range(start >> _BUCKET_BITS, (end - 1 >> _BUCKET_BITS) + 1):
+            bucket = buckets.get(number, ())
+            found += bucket[bisect_left(bucket, start) : bisect_left(bucket, end)]
+        return found
+
+    def _fill_buckets(self) -> dict[int, list[int]]:
+        """Sort the entries, little by little: one call for all of them would keep the event loop waiting."""
+        buckets: dict[int, list[int]] = defaultdict(list)
+        for entry in self._entries.values():
+            buckets[entry >> _BUCKET_BITS].append(entry)
+        for bucket in buckets.values():
+            bucket.sort()
+        self._buckets = buckets
+        return buckets
+
+    def not_superseded(self, found: Keys) -> list[int]:
+        """The indexes of the records with a key of which the map has no later one."""
+        keys, entries = _identities(found), self._entries
+        if found.are_plain and entries.keys().isdisjoint(keys):
+            return list(range(len(keys)))
+        return [
+            index
+            for index, (key, offset) in enumerate(zip(keys, found.offsets, strict=True))
+            if key is not None and entries.get(key, NO_OFFSET) >> 1 <= offset
+        ]
 
 
-def _digest(key: bytes) -> bytes:
-    return blake2b(key, digest_size=_DIGEST_SIZE).digest()
+def _identities(found: Keys) -> list[bytes | None]:
+    return found.keys if found.are_plain else [key if key is None else _identity(key) for key in found.keys]
+
+
+def _identity(key: bytes) -> bytes:
+    return key if len(key) <= PLAIN_KEY_SIZE_MAX else blake2b(key, digest_size=_DIGEST_SIZE).digest()
 
 
 class AbortedTransactions:
@@ -99,7 +159,7 @@ class LastRecord(NamedTuple):
     epoch: ProducerEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class FilterSettings:
     now_ms: TimestampMs
     delete_retention_ms: int
@@ -108,6 +168,14 @@ class FilterSettings:
     # The offset at which the cleaned range ends.
     end_offset: Offset
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
+
+
+class _Selection(NamedTuple):
+    """What stays of a batch: the indexes of records, and where all of them lie (see `Keys`)."""
+
+    bounds: list[int]
+    kept: Sequence[int]
+    has_tombstones: bool = False
 
 
 class BatchFilter:
@@ -155,52 +223,77 @@ class BatchFilter:
             return self._emptied(header)
         if header.delete_horizon_ms is not None:
             return data
-        _, payload = open_batch(data)
-        return self._rewritten(header, payload, list(iterate_spans(payload, header)), sets_horizon=True)
+        payload = open_records(header, data)
+        everything = _Selection(read_bounds(payload, header.record_count), range(header.record_count))
+        return self._rewritten(header, payload, everything, sets_horizon=True)
 
     def _clean_data(self, header: BatchHeader, data: Buffer) -> Buffer | None:
-        _, payload = open_batch(data, size_max=self._settings.decompressed_size_max)
-        kept = [span for span in iterate_spans(payload, header) if self._stays(header, span)]
-        if not kept:
+        survivors = self._offsets.survivors(header)
+        if survivors is not None:
+            # Most batches of a log with few keys end here, and most of one with many keys do: not even opened.
+            if not survivors:
+                return self._emptied(header)
+            if len(survivors) == header.record_count and not self._has_tombstone(survivors):
+                return data
+        payload = open_records(header, data, size_max=self._settings.decompressed_size_max)
+        selection = self._select(header, payload, survivors)
+        if not selection.kept:
             return self._emptied(header)
-        sets_horizon = header.delete_horizon_ms is None and any(span.is_tombstone for span in kept)
-        dropped_any = len(kept) < header.record_count
+        sets_horizon = header.delete_horizon_ms is None and selection.has_tombstones
+        dropped_any = len(selection.kept) < header.record_count
         if not dropped_any and not sets_horizon:
             return data
-        batch = self._rewritten(header, payload, kept, sets_horizon=sets_horizon)
+        batch = self._rewritten(header, payload, selection, sets_horizon=sets_horizon)
         if sets_horizon and len(batch) > max(header.size_bytes, self._settings.batch_size_max):
             # The horizon makes every timestamp delta longer. Tombstones that stay for good are the lesser evil.
-            return self._rewritten(header, payload, kept, sets_horizon=False) if dropped_any else data
+            return self._rewritten(header, payload, selection, sets_horizon=False) if dropped_any else data
         return batch
 
-    def _stays(self, header: BatchHeader, span: RecordSpan) -> bool:
-        if span.key is None or self._offsets.is_superseded(span.key, header.base_offset + span.offset_delta):
-            return False
-        return not (span.is_tombstone and self._is_expired(header))
+    def _has_tombstone(self, survivors: Sequence[int]) -> bool:
+        return self._offsets.has_tombstones and any(entry & 1 for entry in survivors)
+
+    def _select(self, header: BatchHeader, payload: bytes, survivors: Sequence[int] | None) -> _Selection:
+        """Which records of a batch stay."""
+        if survivors is not None and header.record_count == header.last_offset_delta + 1:
+            # Every offset has its record.
+            bounds = read_bounds(payload, header.record_count)
+            kept = [(entry >> 1) - header.base_offset for entry in survivors]
+            tombstones = set()
+            if self._has_tombstone(survivors):
+                tombstones = {index for index, entry in zip(kept, survivors, strict=True) if entry & 1}
+        else:
+            found = read_keys(payload, header)
+            bounds, kept = found.bounds, self._offsets.not_superseded(found)
+            tombstones = set(found.tombstones)
+        if tombstones and self._is_expired(header):
+            kept = [index for index in kept if index not in tombstones]
+        return _Selection(bounds, kept, has_tombstones=not tombstones.isdisjoint(kept))
 
     def _is_expired(self, header: BatchHeader) -> bool:
         return header.delete_horizon_ms is not None and header.delete_horizon_ms <= self._settings.now_ms
 
     def _rewritten(
-        self, header: BatchHeader, payload: bytes, kept: list[RecordSpan], *, sets_horizon: bool
+        self, header: BatchHeader, payload: bytes, selection: _Selection, *, sets_horizon: bool
     ) -> bytearray:
-        """The batch with the records in `kept`, which are copied, not encoded anew."""
-        base_ms, attributes = header.base_timestamp_ms, header.attributes
+        """The batch with the records that were selected, which are copied, not encoded anew."""
+        base_ms, attributes, bounds = header.base_timestamp_ms, header.attributes, selection.bounds
         if sets_horizon:
             base_ms = min(self._settings.now_ms + self._settings.delete_retention_ms, FOREVER_MS)
             attributes |= make_attributes(Codec.NONE, delete_horizon=True)
             shift_ms = header.base_timestamp_ms - base_ms
-            parts: list[Buffer] = [rebase_span(payload, span, span.timestamp_delta_ms + shift_ms) for span in kept]
+            spans = [read_span(payload, bounds[index]) for index in selection.kept]
+            parts: list[Buffer] = [rebase_span(payload, span, span.timestamp_delta_ms + shift_ms) for span in spans]
         else:
-            parts = [memoryview(payload)[span.start : span.end] for span in kept]
+            parts = [payload[bounds[index] : bounds[index + 1]] for index in selection.kept]
         max_timestamp_ms = header.max_timestamp_ms
         if not header.is_log_append_time:
-            max_timestamp_ms = max(record_timestamp(header, span) for span in kept)
+            deltas_ms = read_timestamp_deltas(payload, [bounds[index] for index in selection.kept])
+            max_timestamp_ms = max(record_timestamp(header, delta_ms) for delta_ms in deltas_ms)
         left = header._replace(
             attributes=attributes,
             base_timestamp_ms=base_ms,
             max_timestamp_ms=max_timestamp_ms,
-            record_count=len(kept),
+            record_count=len(selection.kept),
         )
         return seal(left, compress(Codec(header.codec_id), b"".join(parts)))
 

@@ -7,6 +7,7 @@ in other directories go on. Only a restart, with its recovery, brings a director
 
 from collections.abc import Callable
 from functools import wraps
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -14,14 +15,19 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import structlog
 
 from rookery.base.errors import StorageError
+from rookery.base.files import Files
 
 logger = structlog.get_logger(__name__)
 
 
 class LogDirectory:
-    """Shared by all logs in it; `failure` is the only field that worker threads write, and only once."""
+    """Shared by all logs in it. Worker threads write `failure`, only once, and what the two locks guard.
 
-    __slots__ = ("checkpoint_lock", "failure", "partition_count", "path")
+    The names of the logs' own directories are synced together: each is numbered when it is made, and one sync covers
+    all numbers given before it. So a thousand new partitions cost one sync of their parent, not a thousand.
+    """
+
+    __slots__ = ("_names", "_names_lock", "_names_synced", "checkpoint_lock", "failure", "partition_count", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,6 +36,22 @@ class LogDirectory:
         self.partition_count = 0
         # Checkpoints are written by the event loop and by worker threads, aside and then renamed.
         self.checkpoint_lock = Lock()
+        # Numbers without a lock, since `next` is one step of the interpreter: the event loop must not wait for a sync.
+        self._names = count(1)
+        self._names_synced = 0
+        self._names_lock = Lock()
+
+    def number_name(self) -> int:
+        """A number for a name that was made in this directory just now, or may have been before a crash."""
+        return next(self._names)
+
+    def sync_name(self, files: Files, number: int) -> None:
+        """Make the name of this number survive a crash, unless an earlier call has done it."""
+        with self._names_lock:
+            if number > self._names_synced:
+                covered = next(self._names)
+                files.sync_directory(self.path)
+                self._names_synced = covered
 
     @property
     def is_online(self) -> bool:

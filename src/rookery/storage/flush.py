@@ -32,25 +32,25 @@ class Unsynced:
         "_names_synced",
         "epochs_written",
         "generation",
-        "has_parent",
         "lock",
+        "own_name",
         "sealed",
         "snapshots",
     )
 
-    def __init__(self, sealed: list[Segment], *, is_new: bool) -> None:
+    def __init__(self, sealed: list[Segment], *, own_name: int | None) -> None:
         # Sealed segments: their last bytes and their index files.
         self.sealed = sealed
         # Producer snapshots, by offset.
         self.snapshots: list[Offset] = []
-        # The directory's own name in its parent.
-        self.has_parent = is_new
+        # The number of the log's own name in its log directory, None once that survives; so with `partition.metadata`.
+        self.own_name = own_name
         # Counts truncations: a flush that was under way during one proves nothing.
         self.generation = 0
         # Flushes of one log may overlap, but not while they replace the epochs' file, and an older one comes too late.
         self.lock = Lock()
         self.epochs_written = 0
-        self._names_created = 1 if is_new else 0
+        self._names_created = 0 if own_name is None else 1
         self._names_synced = 0
         self._epochs_version = 0
 
@@ -92,7 +92,7 @@ class Unsynced:
         # What was sealed after the job was prepared waits for the next one.
         self.sealed = [segment for segment in self.sealed if segment not in job.sealed]
         self.snapshots = [offset for offset in self.snapshots if offset not in job.snapshots]
-        self.has_parent = False
+        self.own_name = None
         self.names_synced(job.names)
         self._epochs_version = max(self._epochs_version, job.epochs_version)
         return True
@@ -107,9 +107,9 @@ class FlushJob:
         "_files",
         "_log_directory",
         "_open_files",
+        "_own_name",
         "_state",
         "_syncs_directory",
-        "_syncs_parent",
         "epochs_version",
         "generation",
         "names",
@@ -137,7 +137,7 @@ class FlushJob:
         self._state = state
         # Sealing and closing write index files and snapshots, so their names may be new as well.
         self._syncs_directory = bool(state.has_names or state.sealed or state.snapshots)
-        self._syncs_parent = state.has_parent
+        self._own_name = state.own_name
         self.up_to = up_to
         self.sealed = list(state.sealed)
         self.snapshots = list(state.snapshots)
@@ -163,8 +163,8 @@ class FlushJob:
             self._state.epochs_written = self.epochs_version
         elif self._syncs_directory:
             self._files.sync_directory(self._directory)
-        if self._syncs_parent:
-            self._files.sync_directory(self._directory.parent)
+        if self._own_name is not None:
+            self._log_directory.sync_name(self._files, self._own_name)
 
     def _is_deleted(self, error: OSError) -> bool:
         """The partition was deleted meanwhile: its directory has another name now, and nothing to keep."""

@@ -71,8 +71,9 @@ class Log:
         self._producers = loaded.producers
         self._latest_epoch: LeaderEpoch | None = None
         self._doomed: list[Segment] = []
-        # A log that was not closed may have been killed before it synced its names.
-        self._unsynced = Unsynced(loaded.unsynced, is_new=loaded.is_new or loaded.is_dirty)
+        # A log that was not closed may have been killed before it synced its names; an empty one is closed without.
+        may_be_unnamed = loaded.is_new or loaded.is_dirty or not loaded.end_offset
+        self._unsynced = Unsynced(loaded.unsynced, own_name=log_directory.number_name() if may_be_unnamed else None)
         # Whether closing has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
@@ -111,10 +112,10 @@ class Log:
                 start_offset=start_offset,
                 clean=clean,
             )
-            metadata_path = directory / PARTITION_METADATA_FILE
-            is_unmarked = loaded.is_new or (loaded.is_dirty and not files.exists(metadata_path))
-            if is_unmarked and topic_id != NO_TOPIC_ID:
-                files.write_file(metadata_path, encode_partition_metadata(topic_id))
+            if loaded.is_new or loaded.is_dirty:
+                metadata_path = directory / PARTITION_METADATA_FILE
+                if topic_id != NO_TOPIC_ID and (loaded.is_new or not files.exists(metadata_path)):
+                    files.write_file(metadata_path, encode_partition_metadata(topic_id))
         except OSError as error:
             raise log_directory.fail(error) from error
         log = cls(
@@ -374,7 +375,7 @@ class Log:
         paths = [self._snapshot_path(offset) for offset in self._unsynced.snapshots]
         for segment in self._unsynced.sealed:
             paths.extend(segment.paths())
-        if self._unsynced.has_parent and self.topic_id != NO_TOPIC_ID:
+        if self._unsynced.own_name is not None and self.topic_id != NO_TOPIC_ID:
             paths.append(self.directory / PARTITION_METADATA_FILE)
         return [self._active.open_file(), *(self.files.open(path) for path in paths)]
 
@@ -388,10 +389,14 @@ class Log:
         self._unflushed_messages = self.end_offset - self.recovery_point
 
     def close(self) -> None:
-        """Write what makes the next start quick and sync everything. Nothing is touched if nothing has changed."""
+        """Write what makes the next start quick and sync everything. Nothing is touched if nothing has changed.
+
+        A log that has always been empty has nothing to lose: what a crash takes of it is made anew.
+        """
         if self._is_closed:
             return
-        if self._is_dirty and self.log_directory.is_online:
+        has_content = self.end_offset > 0 or self._unsynced.has_epochs(self._epochs)
+        if self._is_dirty and has_content and self.log_directory.is_online:
             try:
                 self._active.write_indexes()
                 self._unsynced.sealed.append(self._active)

@@ -9,6 +9,7 @@ A deleted partition's directory is renamed and its files are removed later: the 
 are being sent keep their open files.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -101,6 +102,8 @@ class LogManager:
         # What the checkpoint files of each directory hold, so that they are only written when that changed.
         self._written: dict[Path, bytes] = {}
         self._checkpointed: dict[Path, set[TopicPartition]] = {}
+        # While loading: the partitions of one topic have equal files and share one id.
+        self._topic_ids: dict[bytes, TopicId] = {}
 
     # Starting and stopping
 
@@ -115,10 +118,14 @@ class LogManager:
             except OSError as error:
                 log_directory.fail(error)
         self._refuse_duplicates(found)
-        for log in self._map(lambda item: self._open(item, config_for_topic(item.partition.topic)), found):
+        is_clean = bool(epochs) and None not in epochs
+        # Opening what was left cleanly is short system calls and Python: threads would only wait for each other.
+        threads = 1 if is_clean else self._worker_threads
+        configs = {topic: config_for_topic(topic) for topic in {item.partition.topic for item in found}}
+        for log in self._map(lambda item: self._open(item, configs[item.partition.topic]), found, threads=threads):
             if log is not None:
                 self._adopt(log)
-        is_clean = bool(epochs) and None not in epochs
+        self._topic_ids.clear()
         broker_epoch = max((epoch for epoch in epochs if epoch is not None), default=NO_BROKER_EPOCH)
         return LoadSummary(len(self._logs), is_clean, broker_epoch if is_clean else NO_BROKER_EPOCH)
 
@@ -147,12 +154,11 @@ class LogManager:
         self._checkpointed[path] = {*recovery_points, *start_offsets}
         found = []
         for name in self.files.list_directory(path):
-            partition = partition_of(path / name)
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self._deleted.append((log_directory, path / name, self._clock.now_ms()))
             elif name.endswith(ASIDE_SUFFIX):
                 self.files.remove(path / name)
-            elif partition is not None and partition not in self._skipped:
+            elif (partition := partition_of(name)) is not None and partition not in self._skipped:
                 offsets = recovery_points.get(partition, 0), start_offsets.get(partition, 0)
                 found.append(_Found(partition, log_directory, is_clean, *offsets))
         return found
@@ -202,7 +208,11 @@ class LogManager:
 
     def _read_topic_id(self, log_directory: LogDirectory, directory: Path) -> TopicId:
         try:
-            return decode_partition_metadata(self.files.read_file(directory / PARTITION_METADATA_FILE))
+            data = self.files.read_file(directory / PARTITION_METADATA_FILE)
+            topic_id = self._topic_ids.get(data)
+            if topic_id is None:
+                topic_id = self._topic_ids[data] = decode_partition_metadata(data)
+            return topic_id
         except (FileNotFoundError, CorruptionError):
             # Lost in a crash before the first flush: whoever knows the topic tells it again, see `create`.
             return NO_TOPIC_ID
@@ -217,7 +227,7 @@ class LogManager:
                 log.abandon()
             return
         logs = [log for log in self._logs.values() if log.log_directory.is_online]
-        is_closed = self._map(self._close_log, logs)
+        is_closed = self._map(self._close_log, logs, threads=self._worker_threads)
         self.checkpoint()
         unclean = {log.log_directory for log, closed in zip(logs, is_closed, strict=True) if not closed}
         for log_directory in self.directories:
@@ -237,11 +247,30 @@ class LogManager:
             return False
         return True
 
-    def _map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        if self._worker_threads == 1 or len(items) < 2:
+    @staticmethod
+    def _map(function: Callable[[_Item], _Result], items: Sequence[_Item], *, threads: int) -> list[_Result]:
+        """What `function` makes of each item, in threads that each take the next one; the first error ends it."""
+        if threads == 1 or len(items) < 2:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(self._worker_threads, "rookery-storage") as executor:
-            return list(executor.map(function, items))
+        waiting = deque(enumerate(items))
+        results: dict[int, _Result] = {}
+
+        def work() -> None:
+            while True:
+                try:
+                    slot, item = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    results[slot] = function(item)
+                except BaseException:
+                    waiting.clear()
+                    raise
+
+        with ThreadPoolExecutor(threads, "rookery-storage") as executor:
+            for worker in [executor.submit(work) for _ in range(threads)]:
+                worker.result()
+        return [results[slot] for slot in range(len(items))]
 
     # Partitions
 
@@ -369,9 +398,10 @@ class LogManager:
 
     # The regular chores
 
-    def flush_due(self, now_ms: TimestampMs) -> list[Log]:
-        """Logs to flush now, see `flush.flush_in_executor`."""
-        return [log for log in self._logs.values() if log.log_directory.is_online and log.flush_is_due(now_ms)]
+    def flush_due(self, now_ms: TimestampMs, logs: Iterable[Log] | None = None) -> list[Log]:
+        """Logs to flush now, of all or of these; see `flush.flush_in_executor`."""
+        candidates = self._logs.values() if logs is None else logs
+        return [log for log in candidates if log.flush_is_due(now_ms) and log.log_directory.is_online]
 
     def apply_retention(self, log: Log, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
         """Give up what has expired of a log, for readers at once.

@@ -1,7 +1,5 @@
 """The names of a partition's files: Kafka's own, twenty digits of base offset and a suffix."""
 
-from pathlib import Path
-
 from rookery.base.types import Offset, TopicPartition
 
 LOG_SUFFIX = ".log"
@@ -42,9 +40,9 @@ def suffix_of(name: str) -> str:
     return name[_DIGITS:]
 
 
-def partition_of(directory: Path) -> TopicPartition | None:
-    """The partition that a directory is named after, or None if the name is not one."""
-    topic, dash, index = directory.name.rpartition("-")
+def partition_of(name: str) -> TopicPartition | None:
+    """The partition that a directory of this name holds, or None if it is not named after one."""
+    topic, dash, index = name.rpartition("-")
     if not topic or not dash or not (index.isascii() and index.isdigit()):
         return None
     return TopicPartition(topic, int(index))

@@ -19,8 +19,9 @@ import structlog
 from rookery.base.errors import CorruptionError
 from rookery.base.files import Files
 from rookery.base.types import NO_LEADER_EPOCH, Offset, TimestampMs
-from rookery.records.batch import BatchHeader, compute_crc
+from rookery.records.batch import BatchHeader
 from rookery.storage import replacement
+from rookery.storage.checking import CheckedWalk
 from rookery.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
 from rookery.storage.config import LogConfig
 from rookery.storage.epochs import LeaderEpochs
@@ -73,17 +74,16 @@ def load(
 ) -> LoadedLog:
     loader = _Loader(files, directory, config, now_ms)
     names = loader.list_names()
-    segments = loader.find_segments(names, start_offset)
-    snapshots = [
-        offset for name in names if (offset := offset_of(name)) is not None and suffix_of(name) == SNAPSHOT_SUFFIX
-    ]
+    numbered = [(offset, name) for name in names if (offset := offset_of(name)) is not None]
+    segments = loader.find_segments(numbered, start_offset)
+    snapshots = [offset for offset, name in numbered if suffix_of(name) == SNAPSHOT_SUFFIX]
     if not segments:
         loader.remove_snapshots(snapshots)
         return loader.create(start_offset)
     start_offset = max(start_offset, segments[0].base_offset)
     loaded = LoadedLog(segments, start_offset, recovery_point, recovery_point, snapshots)
     if not clean or not loader.trust(loaded):
-        loader.recover(loaded)
+        loader.recover(loaded, has_epochs=LEADER_EPOCH_FILE in names)
     if loaded.end_offset < start_offset:
         # Records were deleted up to an offset that did not survive: nothing that is left may be served.
         loader.remove_segments(loaded, 0)
@@ -164,15 +164,14 @@ class _Loader:
             names = self._files.list_directory(self._directory)
         return names
 
-    def find_segments(self, names: list[str], start_offset: Offset) -> list[Segment]:
+    def find_segments(self, numbered: list[tuple[Offset, str]], start_offset: Offset) -> list[Segment]:
         """The segments by name, without those that lie below the start offset; their files and orphans are removed."""
-        bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := offset_of(name)) is not None)
+        bases = [offset for offset, name in numbered if suffix_of(name) == LOG_SUFFIX]
         while len(bases) > 1 and bases[1] <= start_offset:
             del bases[0]
         kept = set(bases)
-        for name in names:
-            offset = offset_of(name)
-            if offset is not None and offset not in kept and suffix_of(name) in SEGMENT_SUFFIXES:
+        for offset, name in numbered:
+            if offset not in kept and suffix_of(name) in SEGMENT_SUFFIXES:
                 self._files.remove(self._directory / name)
         return [self._segment(base) for base in bases]
 
@@ -214,13 +213,18 @@ class _Loader:
             return True
         return loaded.recovery_point == last.base_offset and last.size_bytes == 0
 
-    def recover(self, loaded: LoadedLog) -> None:
-        """Find the true end of the log, and repair what lies beyond the recovery point."""
+    def recover(self, loaded: LoadedLog, *, has_epochs: bool) -> None:
+        """Find the true end of the log, and repair what lies beyond the recovery point.
+
+        `has_epochs` if there is a file of them: after a crash thousands of empty logs have none.
+        """
         first = self._first_unflushed(loaded)
         base = loaded.segments[first].base_offset
         below = LogView(loaded.segments[:first], loaded.snapshots, loaded.start_offset, base)
         loaded.producers = load_producers(self._files, self._directory, below)
-        loaded.epochs = load_epochs(self._files, self._directory, below._replace(end_offset=_NO_LIMIT))
+        loaded.epochs = LeaderEpochs()
+        if has_epochs:
+            loaded.epochs = load_epochs(self._files, self._directory, below._replace(end_offset=_NO_LIMIT))
         loaded.epochs.truncate_from_end(max(loaded.recovery_point, base))
         loaded.end_offset = base
         for slot in range(first, len(loaded.segments)):
@@ -249,39 +253,17 @@ class _Loader:
         assert loaded.producers is not None
         segment = loaded.segments[slot]
         limit = loaded.segments[slot + 1].base_offset if slot + 1 < len(loaded.segments) else _NO_LIMIT
+        walk = CheckedWalk(segment, loaded.epochs, loaded.producers, recovery_point=loaded.recovery_point, limit=limit)
         segment.reset_indexes()
-        valid_size, end_offset = 0, segment.base_offset
         try:
-            for position, header in self._good_batches(segment, loaded.recovery_point, limit):
-                segment.index_batch(position, header)
-                note_epoch(loaded.epochs, header)
-                loaded.producers.update(header)
-                valid_size, end_offset = position + header.size_bytes, header.last_offset + 1
+            segment.index_batches(walk.batches())
         except CorruptionError as error:
             logger.warning("cutting a log at its first bad batch", path=str(segment.path()), reason=str(error))
-        loaded.end_offset = end_offset
-        if valid_size == segment.size_bytes:
+        loaded.end_offset = walk.end_offset
+        if walk.valid_size == segment.size_bytes:
             return True
-        segment.truncate_to_position(valid_size)
+        segment.cut(walk.valid_size)
         return False
-
-    def _good_batches(
-        self, segment: Segment, recovery_point: Offset, limit: Offset
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers only while they lie below the recovery point, whole batches with their CRCs from there on."""
-        expected, unflushed = segment.base_offset, 0
-        for position, header in segment.headers():
-            if header.last_offset >= recovery_point:
-                break
-            _check_offsets(header, expected, limit)
-            expected, unflushed = header.last_offset + 1, position + header.size_bytes
-            yield position, header
-        for position, header, data in segment.batches(unflushed):
-            _check_offsets(header, expected, limit)
-            if compute_crc(data) != header.crc:
-                raise CorruptionError(f"the checksum of the batch at {position} does not match")
-            expected = header.last_offset + 1
-            yield position, header
 
     def _end_at(self, loaded: LoadedLog, slot: int) -> None:
         """Remove the segments from `slot` on."""
@@ -314,8 +296,3 @@ class _Loader:
         if len(alive) < len(loaded.snapshots):
             self._files.sync_directory(self._directory)
         loaded.snapshots = kept
-
-
-def _check_offsets(header: BatchHeader, expected: Offset, limit: Offset) -> None:
-    if header.base_offset < expected or header.last_offset_delta < 0 or header.last_offset >= limit:
-        raise CorruptionError(f"offsets {header.base_offset}..{header.last_offset} do not follow {expected}")

@@ -12,9 +12,12 @@ from rookery.storage.segment import Segment
 class RollPolicy:
     __slots__ = (
         "_clock",
+        "_indexes_may_fill",
         "_jitter_ms",
+        "_newest_ms",
         "_offset_entries_max",
         "_partition",
+        "_segment",
         "_segment_bytes",
         "_segment_ms",
         "_time_entries_max",
@@ -29,22 +32,42 @@ class RollPolicy:
         self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_SIZE
         # One slot stays free for the entry that sealing writes.
         self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+        # An entry is made after more than so many bytes: with most settings the segment is full long before.
+        entries_at_most = config.segment_bytes // max(config.index_interval_bytes, 1)
+        self._indexes_may_fill = entries_at_most >= self._time_entries_max
+        # The segment that was asked about last, and the largest timestamp that it takes.
+        self._segment: Segment | None = None
+        self._newest_ms: TimestampMs | None = None
 
     def must_roll(self, segment: Segment, size: int, *, last_offset: Offset, max_timestamp_ms: TimestampMs) -> bool:
         """Whether a batch must go into a new segment. An empty one takes anything."""
         segment_size = segment.size_bytes
-        return segment_size > 0 and (
+        if segment_size == 0:
+            # Its first record, which the time is counted from, is about to come; perhaps not for the first time.
+            self._segment = None
+            return False
+        if segment is not self._segment:
+            self._segment, self._newest_ms = segment, self._find_newest_ms(segment)
+        return (
             segment_size + size > self._segment_bytes
-            or len(segment.offset_index) >= self._offset_entries_max
-            or len(segment.time_index) >= self._time_entries_max
             or not segment.fits(last_offset)
-            or self._waited_ms(segment, max_timestamp_ms) > self._segment_ms - self._jitter_of(segment)
+            or (self._indexes_may_fill and self._has_full_index(segment))
+            or (self._has_waited(segment) if self._newest_ms is None else max_timestamp_ms > self._newest_ms)
         )
 
-    def _waited_ms(self, segment: Segment, max_timestamp_ms: TimestampMs) -> int:
-        """By record timestamps, so that replaying old data rolls as it did; by the clock where there are none."""
+    def _has_full_index(self, segment: Segment) -> bool:
+        return (
+            len(segment.offset_index) >= self._offset_entries_max or len(segment.time_index) >= self._time_entries_max
+        )
+
+    def _find_newest_ms(self, segment: Segment) -> TimestampMs | None:
+        """By record timestamps, so that replaying old data rolls as it did; None where there are none."""
         first_ms = segment.first_timestamp_ms
-        return max_timestamp_ms - first_ms if first_ms >= 0 else self._clock.now_ms() - segment.created_ms
+        return first_ms + self._segment_ms - self._jitter_of(segment) if first_ms >= 0 else None
+
+    def _has_waited(self, segment: Segment) -> bool:
+        """By the clock, for records without timestamps."""
+        return self._clock.now_ms() - segment.created_ms > self._segment_ms - self._jitter_of(segment)
 
     def _jitter_of(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions over time; fixed per segment, so that a run can be repeated."""

@@ -10,8 +10,9 @@ Appends happen on the event loop; sealed segments may also be read by a worker t
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -35,6 +36,10 @@ _TAIL_LENGTH_MAX = 256
 _TAIL_LENGTH_KEPT = 128
 
 _UNKNOWN_SIZE = -1
+
+# What the indexes need to know of a batch: position, size, last offset and largest timestamp. A plain tuple, since
+# recovery makes millions of them.
+IndexedBatch: TypeAlias = tuple[int, int, Offset, TimestampMs]
 
 # Base offset, length, magic and last offset delta of a batch header.
 _SEARCHED = struct.Struct(">qi4xb6xi")
@@ -206,6 +211,16 @@ class Segment:
             del self._tail_offsets[:-_TAIL_LENGTH_KEPT]
             del self._tail_positions[:-_TAIL_LENGTH_KEPT]
 
+    def append_batches(self, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
+        """Write (batch, last offset, largest timestamp) for each in one go: for a segment that is built aside."""
+        offset_index, position = self.offset_index, self.size_bytes
+        self.file.append_parts([data for data, _, _ in batches])
+        for data, last_offset, max_timestamp_ms in batches:
+            self._note_batch(offset_index, position, len(data), last_offset, max_timestamp_ms)
+            self._tail_offsets, self._tail_positions = [last_offset], [position]
+            position += len(data)
+        self._size = position
+
     def _note_batch(
         self, offset_index: OffsetIndex, position: int, size: int, last_offset: Offset, max_timestamp_ms: TimestampMs
     ) -> None:
@@ -324,19 +339,42 @@ class Segment:
         self._tail_offsets = [self.base_offset - 1]
         self._tail_positions = [0]
 
-    def index_batch(self, position: int, header: BatchHeader) -> None:
-        """Enter an existing batch into the indexes, in file order after `reset_indexes`: the rebuilding path."""
-        last_offset = header.last_offset
-        self._note_batch(self.offset_index, position, header.size_bytes, last_offset, header.max_timestamp_ms)
-        self._tail_offsets = [last_offset]
-        self._tail_positions = [position]
+    def index_batches(self, batches: Iterable[IndexedBatch]) -> None:
+        """Enter existing batches into the indexes, in file order after `reset_indexes`: the rebuilding path.
+
+        If `batches` ends in an error, those before are entered.
+        """
+        offset_index, time_index, interval = self.offset_index, self.time_index, self.index_interval_bytes
+        largest_ms, largest_offset, since_entry = NO_TIMESTAMP, self.base_offset, 0
+        position, last_offset = 0, self.base_offset - 1
+        try:
+            for position, size, last_offset, timestamp_ms in batches:
+                if position == 0:
+                    self._first_timestamp_ms = timestamp_ms
+                if timestamp_ms > largest_ms:
+                    largest_ms, largest_offset = timestamp_ms, last_offset
+                if since_entry > interval:
+                    offset_index.append(last_offset, position)
+                    time_index.append_if_later(largest_ms, largest_offset)
+                    since_entry = 0
+                since_entry += size
+        finally:
+            self._max_timestamp_ms, self._max_timestamp_offset = largest_ms, largest_offset
+            self._bytes_since_entry = since_entry
+            self._tail_offsets, self._tail_positions = [last_offset], [position]
 
     def rebuild_indexes(self) -> None:
         self.reset_indexes()
-        for position, header in self.headers(chunk_size=_HEADER_SCAN_SIZE):
-            self.index_batch(position, header)
+        self.index_batches(
+            (position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+            for position, header in self.headers(chunk_size=_HEADER_SCAN_SIZE)
+        )
 
     def _load_indexes(self) -> None:
+        if not self.size_bytes:
+            # What was always empty was closed without index files.
+            self.reset_indexes()
+            return
         try:
             offset_index = OffsetIndex.decode(self.base_offset, self.files.read_file(self.path(OFFSET_INDEX_SUFFIX)))
             time_index = TimeIndex.decode(self.base_offset, self.files.read_file(self.path(TIME_INDEX_SUFFIX)))
@@ -372,10 +410,14 @@ class Segment:
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file at a batch boundary and forget the index entries beyond; makes the cut survive a crash."""
+        self.cut(position)
+        self.rebuild_indexes()
+
+    def cut(self, position: int) -> None:
+        """Cut the file behind the last batch that is in the indexes; makes the cut survive a crash."""
         self.file.truncate(position)
         self.file.sync()
         self._size = position
-        self.rebuild_indexes()
 
     def rename(self, stage: str, *, sync_between: bool = False) -> None:
         """Move the files to another stage's names; index files first, so that the log file's name is the commit."""

@@ -8,12 +8,12 @@ the broker's; the lock keeps the counts right.
 import asyncio
 import re
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from threading import Lock
 
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.files import FileSlice
+from rookery.base.values import value_class
 from rookery.broker.context import Services
 from rookery.net.connection import Answer, ConnectionInfo, Handler
 from rookery.net.send import Reply
@@ -31,18 +31,18 @@ from rookery.protocol.message import Message
 from rookery.testing.refusals import Refusal, Target, check_target, refuse
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Fail:
     code: ErrorCode
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Delay:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Drop:
     carry_out: bool
 

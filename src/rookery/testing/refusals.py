@@ -16,12 +16,12 @@ Pure: `faults` decides when, and does the sending.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
+from rookery.base.values import value_class
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import FieldShape, request_shape, response_shape
 from rookery.protocol.message import Message
@@ -56,7 +56,7 @@ _ITEMS_FIRST: Final = {ApiKey.FETCH, ApiKey.METADATA}
 _SESSIONLESS_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Target:
     """Which part of a request shall fail: all of it, one topic, or one partition of it."""
 
@@ -71,7 +71,7 @@ class Target:
         return self.topic is None and self.partition is None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Refusal:
     """How to answer: carry out `rest`, if there is one, and give the response (or None) to `finish`."""
 

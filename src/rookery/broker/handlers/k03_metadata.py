@@ -19,10 +19,11 @@ from types import MappingProxyType
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.controller.topics import INTERNAL_TOPICS, name_problem
 from rookery.metadata.image import PartitionImage, TopicImage
-from rookery.protocol.message import Message
+from rookery.protocol.message import FrozenMessage, Message
 
 _NULL_MEANS_ALL_SINCE = 1
 _LISTENER_NOT_FOUND_SINCE = 6
@@ -77,6 +78,8 @@ class _Answer:
         self._live = {broker.node_id for broker in self._brokers}
         wants_operations = request.get("include_topic_authorized_operations", False)
         self._operations = ALL_TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS
+        kind = (context.api_version, context.listener, wants_operations)
+        self._described = context.services.known_answers.topics(context.services.image, kind)
 
     def by_name(self, names: Iterable[str], refused: Mapping[str, ErrorCode] = MappingProxyType({})) -> Message:
         """`refused` tells why topics could not be created."""
@@ -123,8 +126,12 @@ class _Answer:
         return self._topic(refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
     def _found(self, topic: TopicImage) -> Message:
-        partitions = [self._partition(partition) for _, partition in sorted(topic.partitions.items())]
-        return self._topic(ErrorCode.NONE, topic.name, topic.topic_id, partitions)
+        described = self._described.get(topic.name)
+        if described is None or described.topic is not topic:
+            partitions = [self._partition(partition) for _, partition in sorted(topic.partitions.items())]
+            answer = FrozenMessage(**vars(self._topic(ErrorCode.NONE, topic.name, topic.topic_id, partitions)))
+            described = self._described[topic.name] = TopicAnswer(topic, answer)
+        return described.answer
 
     def _topic(
         self, code: ErrorCode, name: str | None, topic_id: TopicId = NO_TOPIC_ID, partitions: Sequence[Message] = ()

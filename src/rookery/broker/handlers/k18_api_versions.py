@@ -14,7 +14,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.controller.brokers import SUPPORTED_FEATURES
 from rookery.protocol.api import SERVED, ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import FrozenMessage, Message
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE_SINCE = 3
@@ -27,9 +27,15 @@ def handle(context: RequestContext, request: Message) -> Message:
     if context.api_version >= _NAMES_SOFTWARE_SINCE:
         context.connection.client_software_name = request.client_software_name
         context.connection.client_software_version = request.client_software_version
+    known, image = context.services.known_answers, context.services.image
+    kind = (ApiKey.API_VERSIONS, context.api_version)
+    return known.find(image, kind) or known.keep(image, kind, _describe(context))
+
+
+def _describe(context: RequestContext) -> FrozenMessage:
     services = context.services
     broker = services.image.brokers.get(services.node_id)
-    return Message(
+    return FrozenMessage(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
         api_keys=[_row(key) for key in SERVED],

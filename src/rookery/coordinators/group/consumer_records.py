@@ -13,10 +13,10 @@ See group-coordinator/src/main/resources/common/message in apache/kafka for the 
     16    group, regular expression          the topics that it matches
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
+from rookery.base.values import value_class
 from rookery.metadata import schema
 from rookery.metadata.schema import Field, Schema, array, nullable, structure
 
@@ -42,21 +42,21 @@ def _named_key(kind: int, name: str) -> Schema:
     return Schema(kind, fields, flexible_from=_NEVER_FLEXIBLE)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GroupKey:
     KIND: ClassVar = 3
     SCHEMA: ClassVar = _group_key(KIND)
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TopicsKey:
     KIND: ClassVar = 4
     SCHEMA: ClassVar = _group_key(KIND)
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MemberKey:
     KIND: ClassVar = 5
     SCHEMA: ClassVar = _named_key(KIND, "member_id")
@@ -64,14 +64,14 @@ class MemberKey:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TargetEpochKey:
     KIND: ClassVar = 6
     SCHEMA: ClassVar = _group_key(KIND)
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TargetKey:
     KIND: ClassVar = 7
     SCHEMA: ClassVar = _named_key(KIND, "member_id")
@@ -79,7 +79,7 @@ class TargetKey:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CurrentKey:
     KIND: ClassVar = 8
     SCHEMA: ClassVar = _named_key(KIND, "member_id")
@@ -87,7 +87,7 @@ class CurrentKey:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RegexKey:
     KIND: ClassVar = 16
     SCHEMA: ClassVar = _named_key(KIND, "pattern")
@@ -98,13 +98,13 @@ class RegexKey:
 ConsumerKey: TypeAlias = GroupKey | TopicsKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | RegexKey
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GroupValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PartitionRacks:
     """Written by Kafka before 4.0; read, never written."""
 
@@ -113,7 +113,7 @@ class PartitionRacks:
     racks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SubscribedTopic:
     SCHEMA: ClassVar[Schema] = Schema(
         0,
@@ -130,20 +130,20 @@ class SubscribedTopic:
     racks: tuple[PartitionRacks, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TopicsValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("topics", array(structure(SubscribedTopic))),))
     topics: tuple[SubscribedTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClassicProtocolValue:
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("name", schema.STRING), Field("metadata", schema.BYTES)))
     name: str
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClassicMemberValue:
     SCHEMA: ClassVar[Schema] = Schema(
         0, (Field("session_timeout_ms", schema.INT32), Field("protocols", array(structure(ClassicProtocolValue))))
@@ -152,7 +152,7 @@ class ClassicMemberValue:
     protocols: tuple[ClassicProtocolValue, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class MemberValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(
         0,
@@ -179,26 +179,26 @@ class MemberValue(_Value):
     classic: ClassicMemberValue | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TargetEpochValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TopicPartitions:
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("topic_id", schema.UUID), Field("partitions", array(schema.INT32))))
     topic_id: UUID
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TargetValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(0, (Field("topics", array(structure(TopicPartitions))),))
     topics: tuple[TopicPartitions, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class CurrentValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(
         0,
@@ -217,7 +217,7 @@ class CurrentValue(_Value):
     pending_revocation: tuple[TopicPartitions, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RegexValue(_Value):
     """`version` is the metadata offset that was looked at, `timestamp_ms` when."""
 

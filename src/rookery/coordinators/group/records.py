@@ -6,11 +6,11 @@ group protocol are in `consumer_records`.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from rookery.base.errors import CorruptionError
 from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName
+from rookery.base.values import value_class
 from rookery.coordinators.group.consumer_records import CONSUMER_RECORD_KINDS, ConsumerKey, ConsumerValue
 from rookery.metadata import schema
 from rookery.metadata.schema import Field, Schema
@@ -21,7 +21,7 @@ NO_EXPIRY: TimestampMs = -1
 _EXPIRY_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OffsetCommitKey:
     KIND: ClassVar = 1
     SCHEMA: ClassVar = Schema(
@@ -34,7 +34,7 @@ class OffsetCommitKey:
     partition: PartitionIndex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class OffsetCommitValue:
     """`expire_timestamp_ms` is for clients that still set a retention time; it exists in version 1 only."""
 
@@ -60,14 +60,14 @@ class OffsetCommitValue:
         return 3 if self.expire_timestamp_ms == NO_EXPIRY else _EXPIRY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GroupMetadataKey:
     KIND: ClassVar = 2
     SCHEMA: ClassVar = Schema(2, (Field("group_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
     group_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class StoredMember:
     SCHEMA: ClassVar = Schema(
         3,
@@ -93,7 +93,7 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class GroupMetadataValue:
     """A classic group in a generation: Kafka since 2.3 writes version 3, the only one that is read here."""
 

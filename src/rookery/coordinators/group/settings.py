@@ -1,13 +1,12 @@
 """The settings that group coordinators obey, read once at the start: Kafka cannot change them at run time either."""
 
-from dataclasses import dataclass
-
 from rookery.base.config import BrokerLayers
+from rookery.base.values import value_class
 
 _MS_PER_MINUTE = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class GroupSettings:
     session_timeout_min_ms: int = 6000
     session_timeout_max_ms: int = 1_800_000

@@ -1,9 +1,9 @@
 """The names of a group shard's timers. They are classes of their own, so that equal fields do not make equal timers."""
 
-from dataclasses import dataclass
+from rookery.base.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SessionTimer:
     """A member of a classic group, or one that was given its id, has not been heard of for its session's time-out."""
 
@@ -11,20 +11,20 @@ class SessionTimer:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JoinTimer:
     """A classic group has waited long enough for its members to join."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SyncTimer:
     """A classic group has waited long enough for its members to fetch their assignments."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ExpiryTimer:
     """It is time to look for expired offsets."""

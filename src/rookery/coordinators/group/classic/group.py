@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName
+from rookery.base.values import value_class
 from rookery.coordinators.decision import Token
 from rookery.coordinators.group.classic.states import State, can_move
 from rookery.coordinators.group.records import GroupMetadataValue, StoredMember
@@ -25,7 +26,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Member:
     """`is_new` until its first generation begins; it then has a longer time to wait for that."""
 

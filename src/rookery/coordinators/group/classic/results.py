@@ -1,15 +1,15 @@
 """Requests of classic groups as plain values, and their answers."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
+from rookery.base.values import value_class
 from rookery.coordinators.group.classic.group import Protocols
 
 NO_GENERATION = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class JoinRequest:
     """The two flags depend on the request's version: v4 on needs a member id, v9 on can skip the assignment."""
 
@@ -44,7 +44,7 @@ class JoinResult(NamedTuple):
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class SyncRequest:
     group_id: str
     member_id: str
@@ -63,7 +63,7 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class HeartbeatRequest:
     group_id: str
     member_id: str

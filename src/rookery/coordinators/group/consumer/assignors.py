@@ -13,16 +13,16 @@ otherwise no single partition could move to a subscriber that has at least two p
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from rookery.base.types import TopicId
+from rookery.base.values import value_class
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import Assignment, Partition
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Subscriber:
     """A member as an assignor sees it; `current` is its target so far."""
 

@@ -1,13 +1,13 @@
 """What decisions about consumer groups depend on besides the group: the cluster's topics, the settings, the time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError, ErrorCode
 from rookery.base.types import TimestampMs, TopicName
+from rookery.base.values import value_class
 from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS
 from rookery.coordinators.group.settings import GroupSettings
@@ -31,7 +31,7 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ConsumerSettings:
     heartbeat_interval_ms: int = 5000
     session_timeout_ms: int = 45_000

@@ -13,11 +13,12 @@ Invariant: a partition has one owner at most, the member that has it assigned or
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
 from rookery.base.types import TopicId, TopicName
+from rookery.base.values import value_class
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, Partition
 from rookery.coordinators.group.consumer.member import (
@@ -65,7 +66,7 @@ class Subscription(NamedTuple):
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Notes:
     """What the log does not carry and a loaded group finds out again."""
 

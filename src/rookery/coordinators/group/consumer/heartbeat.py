@@ -4,10 +4,11 @@ A member joins with epoch 0 and then says only what changed. The coordinator ans
 its partitions when they changed or the member told everything about itself.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rookery.base.errors import ErrorCode
+from rookery.base.values import value_class
 from rookery.coordinators.group.consumer import regex
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, is_subset
 from rookery.coordinators.group.consumer.draft import Draft
@@ -19,7 +20,7 @@ from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, re
 UNCHANGED_TIMEOUT = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class HeartbeatRequest:
     """None is for what did not change since the last request; `owned` is what the member says that it owns."""
 
@@ -47,7 +48,7 @@ class HeartbeatRequest:
         return self.member_epoch == JOIN_EPOCH or says_all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class HeartbeatResponse:
     """`assignment` is None where the member knows it already."""
 

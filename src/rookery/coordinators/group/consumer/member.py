@@ -5,10 +5,11 @@ member that will be back leaves with -2. What it owns moves towards its target t
 `reconciliation`).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 
 from rookery.base.types import TopicName
+from rookery.base.values import value_class
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment
 
 JOIN_EPOCH = 0
@@ -27,7 +28,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClassicProtocol:
     """One of the protocols that a classic member offered, with its subscription as the client wrote it."""
 
@@ -35,7 +36,7 @@ class ClassicProtocol:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ClassicMembership:
     """What is known of a member that uses the classic protocol inside a consumer group."""
 
@@ -48,7 +49,7 @@ class ClassicMembership:
         return self.protocols[0].name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Member:
     member_id: str
     member_epoch: int = JOIN_EPOCH

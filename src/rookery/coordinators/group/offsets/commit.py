@@ -4,11 +4,11 @@ Commits inside of transactions will be records of their own, pending until their
 are where they come in.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from rookery.base.values import value_class
 from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.membership import session_timer
@@ -25,7 +25,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class CommitRequest:
     """`generation` is the member's epoch in groups of the new protocol; `retention_ms` was given up with v5."""
 
@@ -43,7 +43,7 @@ class CommittedPartition(NamedTuple):
     error_code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class FetchRequest:
     """`partitions` of None are all that the group has committed for."""
 

@@ -1,0 +1,1 @@
+"""Rookery and Apache Kafka side by side on one machine: `python -m bench`, or `make bench`."""

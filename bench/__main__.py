@@ -1,0 +1,71 @@
+"""`make bench`: both systems side by side, and the page that says how they compare."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import machine, report, results
+from bench.rows import ROWS
+from bench.runner import Plan, Runner, select
+from bench.systems import systems
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_JARS = Path(os.environ.get("ROOKERY_BENCH_JARS", ROOT / ".cache" / "java"))
+COMPILED_PYTHON = ROOT / ".cache" / "compiled" / "bin" / "python"
+RESULTS_NAME = Path("performance") / "results.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    console = Console()
+    if options.list:
+        for row in ROWS:
+            console.print(f"{row.name}  [dim]{row.title}[/]", highlight=False, soft_wrap=True)
+        return 0
+    path = options.output / RESULTS_NAME
+    if options.report_only:
+        report.write(results.load(path), options.output)
+        return 0
+    compared = systems(options.systems.split(","), jars=options.jars, compiled_python=COMPILED_PYTHON)
+    plan = Plan(
+        rows=select(ROWS, options.rows),
+        systems=compared,
+        rounds=options.rounds,
+        scale=options.scale,
+        warm_up=options.warm_up,
+        directory=options.directory.resolve(),
+        commit=machine.commit(),
+    )
+    found = results.load(path)
+    found.machine = machine.describe(options.directory, options.jars)
+    failed = []
+    for measured in Runner(plan, console).run():
+        found.merge([measured], [row.name for row in ROWS])
+        results.save(found, path)
+        failed += [measured.name] if measured.errors else []
+    report.write(found, options.output)
+    console.print(f"[red]failed: {', '.join(failed)}[/]" if failed else "[green]every row ran[/]", highlight=False)
+    return 1 if failed else 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    add = parser.add_argument
+    add("--rows", default="", help="patterns, comma separated: 'produce/*,startup'; all rows without it")
+    add("--rounds", type=int, default=3, help="measured rounds for each row and system")
+    add("--scale", type=float, default=1.0, help="size of the loads; less than 1 for a quick look")
+    add("--systems", default="rookery,kafka", help="which of the two to run")
+    add("--no-warm-up", dest="warm_up", action="store_false", help="leave the round out that is not counted")
+    add("--directory", type=Path, default=ROOT / ".cache" / "bench", help="where both keep their data")
+    add("--jars", type=Path, default=DEFAULT_JARS, help="Apache Kafka's jars, by default of ROOKERY_BENCH_JARS")
+    add("--output", type=Path, default=ROOT / "docs", help="where performance.md and performance/ are written")
+    add("--report-only", action="store_true", help="write the page again from the results that are there")
+    add("--list", action="store_true", help="list the rows")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What the figures were measured on: the machine, the runtimes, and the versions of all that took part."""
+
+import os
+import platform
+import re
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import confluent_kafka
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def describe(directory: Path, jars: Path) -> dict[str, str]:
+    """Names and values, in the order of the report. `directory` is where the data of both lies."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory_bytes / 2**30:.1f} GiB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "file system": _file_system(directory),
+        "Rookery": f"{metadata.version('rookery')}, commit {commit()}",
+        "Apache Kafka": _kafka_version(jars),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "event loop": f"uvloop {_version('uvloop')}" if _version("uvloop") else "asyncio",
+        "Java": _java_version(),
+        "client": f"confluent-kafka {_version('confluent-kafka')}, librdkafka {_librdkafka_version()}",
+    }
+
+
+def commit() -> str:
+    """The commit of the sources, marked if they were changed since."""
+    head = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    changed = _output("git", "-C", str(ROOT), "status", "--porcelain", "--", "src", "bench")
+    return (head or "unknown") + ("+" if changed else "")
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(directory: Path) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    return _output("stat", "--file-system", "--format", "%T", str(directory)) or "unknown"
+
+
+def _kafka_version(jars: Path) -> str:
+    names = [re.fullmatch(r"kafka_[\d.]+-(.+)\.jar", path.name) for path in jars.glob("kafka_*.jar")]
+    return next((match[1] for match in names if match), "not measured")
+
+
+def _java_version() -> str:
+    lines = _output("java", "-version").splitlines()
+    return lines[1] if len(lines) > 1 else "none"
+
+
+def _librdkafka_version() -> str:
+    return str(confluent_kafka.libversion()[0])
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _output(*command: str) -> str:
+    """What the command prints, on either stream; nothing if it is missing or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except OSError:
+        return ""
+    return "" if done.returncode else (done.stdout + done.stderr).strip()

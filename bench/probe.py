@@ -1,0 +1,210 @@
+"""The few requests that tell whether a broker serves, over a plain socket.
+
+A client library would add its own connection set-up, retries and back-offs to what is timed; these frames do not.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bench.model import Broker
+
+POLL_INTERVAL_S = 0.005
+READY_TIMEOUT_S = 180.0
+_CONNECT_TIMEOUT_S = 10.0
+
+_API_VERSIONS, _METADATA, _LIST_OFFSETS = 18, 3, 2
+_METADATA_VERSION = 1
+_LIST_OFFSETS_VERSION = 1
+_LATEST = -1
+_CLIENT_ID = b"bench"
+
+T = TypeVar("T")
+
+
+class NotReadyError(Exception):
+    """The broker answered, but not yet with what is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What a Metadata response says, as far as it matters here."""
+
+    brokers: int
+    # Partitions of each topic that have a leader and no error.
+    led_partitions: dict[str, int]
+    partitions: dict[str, int]
+
+
+class Probe:
+    """One connection, one request at a time."""
+
+    def __init__(self, port: int, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def __enter__(self) -> "Probe":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def api_versions(self) -> int:
+        """How many APIs the broker serves."""
+        body = self._request(_API_VERSIONS, 0, b"")
+        error, count = struct.unpack_from(">hi", body)
+        if error:
+            raise NotReadyError(f"ApiVersions: error {error}")
+        return int(count)
+
+    def metadata(self, topics: list[str] | None = None) -> Topology:
+        """Of the named topics, or of all."""
+        if topics is None:
+            request = struct.pack(">i", -1)
+        else:
+            request = struct.pack(">i", len(topics)) + b"".join(_string(topic) for topic in topics)
+        return _read_topology(_Reader(self._request(_METADATA, _METADATA_VERSION, request)))
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The high watermark, asked of the partition's log."""
+        request = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiq", 1, partition, _LATEST)
+        reader = _Reader(self._request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, request))
+        reader.array_length()
+        reader.string()
+        reader.array_length()
+        _, error, _, offset = reader.unpack(">ihqq")
+        if error:
+            raise NotReadyError(f"ListOffsets: error {error}")
+        return offset
+
+    def _request(self, api_key: int, version: int, body: bytes) -> bytes:
+        self._correlation_id += 1
+        header = struct.pack(">hhih", api_key, version, self._correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
+        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        size_bytes, correlation_id = struct.unpack(">ii", self._receive(8))
+        if correlation_id != self._correlation_id:
+            raise ConnectionError(f"answered {correlation_id} instead of {self._correlation_id}")
+        return self._receive(size_bytes - 4)
+
+    def _receive(self, size_bytes: int) -> bytes:
+        data = bytearray()
+        while len(data) < size_bytes:
+            chunk = self._socket.recv(size_bytes - len(data))
+            if not chunk:
+                raise ConnectionError("the broker closed the connection")
+            data += chunk
+        return bytes(data)
+
+
+class NotServingError(Exception):
+    """The broker ended, or did not become ready in time."""
+
+
+def await_broker(broker: Broker, check: Callable[[Probe], T], *, timeout_s: float = READY_TIMEOUT_S) -> T:
+    """As `await_ready`, and no longer than the broker's process lives."""
+    return await_ready(broker.port, check, timeout_s=timeout_s, is_running=broker.is_running)
+
+
+def await_ready(
+    port: int,
+    check: Callable[[Probe], T],
+    *,
+    timeout_s: float = READY_TIMEOUT_S,
+    is_running: Callable[[], bool] = lambda: True,
+) -> T:
+    """Try on new connections, every 5 ms, until `check` returns instead of raising."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            with Probe(port) as probe:
+                return check(probe)
+        except (OSError, NotReadyError) as error:
+            if not is_running():
+                raise NotServingError("the broker ended instead of serving") from error
+            if time.monotonic() > deadline:
+                raise NotServingError(f"port {port} did not serve within {timeout_s:.0f} s: {error!r}") from error
+        time.sleep(POLL_INTERVAL_S)
+
+
+def serves(probe: Probe) -> None:
+    """ApiVersions and Metadata succeed, and the broker is in the cluster that it describes."""
+    probe.api_versions()
+    if not probe.metadata([]).brokers:
+        raise NotReadyError("no broker in the cluster yet")
+
+
+def serves_partitions(expected: dict[str, int], *, missing_max: int = 0) -> Callable[[Probe], int]:
+    """Metadata of all topics gives each of the expected partitions a leader; the check returns how many have none."""
+
+    def check(probe: Probe) -> int:
+        # First the cheap question: the long answer, asked for again and again, would slow down what is timed.
+        serves(probe)
+        topology = probe.metadata()
+        led = {topic: topology.led_partitions.get(topic, 0) for topic in expected}
+        missing = sum(expected.values()) - sum(led.values())
+        if missing > missing_max:
+            raise NotReadyError(f"{sum(led.values())} of {sum(expected.values())} partitions have a leader")
+        return missing
+
+    return check
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        values = struct.unpack_from(layout, self._data, self._position)
+        self._position += struct.calcsize(layout)
+        return values
+
+    def array_length(self) -> int:
+        return self.unpack(">i")[0]
+
+    def string(self) -> str:
+        length = self.unpack(">h")[0]
+        start = self._position
+        self._position += max(0, length)
+        return self._data[start : self._position].decode()
+
+    def skip_integers(self) -> None:
+        # Read first: in one statement the position would be the one from before the length was read.
+        length = self.array_length()
+        self._position += 4 * length
+
+
+def _read_topology(reader: _Reader) -> Topology:
+    """Metadata v1."""
+    brokers = reader.array_length()
+    for _ in range(brokers):
+        reader.unpack(">i")
+        reader.string()
+        reader.unpack(">i")
+        reader.string()
+    reader.unpack(">i")
+    partitions: dict[str, int] = {}
+    led: dict[str, int] = {}
+    for _ in range(reader.array_length()):
+        reader.unpack(">h")
+        topic = reader.string()
+        reader.unpack(">b")
+        partitions[topic] = reader.array_length()
+        led[topic] = sum(_reads_led_partition(reader) for _ in range(partitions[topic]))
+    return Topology(brokers, led, partitions)
+
+
+def _reads_led_partition(reader: _Reader) -> bool:
+    error, _, leader = reader.unpack(">hii")
+    reader.skip_integers()
+    reader.skip_integers()
+    return error == 0 and leader >= 0

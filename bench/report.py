@@ -1,0 +1,215 @@
+"""Writes docs/performance.md from the results: how it was measured, the goals, a table for each family, the plots.
+
+Nothing in the page is written by hand but docs/performance/notes.md, which is taken over as it is.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import plots
+from bench.model import FLOOR, Metric
+from bench.results import COMPILED, KAFKA, ROOKERY, Results, RowResult
+
+PAGE_NAME = "performance.md"
+PLOTS_DIRECTORY = "performance"
+NOTES_NAME = "notes.md"
+
+_INTRODUCTION = """\
+# Rookery beside Apache Kafka
+
+Written by `make bench`. Both systems run on the same machine in the same run, on the loopback, with their data on the
+same file system, driven by the same foreign client (librdkafka, called in batches so that the client is not the limit
+more than it must be). They take turns, round by round; each figure is the median of its rounds, and ± is half the
+distance between the lowest and the highest round, in percent of the median. Before the rounds comes one that is not
+counted, so that Kafka's JVM is warm. Kafka runs as it ships: one node in KRaft mode with its
+`config/server.properties`, a heap of 1 GB and the JVM options of `kafka-server-start.sh`; its logging is off. Rookery
+runs as `rookery start` with its defaults. The ratio is Rookery's median in parts of Kafka's. "Compiled" is the same
+source with its hot modules compiled by mypyc ([decision 8](decisions/0008-hot-modules-can-be-compiled.md)), which is
+not what `pip install` gives; the goals are judged without it.
+
+The raw values of every round are in [performance/results.json](performance/results.json). How to run it, or a part of
+it, is in [testing.md](testing.md#the-benchmark).
+"""
+
+_FAMILY_TEXTS = {
+    "Floor": "What the machine gives without a broker, in the same run: no system can be faster than this.",
+    "Produce": "From the first record given to the client to the last acknowledgement; in bytes of the values.",
+    "Consume": "A topic that lies in the page cache, from its beginning to its end.",
+    "Latency": "From the moment a record is due to be sent until the consumer has it, at a steady rate.",
+    "Requests": "One request in flight on each connection.",
+    "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
+    "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",
+    "Connections": "Connections that asked for ApiVersions once and then stay; another one asks on beside them.",
+    "Recovery": "From the start of the process until the partitions answer with all the records that they had.",
+    "Compaction": "From allowing the cleaner to start until its checkpoint covers all closed segments of the log.",
+}
+_PLOT_TEXTS = {
+    plots.THROUGHPUT: "Ratios of all rows where more is better: right of 1, Rookery is ahead.",
+    plots.LATENCY: "End-to-end latency; lower is better.",
+    plots.FOOTPRINT: "Start and memory; lower is better.",
+}
+_MARKS = {True: "✅ met", False: "❌ not met"}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One bound: of the ratio, or, with a unit, of Rookery's own figure."""
+
+    text: str
+    # Of the row.
+    title: str
+    # What is bounded, and how it is shown; None if it was not measured.
+    value: float | None
+    shown: str
+    is_met: bool | None
+
+
+def write(results: Results, output: Path) -> None:
+    """The page and its plots, below `output`."""
+    directory = output / PLOTS_DIRECTORY
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn = plots.draw(results, directory)
+    notes_path = directory / NOTES_NAME
+    notes = notes_path.read_text() if notes_path.exists() else ""
+    (output / PAGE_NAME).write_text(render(results, drawn=drawn, notes=notes))
+
+
+def render(results: Results, *, drawn: list[str], notes: str = "") -> str:
+    """The page's text."""
+    if not results.rows:
+        return f"{_INTRODUCTION}\nNothing is measured yet.\n"
+    parts = [_INTRODUCTION, _machine(results), _goals(results)]
+    parts += [f"![{_PLOT_TEXTS[name]}]({PLOTS_DIRECTORY}/{name}.svg)\n" for name in drawn]
+    for family in dict.fromkeys(row.family for row in results.rows):
+        parts.append(_family(family, [row for row in results.rows if row.family == family]))
+    if notes:
+        parts.append(f"## What explains the rows that fall short\n\n{notes.strip()}\n")
+    return "\n".join(parts)
+
+
+def goals(row: RowResult, metric: Metric) -> list[Goal]:
+    """The metric's goals, comma separated in its text, and whether they are met; None if that is not known."""
+    return [_judge(part.strip(), row, metric) for part in (metric.goal or "").split(",") if part.strip()]
+
+
+def _judge(text: str, row: RowResult, metric: Metric) -> Goal:
+    match = re.fullmatch(r"(<=|>=) ([\d_.]+)( .+)?", text)
+    if match is None:
+        raise ValueError(f"{metric.name}: not a goal: {text}")
+    sign, bound, unit = match[1], float(match[2]), match[3]
+    value = row.median(metric, ROOKERY) if unit else row.ratio(metric)
+    shown = _value(value, metric) if unit else _ratio(value)
+    if value is None:
+        return Goal(text, row.title, None, shown, None)
+    return Goal(text, row.title, value, shown, value <= bound if sign == "<=" else value >= bound)
+
+
+def _machine(results: Results) -> str:
+    lines = [f"| {name} | {value} |" for name, value in results.machine.items()]
+    return "\n".join(["## The machine", "", "| | |", "| --- | --- |", *lines, ""])
+
+
+def _goals(results: Results) -> str:
+    """One line for each goal, which may be that of many rows."""
+    lines = ["## Goals", "", "| measured | goal | rows that meet it | lowest | highest | |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | --- |")
+    judged: dict[tuple[str, str, str], list[Goal]] = {}
+    for row in results.rows:
+        for metric in row.metrics:
+            for goal in goals(row, metric):
+                judged.setdefault((row.family, _label(metric), goal.text), []).append(goal)
+    for (family, label, text), found in judged.items():
+        measured = f"{family}: {label}" if len(found) > 1 else f"{family}: {found[0].title}, {label}"
+        known = sorted((goal for goal in found if goal.value is not None), key=lambda goal: goal.value or 0.0)
+        met = sum(goal.is_met is True for goal in known)
+        lowest, highest = (known[0].shown, known[-1].shown) if known else ("–", "–")
+        mark = _MARKS[met == len(known)] if known else "not measured"
+        goal_text = text if text[-1].isalpha() else f"ratio {text}"
+        lines.append(_line([measured, goal_text, f"{met} of {len(known)}", lowest, highest, mark]))
+    return "\n".join([*lines, ""])
+
+
+def _family(family: str, rows: list[RowResult]) -> str:
+    lines = [f"## {family}", "", _FAMILY_TEXTS.get(family, ""), ""]
+    if all(FLOOR in by_system for row in rows for by_system in row.values.values()):
+        lines += ["| row | | median |", "| --- | --- | ---: |"]
+        lines += [_line(cells) for row in rows for cells in _floor_cells(row)]
+    else:
+        has_compiled = any(COMPILED in by_system for row in rows for by_system in row.values.values())
+        extra = ["compiled", "ratio"] if has_compiled else []
+        lines += [_line(["row", "", "Rookery", "Apache Kafka", "ratio", "", *extra])]
+        lines += [_line(["---", "---", "---:", "---:", "---:", "---", *("---:" for _ in extra)])]
+        lines += [_line(cells) for row in rows for cells in _compared_cells(row, has_compiled)]
+    lines += ["", *(f"- {line}" for line in _remarks(rows)), ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+
+
+def _floor_cells(row: RowResult) -> Iterator[list[str]]:
+    for metric in row.metrics:
+        yield [row.title, _label(metric), _figure(row, metric, FLOOR)]
+
+
+def _compared_cells(row: RowResult, has_compiled: bool) -> Iterator[list[str]]:
+    for metric in row.metrics:
+        ratio = row.ratio(metric)
+        extra = [_figure(row, metric, COMPILED), _ratio(row.ratio(metric, COMPILED))] if has_compiled else []
+        yield [
+            row.title,
+            _label(metric),
+            _figure(row, metric, ROOKERY),
+            _figure(row, metric, KAFKA),
+            _ratio(ratio),
+            _standing(ratio, metric),
+            *extra,
+        ]
+
+
+def _standing(ratio: float | None, metric: Metric) -> str:
+    if ratio is None:
+        return f"{metric.better} is better"
+    ahead = ratio >= 1 if metric.better == "higher" else ratio <= 1
+    return f"{'🟢' if ahead else '🔴'} {metric.better} is better"
+
+
+def _remarks(rows: list[RowResult]) -> Iterator[str]:
+    """What went wrong, what rows said of themselves, and from where and when the figures are."""
+    for row in rows:
+        for system, error in row.errors.items():
+            yield f"{row.title}: failed on {system}: {error.splitlines()[0]}"
+        for note in row.notes:
+            yield f"{row.title}: {note}"
+    sources = dict.fromkeys((row.commit, row.timestamp[:10], row.scale) for row in rows)
+    for commit, date, scale in sources:
+        scaled = "" if scale == 1.0 else f", at {scale:g} of the full size"
+        rounds = sorted({row.rounds(metric) for row in rows for metric in row.metrics} - {0})
+        yield f"Measured {date} at commit {commit}{scaled}; rounds: {', '.join(map(str, rounds)) or 'none'}."
+
+
+def _figure(row: RowResult, metric: Metric, system: str) -> str:
+    if system in row.errors:
+        return "failed"
+    spread = row.spread(metric, system)
+    shown = _value(row.median(metric, system), metric)
+    return shown if spread is None else f"{shown} ±{spread * 50:.0f} %"
+
+
+def _value(value: float | None, metric: Metric) -> str:
+    if value is None:
+        return "–"
+    digits = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{digits} {metric.unit}"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _label(metric: Metric) -> str:
+    """What of the row it is: the part of its name after the colon."""
+    return metric.name.partition(": ")[2] or metric.unit
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

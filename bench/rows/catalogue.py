@@ -1,0 +1,15 @@
+"""All rows, in the order of the report."""
+
+from bench.model import Row
+from bench.rows import compaction, floor, latency, memory, recovery, requests, startup, throughput
+
+ALL_ROWS: tuple[Row, ...] = (
+    *throughput.ROWS,
+    *latency.ROWS,
+    *requests.ROWS,
+    *startup.ROWS,
+    *memory.ROWS,
+    *recovery.ROWS,
+    *compaction.ROWS,
+    *floor.ROWS,
+)

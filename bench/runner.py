@@ -1,0 +1,200 @@
+"""Runs rows: who goes first, how often, and what happens when one fails.
+
+For each row, a round that is not counted warms up both systems (several, if their brokers have just started); then they
+take turns (rookery, kafka, kafka, rookery, ...), so that neither always finds the machine as the other left it. Rows on
+the shared brokers come first, and these stop before the rows that start brokers of their own, so that nothing runs
+beside what is measured but an idle broker of the other system. A row that fails is recorded as such and the run goes
+on.
+"""
+
+import shutil
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from bench.model import FLOOR, WARM_UP_ROUND, Bench, Broker, Row, System
+from bench.results import RowResult
+
+# The broker's JVM compiles what it runs often within a fraction of a full round.
+WARM_UP_PART = 0.4
+# Of a JVM that has just started.
+COLD_WARM_UPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run, and how."""
+
+    rows: Sequence[Row]
+    systems: Sequence[System]
+    rounds: int
+    scale: float
+    warm_up: bool
+    directory: Path
+    commit: str
+
+    def rounds_of(self, row: Row) -> int:
+        return self.rounds if row.rounds_max is None else min(self.rounds, row.rounds_max)
+
+    def turns(self, row: Row) -> Iterator[tuple[int, System]]:
+        """Rounds and whose turn it is, in order."""
+        first = WARM_UP_ROUND if self.warm_up and row.warm_up else 0
+        for round_number in range(first, self.rounds_of(row)):
+            turns = self.systems if round_number % 2 == 0 else self.systems[::-1]
+            for system in turns if row.compared else turns[:1]:
+                yield round_number, system
+
+
+def select(rows: Sequence[Row], patterns: str) -> list[Row]:
+    """Rows whose name, or a leading part of it, matches one of the patterns: `produce/*,startup`."""
+    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    for pattern in wanted:
+        if not any(_matches(row.name, pattern) for row in rows):
+            raise ValueError(f"no row is named {pattern}")
+    return [row for row in rows if not wanted or any(_matches(row.name, pattern) for pattern in wanted)]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or name.startswith(pattern.rstrip("/") + "/")
+
+
+@dataclass(slots=True)
+class Runner:
+    """One run of the benchmark."""
+
+    plan: Plan
+    console: Console
+    _brokers: dict[str, Broker] = field(default_factory=dict)
+    # Systems whose shared broker has run for a while.
+    _warm: set[str] = field(default_factory=set)
+
+    def run(self) -> Iterator[RowResult]:
+        """Results as they come, so that an interrupted run keeps those that it has."""
+        ordered = sorted(self.plan.rows, key=lambda row: not (row.shared or not row.compared))
+        turns = sum(len(list(self.plan.turns(row))) for row in ordered)
+        try:
+            with _progress(self.console) as progress:
+                task = progress.add_task("", total=turns)
+                for row in ordered:
+                    if not row.shared and row.compared:
+                        self._stop_brokers()
+                    result = self._run_row(row, progress, task)
+                    _print_result(self.console, result)
+                    if result.errors:
+                        # The next row gets new ones, which know nothing of the failure.
+                        self._stop_brokers()
+                    yield result
+        finally:
+            self._stop_brokers()
+
+    def _run_row(self, row: Row, progress: Progress, task: TaskID) -> RowResult:
+        result = RowResult(name=row.name, title=row.title, family=row.family, metrics=list(row.metrics))
+        result.commit, result.scale = self.plan.commit, self.plan.scale
+        result.timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+        started = time.monotonic()
+        for round_number, system in self.plan.turns(row):
+            name = system.name if row.compared else FLOOR
+            label = "warm-up" if round_number == WARM_UP_ROUND else f"round {round_number + 1}"
+            progress.update(task, description=f"{row.name} · {name} · {label}")
+            if name not in result.errors:
+                self._run_turn(row, system, round_number, result)
+            progress.advance(task)
+        shutil.rmtree(self._kept(row), ignore_errors=True)
+        result.seconds = round(time.monotonic() - started, 1)
+        return result
+
+    def _run_turn(self, row: Row, system: System, round_number: int, result: RowResult) -> None:
+        name = system.name if row.compared else FLOOR
+        scratch = self.plan.directory / "scratch" / f"{_path_name(row.name)}-{name}"
+        kept = self._kept(row) / name
+        try:
+            for directory in (scratch, kept):
+                directory.mkdir(parents=True, exist_ok=True)
+            bench = Bench(
+                system=system,
+                shared_broker=self._broker(system) if row.shared and row.compared else None,
+                directory=scratch,
+                scale=self.plan.scale * (WARM_UP_PART if round_number == WARM_UP_ROUND else 1.0),
+                round=round_number,
+                kept_directory=kept,
+            )
+            for _ in range(self._repetitions(row, bench)):
+                values = row.run(bench)
+            if round_number != WARM_UP_ROUND:
+                result.add(name, values)
+                result.notes += [note for note in bench.notes if note not in result.notes]
+        except Exception as error:
+            result.fail(name, f"{type(error).__name__}: {error}")
+            self.console.print(traceback.format_exc(), style="dim", highlight=False, markup=False)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _repetitions(self, row: Row, bench: Bench) -> int:
+        if bench.round != WARM_UP_ROUND or not row.shared or bench.system.name in self._warm:
+            return 1
+        self._warm.add(bench.system.name)
+        return COLD_WARM_UPS
+
+    def _broker(self, system: System) -> Broker:
+        """The system's long-running broker; both are started before the first row that uses one."""
+        if not self._brokers:
+            for each in self.plan.systems:
+                directory = self.plan.directory / "shared" / each.name
+                shutil.rmtree(directory, ignore_errors=True)
+                self._brokers[each.name] = each.start(directory)
+        return self._brokers[system.name]
+
+    def _stop_brokers(self) -> None:
+        brokers = list(self._brokers.values())
+        self._brokers.clear()
+        self._warm.clear()
+        for broker in brokers:
+            broker.stop()
+        shutil.rmtree(self.plan.directory / "shared", ignore_errors=True)
+
+    def _kept(self, row: Row) -> Path:
+        return self.plan.directory / "kept" / _path_name(row.name)
+
+
+def _path_name(name: str) -> str:
+    return name.replace("/", "-")
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _print_result(console: Console, result: RowResult) -> None:
+    for system, error in result.errors.items():
+        console.print(f"[red]✗[/] {result.name} · {system}: {error.splitlines()[0]}", highlight=False, soft_wrap=True)
+    for metric in result.metrics:
+        by_system = result.values.get(metric.name, {})
+        medians = {system: result.median(metric, system) for system in by_system}
+        parts = [f"{system} {median:,.4g}" for system, median in medians.items() if median is not None]
+        ratio = result.ratio(metric)
+        if parts:
+            shown = f" · ratio {ratio:.2f} ({metric.better} is better)" if ratio is not None else ""
+            console.print(f"{metric.name}: {' · '.join(parts)} {metric.unit}{shown}", highlight=False, soft_wrap=True)

@@ -1,0 +1,247 @@
+"""Those that are compared, each started as its user would start it.
+
+Rookery: `rookery start` with its defaults, and where that was built a second one with its hot modules compiled. Apache
+Kafka: one node in KRaft mode with the settings of the `config/server.properties` that it ships, and the heap and JVM
+options of its `kafka-server-start.sh`. All listen on the loopback and keep their data below the directory that they are
+given; the ports are chosen when a directory is prepared and stay with it, because Kafka records its controller's
+address in its data.
+"""
+
+import compileall
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import rookery
+from bench import process
+from bench.model import System
+from bench.probe import NotServingError, await_broker, serves
+from bench.results import COMPILED, ROOKERY
+
+# Kafka takes minutes to close 10,000 partitions on a busy disk.
+STOP_TIMEOUT_S = 400
+_FORMAT_TIMEOUT_S = 120
+_CLUSTER_ID = "rookery-bench-cluster1"
+
+# Kafka 4's config/server.properties, without its addresses and directory.
+KAFKA_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+# KAFKA_HEAP_OPTS of kafka-server-start.sh, KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh.
+KAFKA_JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+
+class ProcessBroker:
+    """A broker that runs as a child process."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]", port: int, log_path: Path) -> None:
+        self._child = child
+        self._log_path = log_path
+        self.port = port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def is_running(self) -> bool:
+        return self._child.poll() is None
+
+    def cpu_seconds(self) -> float:
+        return process.cpu_seconds(self.pid)
+
+    def rss_bytes(self) -> int:
+        return process.rss_bytes(self.pid)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def log(self) -> str:
+        """The end of what it wrote."""
+        return self._log_path.read_text(errors="replace")[-2000:]
+
+    def await_serving(self) -> None:
+        try:
+            await_broker(self, serves)
+        except NotServingError as error:
+            self.kill()
+            raise RuntimeError(f"{error}\n{self.log()}") from error
+
+    def _end(self, signal_number: signal.Signals) -> None:
+        if not self.is_running():
+            return
+        self._child.send_signal(signal_number)
+        try:
+            self._child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+            raise RuntimeError(f"the broker did not stop within {STOP_TIMEOUT_S} s\n{self.log()}") from None
+
+
+class Rookery:
+    """`rookery start`, of this source tree or of a wheel that is installed beside another Python."""
+
+    def __init__(self, name: str = "rookery", python: str = sys.executable) -> None:
+        self.name = name
+        self._python = python
+
+    def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Rookery formats its directory when it first starts; a port is chosen.
+
+        Python compiles what it imports and keeps that, as `pip install` does, unless its user told it not to.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        _ports(directory)
+        compileall.compile_dir(Path(rookery.__file__).parent, quiet=1)
+
+    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
+        port, _ = _ports(directory)
+        command = [self._python, "-m", "rookery.cli.main", "start"]
+        command += ["--data-dir", str(directory / "data"), "--listen", f"127.0.0.1:{port}"]
+        for key, value in (settings or {}).items():
+            command += ["--set", f"{key}={value}"]
+        return _spawn(command, port, directory / "broker.log")
+
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
+        return _start(self, directory, settings)
+
+
+class ApacheKafka:
+    """Apache Kafka from its jars, one process that is broker and controller."""
+
+    name = "kafka"
+
+    def __init__(self, jars: Path) -> None:
+        if not list(jars.glob("kafka_*.jar")) or shutil.which("java") is None:
+            raise FileNotFoundError(f"Apache Kafka needs java and its jars in {jars}: run scripts/bench-setup.sh")
+        self._class_path = str(jars.resolve() / "*")
+
+    def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        if (directory / "data").exists():
+            return
+        directory.mkdir(parents=True, exist_ok=True)
+        properties = self._write_properties(directory, settings or {})
+        arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties), "--standalone"]
+        command = ["java", "-Xmx256M", "-cp", self._class_path, "kafka.tools.StorageTool", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise RuntimeError(f"formatting failed: {done.stdout}{done.stderr}")
+
+    def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
+        properties = self._write_properties(directory, settings or {})
+        command = ["java", *KAFKA_JVM_OPTIONS, f"-Xlog:gc*:file={directory / 'gc.log'}:time,tags", "-cp"]
+        command += [self._class_path, "kafka.Kafka", str(properties)]
+        return _spawn(command, _ports(directory)[0], directory / "broker.log")
+
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
+        return _start(self, directory, settings)
+
+    def _write_properties(self, directory: Path, settings: Mapping[str, str]) -> Path:
+        port, controller_port = _ports(directory)
+        addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+        places = {
+            "listeners": addresses,
+            "advertised.listeners": addresses,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "log.dirs": str(directory / "data"),
+        }
+        path = directory / "server.properties"
+        lines = (f"{key}={value}\n" for key, value in {**KAFKA_SETTINGS, **places, **settings}.items())
+        path.write_text("".join(lines))
+        return path
+
+
+def _start(system: Rookery | ApacheKafka, directory: Path, settings: Mapping[str, str] | None) -> ProcessBroker:
+    system.prepare(directory, settings)
+    broker = system.spawn(directory, settings)
+    broker.await_serving()
+    return broker
+
+
+def _spawn(command: list[str], port: int, log_path: Path) -> ProcessBroker:
+    # Kafka's JVM raises its own limit; a shell's default would stop Rookery at 1,000 partitions or connections.
+    process.raise_open_files_limit()
+    with log_path.open("ab") as log:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return ProcessBroker(child, port, log_path)
+
+
+def _ports(directory: Path) -> tuple[int, int]:
+    """Those of the directory, chosen on the first call."""
+    path = directory / "ports"
+    if not path.exists():
+        first, second = _free_ports(2)
+        path.write_text(f"{first} {second}\n")
+    client, controller = path.read_text().split()
+    return int(client), int(controller)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, below those that the kernel gives to outgoing connections."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+    return ports
+
+
+def systems(names: list[str], *, jars: Path, compiled_python: Path) -> list[System]:
+    """Those named, in their order."""
+    found: list[System] = []
+    for name in names:
+        if name == ROOKERY:
+            found.append(Rookery())
+        elif name == COMPILED:
+            if not compiled_python.exists():
+                raise FileNotFoundError(f"there is no {compiled_python}: run scripts/bench-setup.sh")
+            found.append(Rookery(COMPILED, str(compiled_python)))
+        elif name == ApacheKafka.name:
+            found.append(ApacheKafka(jars))
+        else:
+            raise ValueError(f"no such system: {name}")
+    return found

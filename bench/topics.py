@@ -1,0 +1,52 @@
+"""The topics that rows use: made before, gone afterwards."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.model import Broker
+from bench.probe import Probe, await_ready, serves_partitions
+
+_TOPICS_PER_REQUEST = 250
+_TIMEOUT_S = 60.0
+# Errors only: the client remarks on every connection that it closes.
+_LOG_LEVEL = 3
+
+
+@contextlib.contextmanager
+def topic(broker: Broker, partitions: int) -> Iterator[str]:
+    """A new topic with a leader in every partition, deleted in the end."""
+    with topics(broker, 1, partitions=partitions) as names:
+        yield names[0]
+
+
+@contextlib.contextmanager
+def topics(broker: Broker, count: int, *, partitions: int) -> Iterator[list[str]]:
+    """New topics with a leader in every partition, deleted in the end."""
+    prefix = f"bench-{uuid.uuid4().hex[:8]}"
+    names = [f"{prefix}-{index:04}" for index in range(count)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": _LOG_LEVEL})
+    try:
+        for chunk in _chunks(names):
+            new = [NewTopic(name, partitions, 1) for name in chunk]
+            for created in admin.create_topics(new, request_timeout=_TIMEOUT_S).values():
+                created.result()
+        await_ready(broker.port, serves_partitions(dict.fromkeys(names, partitions)))
+        yield names
+    finally:
+        for chunk in _chunks(names):
+            for deleted in admin.delete_topics(chunk, request_timeout=_TIMEOUT_S).values():
+                deleted.exception()
+
+
+def count_records(broker: Broker, name: str, partitions: int) -> int:
+    """How many records a topic took, over all its partitions."""
+    with Probe(broker.port) as probe:
+        return sum(probe.end_offset(name, partition) for partition in range(partitions))
+
+
+def _chunks(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        yield names[start : start + _TOPICS_PER_REQUEST]

@@ -1,0 +1,53 @@
+"""Parts of frequent answers that change only with the metadata: described and encoded once, then reused.
+
+`Metadata` of many topics is the same bytes again and again; so is the table of `ApiVersions`. What is kept here is
+compared by identity with the image that it came from: an image never changes, and shares what did not change with the
+image before.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from rookery.base.types import NodeId, TopicName
+from rookery.metadata.image import BrokerImage, ClusterImage, TopicImage
+from rookery.protocol.message import FrozenMessage
+
+# Topics that were deleted are swept out when there are more of them than this, and than half of all.
+_SWEPT_MIN = 64
+
+
+class TopicAnswer(NamedTuple):
+    topic: TopicImage
+    answer: FrozenMessage
+
+
+TopicAnswers: TypeAlias = dict[TopicName, TopicAnswer]
+
+
+class KnownAnswers:
+    """`kind` is whatever else the answer depends on: the version, the listener, what the client asked for."""
+
+    def __init__(self) -> None:
+        self._brokers: Mapping[NodeId, BrokerImage] | None = None
+        self._topics: dict[Hashable, TopicAnswers] = {}
+        self._whole: dict[Hashable, tuple[ClusterImage, FrozenMessage]] = {}
+
+    def topics(self, image: ClusterImage, kind: Hashable) -> TopicAnswers:
+        """The topics that were described before; the caller compares each one's image and adds to them."""
+        if image.brokers is not self._brokers:
+            self._topics.clear()
+            self._brokers = image.brokers
+        answers = self._topics.setdefault(kind, {})
+        if len(answers) > _SWEPT_MIN + 2 * len(image.topics):
+            for name in answers.keys() - image.topics.keys():
+                del answers[name]
+        return answers
+
+    def find(self, image: ClusterImage, kind: Hashable) -> FrozenMessage | None:
+        """A whole answer that was given before by this very image."""
+        known_image, answer = self._whole.get(kind, (None, None))
+        return answer if known_image is image else None
+
+    def keep(self, image: ClusterImage, kind: Hashable, answer: FrozenMessage) -> FrozenMessage:
+        self._whole[kind] = image, answer
+        return answer

@@ -1,0 +1,57 @@
+"""All commands, put together.
+
+Starting must be quick, so this and the modules of the groups import only what describes the commands; a command
+imports what it works with when it runs.
+"""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rookery.cli import configs, consume, groups, log, produce, start, topics
+from rookery.cli.errors import failures_explained
+
+
+class Commands(TyperGroup):
+    """The top group: every command of every group runs inside its `invoke`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with failures_explained():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    name="rookery",
+    cls=Commands,
+    help="A Kafka-compatible streaming platform: run a broker, and work with any Kafka-compatible cluster.",
+    epilog="Exit codes: 0 done, 1 the operation failed, 2 wrong usage. Every command has its own --help.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("start")(start.start)
+app.add_typer(topics.app, name="topics")
+app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
+app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
+app.add_typer(groups.app, name="groups")
+app.add_typer(configs.app, name="configs")
+app.add_typer(log.app, name="log")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rookery {version('rookery')}")
+        raise typer.Exit
+
+
+@app.callback()
+def rookery(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The group's own options."""
