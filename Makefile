@@ -22,7 +22,7 @@ PROFILE_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim explore conformance demo bench profile docs clean
+.PHONY: help setup check format test sim explore conformance demo bench profile compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performan
 
 profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profile
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
+
+compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compiled; needs a C compiler
+	scripts/compiled-setup.sh .cache/compiled
+
+test-compiled: compiled ## The tests against the compiled build
+	.cache/compiled/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md

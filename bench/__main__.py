@@ -29,9 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.report_only:
         report.write(results.load(path), options.output)
         return 0
-    compared = systems(options.systems.split(","), jars=options.jars, compiled_python=COMPILED_PYTHON)
+    try:
+        compared = systems(options.systems.split(","), jars=options.jars, compiled_python=COMPILED_PYTHON)
+        rows = select(ROWS, options.rows)
+    except (ValueError, FileNotFoundError) as error:
+        console.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        return 2
     plan = Plan(
-        rows=select(ROWS, options.rows),
+        rows=rows,
         systems=compared,
         rounds=options.rounds,
         scale=options.scale,
@@ -57,7 +62,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--rows", default="", help="patterns, comma separated: 'produce/*,startup'; all rows without it")
     add("--rounds", type=int, default=3, help="measured rounds for each row and system")
     add("--scale", type=float, default=1.0, help="size of the loads; less than 1 for a quick look")
-    add("--systems", default="rookery,kafka", help="which of the two to run")
+    add("--systems", default="rookery,kafka", help="which to run: rookery, rookery-compiled, kafka")
     add("--no-warm-up", dest="warm_up", action="store_false", help="leave the round out that is not counted")
     add("--directory", type=Path, default=ROOT / ".cache" / "bench", help="where both keep their data")
     add("--jars", type=Path, default=DEFAULT_JARS, help="Apache Kafka's jars, by default of ROOKERY_BENCH_JARS")

@@ -65,7 +65,7 @@ def select(rows: Sequence[Row], patterns: str) -> list[Row]:
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     for pattern in wanted:
         if not any(_matches(row.name, pattern) for row in rows):
-            raise ValueError(f"no row is named {pattern}")
+            raise ValueError(f"no row is named {pattern}; --list shows them")
     return [row for row in rows if not wanted or any(_matches(row.name, pattern) for pattern in wanted)]
 
 

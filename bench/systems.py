@@ -238,10 +238,10 @@ def systems(names: list[str], *, jars: Path, compiled_python: Path) -> list[Syst
             found.append(Rookery())
         elif name == COMPILED:
             if not compiled_python.exists():
-                raise FileNotFoundError(f"there is no {compiled_python}: run scripts/bench-setup.sh")
+                raise FileNotFoundError(f"there is no {compiled_python}: run make compiled")
             found.append(Rookery(COMPILED, str(compiled_python)))
         elif name == ApacheKafka.name:
             found.append(ApacheKafka(jars))
         else:
-            raise ValueError(f"no such system: {name}")
+            raise ValueError(f"no such system: {name}; there are {ROOKERY}, {COMPILED} and {ApacheKafka.name}")
     return found

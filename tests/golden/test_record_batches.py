@@ -39,7 +39,7 @@ def test_records_of_captured_batch(client: str, codec: str) -> None:
 @pytest.mark.parametrize(("client", "codec"), _CASES)
 def test_captured_batch_passes_untouched(client: str, codec: str) -> None:
     data = _batch(client, codec)
-    assert prepare(data, ProducePolicy(), now_ms=_NOW_MS).data is data
+    assert prepare(data, ProducePolicy(), now_ms=_NOW_MS)[1] is data
     assert data == _batch(client, codec)
 
 

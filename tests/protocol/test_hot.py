@@ -59,7 +59,7 @@ def test_produced_records_are_writable_views_of_the_frame() -> None:
     topic = Message(name="a", partition_data=[Message(index=3, records=b"batch")])
     data = codec.encode_request(0, 9, Message(transactional_id=None, acks=-1, timeout_ms=5, topic_data=[topic]))
     frame = bytearray(data)
-    records = hot.decode_produce(9, memoryview(frame)).topics[0].partitions[0].records
+    ((_, _, ((_, records),)),) = hot.decode_produce(9, memoryview(frame)).topics
     assert records is not None
     records[:1] = b"B"
     assert b"Batch" in frame

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
-from rookery.records.batch import Codec, check_batch, read_header, seal, write_header
+from rookery.records.batch import BatchHeader, Codec, check_batch, read_header, seal, write_header
 from rookery.records.compression import compress
-from rookery.records.produce import PreparedBatch, ProducePolicy, prepare
+from rookery.records.produce import ProducePolicy, prepare
 from rookery.records.record import Record, build_batch, decode_records, encode_records
 from rookery.storage.config import LogConfig
 
@@ -25,7 +25,9 @@ def _refused(
     return caught.value
 
 
-def _accepted(data: bytearray | memoryview, policy: ProducePolicy = _POLICY) -> PreparedBatch:
+def _accepted(
+    data: bytearray | memoryview, policy: ProducePolicy = _POLICY
+) -> tuple[BatchHeader, bytearray | memoryview]:
     return prepare(data, policy, now_ms=_NOW_MS)
 
 
@@ -34,8 +36,8 @@ def test_batch_passes_untouched_and_unopened(codec: Codec) -> None:
     # Under a valid CRC lies something that no codec takes: nobody looks.
     nonsense = seal(read_header(build_batch(_RECORDS, codec=codec)), b"not records at all" * 5)
     prepared = _accepted(memoryview(nonsense))
-    assert prepared.header == read_header(nonsense)
-    assert prepared.data == nonsense
+    assert prepared[0] == read_header(nonsense)
+    assert prepared[1] == nonsense
 
 
 def test_empty_control_and_old_batches_are_refused() -> None:
@@ -130,9 +132,9 @@ def test_log_append_time_stamps_in_place_and_checks_no_timestamps(codec: Codec) 
     policy = replace(_POLICY, log_append_time=True, timestamp_before_max_ms=1, timestamp_after_max_ms=1)
     data = build_batch([Record(0, 5, b"k", b"v"), Record(1, _NOW_MS * 2, b"k", b"v")], codec=codec)
     prepared = _accepted(data, policy)
-    assert prepared.data is data
-    assert prepared.header == check_batch(data)
-    assert prepared.header.max_timestamp_ms == _NOW_MS
+    assert prepared[1] is data
+    assert prepared[0] == check_batch(data)
+    assert prepared[0].max_timestamp_ms == _NOW_MS
     assert [record.timestamp_ms for record in decode_records(data)] == [_NOW_MS, _NOW_MS]
 
 
@@ -145,20 +147,20 @@ def test_recompression_keeps_everything_but_the_codec(source: Codec, target: str
     )
     original = read_header(data)
     prepared = _accepted(data, policy)
-    assert prepared.header == check_batch(prepared.data)
+    assert prepared[0] == check_batch(prepared[1])
     wanted = source if policy.codec is None else policy.codec
-    assert prepared.header.codec_id == wanted
-    assert (prepared.data is data) == (wanted == source)
-    same = original._replace(batch_length=prepared.header.batch_length, crc=prepared.header.crc)
-    assert prepared.header == same._replace(attributes=original.attributes & ~7 | wanted)
-    assert decode_records(prepared.data) == _RECORDS
+    assert prepared[0].codec_id == wanted
+    assert (prepared[1] is data) == (wanted == source)
+    same = original._replace(batch_length=prepared[0].batch_length, crc=prepared[0].crc)
+    assert prepared[0] == same._replace(attributes=original.attributes & ~7 | wanted)
+    assert decode_records(prepared[1]) == _RECORDS
 
 
 def test_recompression_with_log_append_time() -> None:
     policy = ProducePolicy.of(LogConfig(compression_type="lz4", message_timestamp_type="LogAppendTime"))
     prepared = _accepted(build_batch(_RECORDS), policy)
-    assert prepared.header == check_batch(prepared.data)
-    assert {record.timestamp_ms for record in decode_records(prepared.data)} == {_NOW_MS}
+    assert prepared[0] == check_batch(prepared[1])
+    assert {record.timestamp_ms for record in decode_records(prepared[1])} == {_NOW_MS}
 
 
 def test_recompression_refuses_what_is_not_records() -> None:
@@ -175,8 +177,8 @@ def test_levels_come_from_the_topic() -> None:
         (LogConfig(compression_type="lz4"), LogConfig(compression_type="lz4", compression_lz4_level=12)),
         (LogConfig(compression_type="zstd"), LogConfig(compression_type="zstd", compression_zstd_level=19)),
     ):
-        larger = _accepted(bytearray(data), ProducePolicy.of(quick)).data
-        assert len(larger) > len(_accepted(bytearray(data), ProducePolicy.of(thorough)).data)
+        larger = _accepted(bytearray(data), ProducePolicy.of(quick))[1]
+        assert len(larger) > len(_accepted(bytearray(data), ProducePolicy.of(thorough))[1])
 
 
 def test_mutated_batches_raise_only_invalid_batch() -> None:

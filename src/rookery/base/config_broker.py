@@ -324,7 +324,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."
     ),
     _row("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", minimum=1),
-    _row("socket.receive.buffer.bytes", _INT, 102_400, "SO_RCVBUF of client sockets; -1 is the system's own."),
+    _row("socket.receive.buffer.bytes", _INT, -1, "SO_RCVBUF of client sockets; -1 lets the system tune it."),
     _row("socket.request.max.bytes", _INT, 104_857_600, "Largest request.", minimum=1),
-    _row("socket.send.buffer.bytes", _INT, 102_400, "SO_SNDBUF of client sockets; -1 is the system's own."),
+    _row("socket.send.buffer.bytes", _INT, -1, "SO_SNDBUF of client sockets; -1 lets the system tune it."),
 )

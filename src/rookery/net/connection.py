@@ -3,8 +3,8 @@
 Theory of operation. A read fills the `FrameBuffer`; a turn then takes frames from it one by one and calls the handler
 (stage 1: in order, synchronous). The handler answers at once with a reply, or with None where the protocol wants no
 reply, or with an awaitable (stage 2), which may finish in any order while later requests go through stage 1. The
-`Sender` puts replies on the wire in the order of the requests. A small request that is answered at once is one `recv`,
-one call and one `write`: no task, no future, no timer.
+`Sender` puts replies on the wire in the order of the requests, when the `Outbox` says that it is time. A small request
+that is answered at once is one `recv`, one call and one `write`: no task, no future, no timer.
 
 A turn ends after a number of frames, so that others get theirs, and stalls while too many requests are unfinished: then
 reading stops too, and the peer feels it. Untrusted bytes end the connection with one log line; everything else that a
@@ -21,6 +21,7 @@ import structlog
 
 from rookery.base.errors import ProtocolError
 from rookery.base.values import value_class
+from rookery.net.outbox import Outbox
 from rookery.net.receive import SCRATCH_SIZE, FrameBuffer
 from rookery.net.send import Reply, Sender
 
@@ -74,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         limits: ConnectionLimits | None = None,
         scratch: memoryview | None = None,
+        outbox: Outbox | None = None,
         listener_name: str = "PLAINTEXT",
         on_made: "Callable[[Connection], str | None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
@@ -85,10 +87,12 @@ class Connection(asyncio.BufferedProtocol):
         scratch = memoryview(bytearray(SCRATCH_SIZE)) if scratch is None else scratch
         self._frames = FrameBuffer(scratch, limits.request_size_max)
         self._sender = Sender(self._on_progress)
+        self._outbox = outbox or Outbox()
         self._on_made = on_made
         self._on_lost = on_lost
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
+        self._has_replies = False
         self._stalled = False
         self._turn_scheduled = False
         self._reading_paused = False
@@ -151,10 +155,14 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._frames.settle()
-        self._flush()
         if reason is not None:
+            self._flush()
             self._fail(reason)
-        elif has_more:
+            return
+        if self._has_replies:
+            self._has_replies = False
+            self._outbox.add(self._loop, self._on_progress)
+        if has_more:
             self._stall()
 
     def _handle_frames(self) -> bool:
@@ -173,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = handle(frame, info)
             if type(answer) is list:
                 sender.push(answer)
+                self._has_replies = True
             elif answer is not None:
                 self._await_answer(cast("Awaitable[Reply | None]", answer))
         return True
@@ -189,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("request failed after its connection closed", peer=self.info.peer, error=repr(error))
 
     def _on_progress(self) -> None:
-        """A reply became ready, or the peer reads again."""
+        """A reply became ready, or it is time to send, or the peer reads again."""
         if self._closing:
             return
         self._flush()

@@ -13,6 +13,7 @@ from rookery.base.errors import StartupError
 from rookery.base.values import value_class
 from rookery.net.connection import Connection, ConnectionLimits, Handler
 from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
+from rookery.net.outbox import Outbox
 from rookery.net.receive import SCRATCH_SIZE
 
 UNLIMITED = 2**31 - 1
@@ -27,8 +28,8 @@ class ListenerSettings:
 
     name: str = "PLAINTEXT"
     socket_request_max_bytes: int = 104_857_600
-    socket_send_buffer_bytes: int = 102_400
-    socket_receive_buffer_bytes: int = 102_400
+    socket_send_buffer_bytes: int = -1
+    socket_receive_buffer_bytes: int = -1
     socket_listen_backlog_size: int = 50
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
@@ -63,6 +64,7 @@ class Listener:
             unfinished_max=self._settings.unfinished_requests_max,
         )
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self._outbox = Outbox()
         self._bound: BoundPort | None = None
         # In the order of their arrival: a set's order would depend on addresses in memory.
         self._connections: dict[Connection, None] = {}
@@ -107,6 +109,7 @@ class Listener:
             self._handle,
             limits=self._limits,
             scratch=self._scratch,
+            outbox=self._outbox,
             listener_name=self._settings.name,
             on_made=self._admit,
             on_lost=self._forget,

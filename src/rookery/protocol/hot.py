@@ -35,17 +35,9 @@ _INT32 = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 
 
-class ProducePartition(NamedTuple):
-    index: PartitionIndex  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
-    records: memoryview | None
-
-
-class ProduceTopic(NamedTuple):
-    """One of name and id is None, depending on the version."""
-
-    name: str | None
-    topic_id: UUID | None
-    partitions: list[ProducePartition]
+# Plain tuples, since every request makes them. Of a topic's name and id one is None, depending on the version.
+ProducePartition: TypeAlias = tuple[PartitionIndex, memoryview | None]
+ProduceTopic: TypeAlias = tuple[str | None, UUID | None, list[ProducePartition]]
 
 
 class ProduceRequest(NamedTuple):
@@ -215,7 +207,7 @@ def _read_produce(dialect: _Dialect, data: memoryview, position: int) -> Produce
         partition_count += len(partitions)
         if partition_count > ITEMS_MAX:
             raise _too_many()
-        topics.append(ProduceTopic(name, topic_id, partitions))
+        topics.append((name, topic_id, partitions))
     if dialect.flexible:
         _skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -230,7 +222,7 @@ def _read_produce_partitions(dialect: _Dialect, data: memoryview, position: int)
         records, position = read_records(data, position + 4)
         if flexible:
             position = _skip_tags(data, position)
-        partitions.append(ProducePartition(index, records))
+        partitions.append((index, records))
     return partitions, _skip_tags(data, position) if flexible else position
 
 

@@ -6,7 +6,7 @@ the header cannot tell: keys on a compacted topic, a lower bound on timestamps, 
 producer's.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
@@ -93,17 +93,12 @@ class ProducePolicy:
         )
 
 
-class PreparedBatch(NamedTuple):
-    header: BatchHeader
-    # The bytes that came in, unless the batch was compressed anew.
-    data: bytearray | memoryview
-
-
 def prepare(
     data: bytearray | memoryview, policy: ProducePolicy, *, now_ms: TimestampMs, zstd_allowed: bool = True
-) -> PreparedBatch:
+) -> tuple[BatchHeader, bytearray | memoryview]:
     """Check one untrusted batch and make it what the topic wants; `data` is changed in place where possible.
 
+    Answers with the header and the bytes to append: those that came in, unless the batch was compressed anew.
     `zstd_allowed` is false for Produce below v7, whose clients do not know zstd.
     """
     if not 0 < len(data) <= policy.batch_size_max:
@@ -113,7 +108,8 @@ def prepare(
         _check_producer_fields(header)
     if not zstd_allowed and header.codec_id == Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
-    if policy.compacted or (not policy.log_append_time and _may_be_untimely(header, policy, now_ms)):
+    is_too_new = header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
+    if is_too_new or policy.compacted or policy.timestamp_before_max_ms != _FOREVER_MS:
         _check_records(data, header, policy, now_ms)
     if policy.codec is not None and policy.codec != header.codec_id:
         data = _recompress(data, policy.codec, policy)
@@ -123,7 +119,7 @@ def prepare(
     if policy.log_append_time:
         stamp_log_append_time(data, now_ms)
         header = read_header(data)
-    return PreparedBatch(header, data)
+    return header, data
 
 
 def _wrong_size(size: int, policy: ProducePolicy) -> InvalidBatchError:
@@ -145,16 +141,10 @@ def _check_producer_fields(header: BatchHeader) -> None:
         raise InvalidBatchError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set the timestamp type LogAppendTime")
 
 
-def _may_be_untimely(header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> bool:
-    """The header tells the newest timestamp only."""
-    return (
-        policy.timestamp_before_max_ms != _FOREVER_MS
-        or header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
-    )
-
-
 def _check_records(data: Buffer, header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> None:
     """Open the batch and look at each record, because the policy asks for it or the newest one seems too new."""
+    if policy.log_append_time and not policy.compacted:
+        return
     for index, record in enumerate(decode_records(data, size_max=policy.decompressed_size_max)):
         if policy.compacted and record.key is None:
             raise _invalid("a compacted topic cannot take a record without a key", index)

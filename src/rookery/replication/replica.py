@@ -135,11 +135,12 @@ class Replica:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             header, batch = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed)
-            if header.is_transactional:
-                return self._refuse(ErrorCode.INVALID_TXN_STATE, "The partition was not added to a transaction.")
-            known = log.producers.check(header) if header.producer_id >= 0 else None
-            if known is not None:
-                return self._answer_known(known)
+            if header.producer_id >= 0 or header.is_transactional:
+                if header.is_transactional:
+                    return self._refuse(ErrorCode.INVALID_TXN_STATE, "The partition was not added to a transaction.")
+                known = log.producers.check(header)
+                if known is not None:
+                    return self._answer_known(known)
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
         except InvalidBatchError as error:
             return self._refuse(error.code, str(error), error.record_index)
@@ -180,12 +181,13 @@ class Replica:
         )
 
     def _appended(self) -> None:
+        state, log = self.state, self.log
         # Followers read up to the end of the log, so an append is news to them before it is committed.
-        is_news = len(self.state.replicas) > 1
-        if self.log.needs_flush:
+        is_news = len(state.replicas) > 1
+        if log.needs_flush:
             self._flush(self)
         elif not self.is_flushing:
-            is_news |= self.state.local_end_moved(self.log.end_offset)
+            is_news |= state.local_end_moved(log.end_offset)
         if is_news:
             self._changed(self)
 

@@ -144,8 +144,11 @@ class Log:
         return self._segments
 
     @property
-    @guarded
     def size_bytes(self) -> int:
+        return self._measure()
+
+    @guarded
+    def _measure(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
@@ -223,13 +226,11 @@ class Log:
         segment = self._active
         last_offset = base_offset + header.last_offset_delta
         try:
-            if self._rolling.must_roll(
-                segment, len(data), last_offset=last_offset, max_timestamp_ms=header.max_timestamp_ms
-            ):
+            if self._rolling.must_roll(segment, len(data), last_offset, header.max_timestamp_ms):
                 segment = self.roll()
-            if not segment.fits(last_offset):
-                raise ValueError(f"offset {last_offset} is too far from the end of {self.partition}")
-            segment.append(data, last_offset=last_offset, max_timestamp_ms=header.max_timestamp_ms)
+                if not segment.fits(last_offset):
+                    raise ValueError(f"offset {last_offset} is too far from the end of {self.partition}")
+            segment.append(data, last_offset, header.max_timestamp_ms)
         except OSError as error:
             raise self.log_directory.fail(error) from error
         self._is_dirty = True

@@ -39,13 +39,13 @@ class RollPolicy:
         self._segment: Segment | None = None
         self._newest_ms: TimestampMs | None = None
 
-    def must_roll(self, segment: Segment, size: int, *, last_offset: Offset, max_timestamp_ms: TimestampMs) -> bool:
-        """Whether a batch must go into a new segment. An empty one takes anything."""
+    def must_roll(self, segment: Segment, size: int, last_offset: Offset, max_timestamp_ms: TimestampMs) -> bool:
+        """Whether a batch must go into a new segment. An empty one takes anything that its indexes can hold."""
         segment_size = segment.size_bytes
         if segment_size == 0:
             # Its first record, which the time is counted from, is about to come; perhaps not for the first time.
             self._segment = None
-            return False
+            return not segment.fits(last_offset)
         if segment is not self._segment:
             self._segment, self._newest_ms = segment, self._find_newest_ms(segment)
         return (

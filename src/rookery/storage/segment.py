@@ -193,9 +193,9 @@ class Segment:
 
     # Appending
 
-    def append(self, data: Buffer, *, last_offset: Offset, max_timestamp_ms: TimestampMs) -> None:
+    def append(self, data: Buffer, last_offset: Offset, max_timestamp_ms: TimestampMs) -> None:
         """Write one stamped batch at the end. After an OSError the segment is as it was, unless undoing failed too."""
-        offset_index = self.offset_index
+        offset_index = self._offset_index if self._offset_index is not None else self.offset_index
         position = self._size if self._size >= 0 else self.size_bytes
         file = self._file or self.file
         try:
@@ -203,12 +203,14 @@ class Segment:
         except OSError:
             self._undo_write(position)
             raise
-        self._size = position + len(data)
-        self._note_batch(offset_index, position, len(data), last_offset, max_timestamp_ms)
-        self._tail_offsets.append(last_offset)
+        size = len(data)
+        self._size = position + size
+        self._note_batch(offset_index, position, size, last_offset, max_timestamp_ms)
+        tail = self._tail_offsets
+        tail.append(last_offset)
         self._tail_positions.append(position)
-        if len(self._tail_offsets) > _TAIL_LENGTH_MAX:
-            del self._tail_offsets[:-_TAIL_LENGTH_KEPT]
+        if len(tail) > _TAIL_LENGTH_MAX:
+            del tail[:-_TAIL_LENGTH_KEPT]
             del self._tail_positions[:-_TAIL_LENGTH_KEPT]
 
     def append_batches(self, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:

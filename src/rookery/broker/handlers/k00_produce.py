@@ -97,7 +97,7 @@ class _Produce:
                 if refusal is not None or name is None:
                     results.append(ProducePartitionResult(index, refusal or ErrorCode.UNKNOWN_TOPIC_ID))
                 else:
-                    self._append(TopicPartition(name, index), records, now_ms, results)
+                    results.append(self._append(TopicPartition(name, index), records, now_ms, results))
             self.topics.append((name, topic_id, results))
 
     def _refuse_topic(self, name: str | None) -> ErrorCode | None:
@@ -115,26 +115,24 @@ class _Produce:
         records: memoryview | None,
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
-    ) -> None:
+    ) -> ProducePartitionResult:
+        """The result, which will be the next of `results`."""
+        acks = self._acks
         replica = self._context.services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
-            results.append(self._fail(partition, replica))
-            return
+            return self._fail(partition, replica)
         appended = replica.append(
             records if records is not None else _NO_RECORDS,
-            acks=self._acks,
+            acks=acks,
             now_ms=now_ms,
             zstd_allowed=self._context.api_version >= _ZSTD_SINCE,
         )
         code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
         if code is not _OK:
-            results.append(self._fail(partition, code, appended))
-            return
-        if self._acks != ACKS_NONE and not replica.is_acknowledged(end_offset, self._acks):
+            return self._fail(partition, code, appended)
+        if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
             self.waiting.append(_Waiting(partition, replica, end_offset, results, len(results)))
-        results.append(
-            ProducePartitionResult(partition.partition, code, base_offset, log_append_time_ms, log_start_offset)
-        )
+        return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
 
     def _fail(
         self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
