@@ -10,10 +10,12 @@ from typing import NamedTuple, TypeAlias
 
 from rookery.base.types import NodeId, TopicName
 from rookery.metadata.image import BrokerImage, ClusterImage, TopicImage
-from rookery.protocol.message import FrozenMessage
+from rookery.protocol.message import FrozenMessage, Message
 
 # Topics that were deleted are swept out when there are more of them than this, and than half of all.
 _SWEPT_MIN = 64
+# Whole answers that are kept: a client asks for the topics that it works with, again and again.
+_WHOLE_MAX = 256
 
 
 class TopicAnswer(NamedTuple):
@@ -30,7 +32,8 @@ class KnownAnswers:
     def __init__(self) -> None:
         self._brokers: Mapping[NodeId, BrokerImage] | None = None
         self._topics: dict[Hashable, TopicAnswers] = {}
-        self._whole: dict[Hashable, tuple[ClusterImage, FrozenMessage]] = {}
+        self._image: ClusterImage | None = None
+        self._whole: dict[Hashable, FrozenMessage] = {}
 
     def topics(self, image: ClusterImage, kind: Hashable) -> TopicAnswers:
         """The topics that were described before; the caller compares each one's image and adds to them."""
@@ -45,9 +48,15 @@ class KnownAnswers:
 
     def find(self, image: ClusterImage, kind: Hashable) -> FrozenMessage | None:
         """A whole answer that was given before by this very image."""
-        known_image, answer = self._whole.get(kind, (None, None))
-        return answer if known_image is image else None
+        if image is not self._image:
+            self._whole.clear()
+            self._image = image
+        return self._whole.get(kind)
 
-    def keep(self, image: ClusterImage, kind: Hashable, answer: FrozenMessage) -> FrozenMessage:
-        self._whole[kind] = image, answer
-        return answer
+    def keep(self, image: ClusterImage, kind: Hashable, answer: Message) -> FrozenMessage:
+        """Take note of an answer that was not found; the image is the same as then."""
+        assert image is self._image
+        if len(self._whole) >= _WHOLE_MAX:
+            self._whole.clear()
+        frozen = self._whole[kind] = FrozenMessage(**vars(answer))
+        return frozen

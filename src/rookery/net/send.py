@@ -93,7 +93,11 @@ class Sender:
             return
         batch: list[Buffer] = []
         batch_size = 0
-        while not self._waiting and self._queue and (reply := self._ready(self._queue[0])) is not None:
+        while not self._waiting and self._queue:
+            head = self._queue[0]
+            reply = head if isinstance(head, list) else self._result(head)
+            if reply is None:
+                break
             buffers = reply if FileSlice not in map(type, reply) else _read_if_small(reply)
             if buffers is None:
                 self._write(batch)
@@ -110,13 +114,9 @@ class Sender:
         self._write(batch)
 
     @staticmethod
-    def _ready(head: "Reply | asyncio.Future[Reply | None]") -> Reply | None:
+    def _result(future: "asyncio.Future[Reply | None]") -> Reply | None:
         """The reply to send next: empty for a request that has none, None while it is not known yet."""
-        if isinstance(head, list):
-            return head
-        if not head.done():
-            return None
-        return head.result() or []
+        return (future.result() or []) if future.done() else None
 
     def _write(self, batch: list[Buffer]) -> None:
         if batch:

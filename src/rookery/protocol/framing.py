@@ -40,18 +40,19 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         api_key, version, correlation_id, size = _REQUEST_START.unpack_from(frame)
     except struct.error as error:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header") from error
-    client_id, position = _read_client_id(frame, size)
+    position = _REQUEST_START.size
+    client_id = None
+    if size >= 0:
+        client_id, position = _read_client_id(frame, position, position + size)
     if is_flexible(api_key, version):
-        position = _skip_tagged_fields(frame, position)
+        # Hardly any client has tagged fields to send.
+        has_none = position < len(frame) and frame[position] == 0
+        position = position + 1 if has_none else _skip_tagged_fields(frame, position)
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
-def _read_client_id(frame: Buffer, size: int) -> tuple[str | None, int]:
+def _read_client_id(frame: Buffer, position: int, end: int) -> tuple[str, int]:
     """Always a legacy string, also in a flexible header: the broker must read it before it knows the version."""
-    position = _REQUEST_START.size
-    if size < 0:
-        return None, position
-    end = position + size
     if end > len(frame):
         raise ProtocolError("the client id is longer than the request")
     try:
@@ -67,8 +68,11 @@ def _skip_tagged_fields(frame: Buffer, position: int) -> int:
         raise malformed("a header", error) from error
 
 
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
+    return api_key != _API_VERSIONS and is_flexible(api_key, version)
 
 
 def response_prefix(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:

@@ -155,10 +155,16 @@ def read_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
 
 def read_compact_bytes_view(data: Buffer, position: int) -> tuple[Buffer | None, int]:
     """Nullable bytes as a slice of `data`: a view where `data` is one."""
-    size, position = read_varint(data, position)
+    size = data[position]
+    if size < 0x80:
+        position += 1
+    else:
+        size, position = read_varint(data, position)
     if size == 0:
         return None, position
-    end = end_of(data, position, size - 1)
+    end = position + size - 1
+    if end > len(data):
+        end_of(data, position, size - 1)
     return data[position:end], end
 
 
@@ -203,7 +209,11 @@ def _bounded(read_string: Reader) -> Reader:
 
 def write_compact_string(out: bytearray, value: str) -> None:
     encoded = value.encode()
-    write_varint(out, len(encoded) + 1)
+    size = len(encoded) + 1
+    if size < 0x80:
+        out.append(size)
+    else:
+        write_varint(out, size)
     out += encoded
 
 

@@ -175,7 +175,7 @@ def check_batch(data: Buffer) -> BatchHeader:
     size = len(data)
     if size < HEADER_SIZE or data[_MAGIC_POSITION] != MAGIC_V2:
         raise _not_a_batch(data)
-    header = read_header(data)
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(data))
     if header.batch_length != size - LENGTH_PREFIX_SIZE:
         raise InvalidBatchError(
             ErrorCode.INVALID_RECORD if header.size_bytes >= HEADER_SIZE else ErrorCode.CORRUPT_MESSAGE,

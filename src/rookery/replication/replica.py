@@ -148,13 +148,9 @@ class Replica:
             self._failed(error)
             return _STORAGE_APPENDED
         self._appended()
-        return Appended(
-            _OK,
-            base_offset,
-            base_offset + header.last_offset_delta + 1,
-            now_ms if self.policy.log_append_time else NO_TIMESTAMP,
-            log.start_offset,
-        )
+        append_time_ms = now_ms if self.policy.log_append_time else NO_TIMESTAMP
+        end_offset = base_offset + header.last_offset_delta + 1
+        return Appended(_OK, base_offset, end_offset, append_time_ms, log.start_offset)
 
     @property
     def has_enough_replicas(self) -> bool:

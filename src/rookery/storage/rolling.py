@@ -5,7 +5,7 @@ from zlib import crc32
 from rookery.base.clock import Clock
 from rookery.base.types import Offset, TimestampMs, TopicPartition
 from rookery.storage.config import LogConfig
-from rookery.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from rookery.storage.index import OFFSET_ENTRY_SIZE, RELATIVE_OFFSET_MAX, TIME_ENTRY_SIZE
 from rookery.storage.segment import Segment
 
 
@@ -50,7 +50,7 @@ class RollPolicy:
             self._segment, self._newest_ms = segment, self._find_newest_ms(segment)
         return (
             segment_size + size > self._segment_bytes
-            or not segment.fits(last_offset)
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or (self._indexes_may_fill and self._has_full_index(segment))
             or (self._has_waited(segment) if self._newest_ms is None else max_timestamp_ms > self._newest_ms)
         )

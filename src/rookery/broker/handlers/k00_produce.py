@@ -81,7 +81,7 @@ class _Produce:
     def __init__(self, context: RequestContext, acks: int) -> None:
         self._context = context
         self._acks = acks
-        self._leaders: set[NodeId] = set()
+        self._leaders: list[NodeId] = []
         self.topics: list[ProduceTopicResult] = []
         self.waiting: list[_Waiting] = []
 
@@ -147,7 +147,7 @@ class _Produce:
             )
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader = self._context.services.current_leader(partition)
-            self._leaders.add(leader[0])
+            self._leaders.append(leader[0])
             result = result._replace(current_leader=leader)
         return result
 
@@ -179,7 +179,8 @@ class _Produce:
         return self.answer()
 
     def answer(self) -> Reply:
-        endpoints = self._context.services.endpoints(self._leaders, self._context.listener) if self._leaders else ()
+        leaders = dict.fromkeys(self._leaders)
+        endpoints = self._context.services.endpoints(leaders, self._context.listener) if leaders else ()
         body = encode_produce_response(self._context.api_version, self.topics, node_endpoints=endpoints)
         return self._context.reply([body])
 

@@ -23,6 +23,7 @@ from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.controller.topics import INTERNAL_TOPICS, name_problem
 from rookery.metadata.image import PartitionImage, TopicImage
+from rookery.protocol.api import ApiKey
 from rookery.protocol.message import FrozenMessage, Message
 
 _NULL_MEANS_ALL_SINCE = 1
@@ -31,20 +32,34 @@ _TOPIC_IDS_IN_REQUEST_SINCE = 12
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-    answer = _Answer(context, request)
     if _asks_for_all(context, request):
-        return answer.by_name(context.services.image.topics)
+        return _answer_known(context, request, None)
     if context.api_version < _TOPIC_IDS_IN_REQUEST_SINCE and any(_is_malformed(topic) for topic in request.topics):
-        return answer.refuse_all()
+        return _Answer(context, request).refuse_all()
     if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in request.topics):
-        return answer.by_id(topic.topic_id for topic in request.topics)
+        return _Answer(context, request).by_id(topic.topic_id for topic in request.topics)
     # A name that is given twice is answered once.
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     # The cluster's own topics have settings of their own and come with their coordinators.
     missing = [name for name in names if name not in context.services.image.topics and name not in INTERNAL_TOPICS]
     if missing and _may_create(context, request):
-        return _create_and_answer(context, answer, names, missing)
-    return answer.by_name(names)
+        return _create_and_answer(context, request, names, missing)
+    return _Answer(context, request).by_name(names) if missing else _answer_known(context, request, names)
+
+
+def _answer_known(context: RequestContext, request: Message, names: Sequence[str] | None) -> Message:
+    """Topics that exist, or all for None: the same answer as long as the metadata is the same."""
+    known, image = context.services.known_answers, context.services.image
+    asks_for = (
+        request.get("include_topic_authorized_operations"),
+        request.get("include_cluster_authorized_operations"),
+    )
+    kind = (ApiKey.METADATA, context.api_version, context.listener, asks_for, None if names is None else tuple(names))
+    found = known.find(image, kind)
+    if found is None:
+        described = _Answer(context, request).by_name(image.topics if names is None else names)
+        found = known.keep(image, kind, described)
+    return found
 
 
 def _asks_for_all(context: RequestContext, request: Message) -> bool:
@@ -63,9 +78,10 @@ def _may_create(context: RequestContext, request: Message) -> bool:
 
 
 async def _create_and_answer(
-    context: RequestContext, answer: "_Answer", names: Sequence[str], missing: Sequence[str]
+    context: RequestContext, request: Message, names: Sequence[str], missing: Sequence[str]
 ) -> Message:
-    return answer.by_name(names, refused=await create_missing_topics(context.services, missing))
+    refused = await create_missing_topics(context.services, missing)
+    return _Answer(context, request).by_name(names, refused=refused)
 
 
 class _Answer:

@@ -14,7 +14,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.controller.brokers import SUPPORTED_FEATURES
 from rookery.protocol.api import SERVED, ApiKey
-from rookery.protocol.message import FrozenMessage, Message
+from rookery.protocol.message import Message
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE_SINCE = 3
@@ -32,10 +32,10 @@ def handle(context: RequestContext, request: Message) -> Message:
     return known.find(image, kind) or known.keep(image, kind, _describe(context))
 
 
-def _describe(context: RequestContext) -> FrozenMessage:
+def _describe(context: RequestContext) -> Message:
     services = context.services
     broker = services.image.brokers.get(services.node_id)
-    return FrozenMessage(
+    return Message(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
         api_keys=[_row(key) for key in SERVED],
