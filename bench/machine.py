@@ -48,7 +48,8 @@ def _processor() -> str:
 
 def _file_system(directory: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
-    return _output("stat", "--file-system", "--format", "%T", str(directory)) or "unknown"
+    lines = _output("df", "--output=fstype", str(directory)).splitlines()
+    return lines[-1] if lines else "unknown"
 
 
 def _kafka_version(jars: Path) -> str:

@@ -85,7 +85,9 @@ def render(results: Results, *, drawn: list[str], notes: str = "") -> str:
     for family in dict.fromkeys(row.family for row in results.rows):
         parts.append(_family(family, [row for row in results.rows if row.family == family]))
     if notes:
-        parts.append(f"## What explains the rows that fall short\n\n{notes.strip()}\n")
+        # Their links are relative to their own place.
+        moved = re.sub(r"\]\((?!\w+:|#)", f"]({PLOTS_DIRECTORY}/", notes.strip())
+        parts.append(f"## What explains the rows that fall short\n\n{moved}\n")
     return "\n".join(parts)
 
 

@@ -57,7 +57,7 @@ def test_goals_bound_the_ratio_or_with_a_unit_the_figure(measured: Results) -> N
 
 def test_the_page(measured: Results) -> None:
     measured.rows[1].fail(KAFKA, "TimeoutError: too slow\nmore")
-    page = report.render(measured, drawn=[plots.THROUGHPUT], notes="Because.\n")
+    page = report.render(measured, drawn=[plots.THROUGHPUT], notes="[Because](why.svg).\n")
     assert "| the produce row | MB/s | 300 MB/s ±10 % | 200 MB/s ±10 % | 1.50 | 🟢 higher is better |" in page
     assert "| the latency row | p50 | 3 ms | failed | – | lower is better |" in page
     assert "failed on kafka: TimeoutError: too slow\n" in page
@@ -67,7 +67,7 @@ def test_the_page(measured: Results) -> None:
     assert "| the floor row | MB/s | 4,000 MB/s |" in page
     assert "Measured 2030-01-02 at commit abc1234; rounds: 3." in page
     assert "(performance/throughput.svg)" in page
-    assert page.endswith("## What explains the rows that fall short\n\nBecause.\n")
+    assert page.endswith("## What explains the rows that fall short\n\n[Because](performance/why.svg).\n")
 
 
 def test_page_and_plots_are_written_and_the_same_each_time(measured: Results, tmp_path: Path) -> None:
