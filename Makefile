@@ -69,7 +69,7 @@ profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profi
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
 
 compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compiled; needs a C compiler
-	scripts/compiled-setup.sh .cache/compiled
+	PYTHON="$(PYTHON)" scripts/compiled-setup.sh .cache/compiled
 
 test-compiled: compiled ## The tests against the compiled build
 	.cache/compiled/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

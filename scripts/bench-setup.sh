@@ -9,4 +9,5 @@ if [ -n "${ROOKERY_BENCH_JARS:-}" ]; then
 fi
 
 # The server is in the same jars as the tools that the conformance suite runs.
+export KCAT=no
 exec "$(dirname "$0")/conformance-setup.sh" "${1:-.cache/java}"

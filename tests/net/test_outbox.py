@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 
 from rookery.net.connection import Answer, ConnectionInfo
 from rookery.net.outbox import Outbox
@@ -13,7 +14,7 @@ def test_sends_of_one_turn_happen_together_at_its_end_or_when_there_are_many() -
         loop, outbox = asyncio.get_running_loop(), Outbox()
         sent: list[int] = []
         for number in range(COUNT):
-            outbox.add(loop, lambda number=number: sent.append(number))  # type: ignore[misc]
+            outbox.add(loop, partial(sent.append, number))
             assert len(sent) == (0 if number < KEPT_MAX - 1 else KEPT_MAX)
         await asyncio.sleep(0)
         assert sent == list(range(COUNT))

@@ -98,5 +98,4 @@ class RequestContext:
 
     def reply(self, body: Sequence[Buffer | FileSlice]) -> Reply:
         """The whole response. Every response passes here, which makes it the place to count and time them."""
-        size = len(body[0]) if len(body) == 1 and type(body[0]) is bytes else parts_size(body)
-        return [response_prefix(self.api_key, self.api_version, self.correlation_id, size), *body]
+        return [response_prefix(self.api_key, self.api_version, self.correlation_id, parts_size(body)), *body]

@@ -175,6 +175,7 @@ def check_batch(data: Buffer) -> BatchHeader:
     size = len(data)
     if size < HEADER_SIZE or data[_MAGIC_POSITION] != MAGIC_V2:
         raise _not_a_batch(data)
+    # What `read_header` and `compute_crc` do, in line: every produced batch comes here, and calls are what it costs.
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(data))
     if header.batch_length != size - LENGTH_PREFIX_SIZE:
         raise InvalidBatchError(
