@@ -110,6 +110,12 @@ _SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_topic_partition_list_find": (ctypes.POINTER(TopicPartition), (_handle, _text, ctypes.c_int32)),
     "rd_kafka_topic_partition_list_destroy": (None, (_handle,)),
     "rd_kafka_position": (_int, (_handle, _handle)),
+    "rd_kafka_init_transactions": (_handle, (_handle, _int)),
+    "rd_kafka_begin_transaction": (_handle, (_handle,)),
+    "rd_kafka_commit_transaction": (_handle, (_handle, _int)),
+    "rd_kafka_abort_transaction": (_handle, (_handle, _int)),
+    "rd_kafka_error_string": (_text, (_handle,)),
+    "rd_kafka_error_destroy": (None, (_handle,)),
 }
 
 
@@ -177,6 +183,14 @@ class Client:
         text: bytes = self.library.rd_kafka_err2str(code)
         return text.decode()
 
+    def check_error(self, error: int | None) -> None:
+        """Of the calls that return an rd_kafka_error_t, which is null if all went well, and else is ours to free."""
+        if error is not None:
+            text: bytes = self.library.rd_kafka_error_string(error)
+            message = text.decode()
+            self.library.rd_kafka_error_destroy(error)
+            raise ClientError(message)
+
     def close(self) -> None:
         self.library.rd_kafka_topic_destroy(self.topic)
         self.library.rd_kafka_destroy(self.handle)
@@ -202,6 +216,12 @@ class Messages:
         return next((message.err for message in self._array[:count] if message.err), 0)
 
 
+def new_producer(bootstrap: str, topic: str, settings: Mapping[str, str]) -> Client:
+    return Client(
+        _PRODUCER, topic, {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **settings, "bootstrap.servers": bootstrap}
+    )
+
+
 def produce(
     *,
     bootstrap: str,
@@ -213,17 +233,15 @@ def produce(
 ) -> Measurements:
     """Send that many records as fast as they are taken; until the last one is acknowledged."""
     messages = Messages(record_bytes, partitions, records)
-    client = Client(
-        _PRODUCER, topic, {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **settings, "bootstrap.servers": bootstrap}
-    )
+    client = new_producer(bootstrap, topic, settings)
     ended = threading.Event()
     # Failed deliveries count as queued until someone takes their report, and a full queue blocks the sender.
     poller = threading.Thread(target=_poll_until, args=(client, ended), daemon=True)
     poller.start()
     await_go()
     started_s = time.perf_counter()
-    _send(client, messages, records)
-    client.check(client.library.rd_kafka_flush(client.handle, _FLUSH_TIMEOUT_MS))
+    send(client, messages, records)
+    flush(client)
     elapsed_s = time.perf_counter() - started_s
     ended.set()
     poller.join()
@@ -238,7 +256,13 @@ def _poll_until(client: Client, ended: threading.Event) -> None:
         client.library.rd_kafka_poll(client.handle, _POLL_MS)
 
 
-def _send(client: Client, messages: Messages, records: int) -> None:
+def flush(client: Client) -> None:
+    """Wait until everything that was given to the client is acknowledged."""
+    client.check(client.library.rd_kafka_flush(client.handle, _FLUSH_TIMEOUT_MS))
+
+
+def send(client: Client, messages: Messages, records: int) -> None:
+    """Give that many records to the client, and wait where its queue is full."""
     flags = _MESSAGE_PARTITION | _MESSAGE_BLOCK
     left = records
     while left and not client.errors:

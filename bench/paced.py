@@ -13,6 +13,7 @@ consumer's fetches wait at most 100 ms for one byte. The rest are librdkafka's d
 import ctypes
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -51,7 +52,7 @@ class PaceError(Exception):
 
 def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records: int) -> Measurements:
     """Send every record when it is due, or as soon as possible afterwards."""
-    _wake_punctually()
+    wake_punctually()
     problems: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER_SETTINGS})
     producer.list_topics(topic, timeout=_STALL_S)
@@ -63,11 +64,7 @@ def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records
 
     await_go()
     started_ns = time.monotonic_ns() + _START_DELAY_NS
-    for number in range(records):
-        due_ns = started_ns + number * 1_000_000_000 // rate
-        early_ns = due_ns - time.monotonic_ns()
-        if early_ns > 0:
-            time.sleep(early_ns / 1e9)
+    for due_ns in due_times(started_ns, records, rate):
         producer.produce(topic, _DUE.pack(due_ns) + rest, partition=0, on_delivery=note)
         producer.poll(0)
     elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
@@ -81,7 +78,7 @@ def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records
 
 def consume(*, bootstrap: str, topic: str, records: int, skipped: int) -> Measurements:
     """Percentiles in milliseconds of the latency of the records after the first `skipped` ones."""
-    _wake_punctually()
+    wake_punctually()
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER_SETTINGS})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     # Nothing is there yet; this connects and starts the long polls.
@@ -103,6 +100,16 @@ def consume(*, bootstrap: str, topic: str, records: int, skipped: int) -> Measur
     return percentiles(late_ns[skipped:])
 
 
+def due_times(started_ns: int, count: int, rate: int) -> Iterator[int]:
+    """The timetable, on the monotonic clock: each moment as soon as it has come, or at once if it is past."""
+    for number in range(count):
+        due_ns = started_ns + number * 1_000_000_000 // rate
+        early_ns = due_ns - time.monotonic_ns()
+        if early_ns > 0:
+            time.sleep(early_ns / 1e9)
+        yield due_ns
+
+
 def percentiles(late_ns: list[int]) -> Measurements:
     ordered = sorted(late_ns)
     last = len(ordered) - 1
@@ -110,7 +117,7 @@ def percentiles(late_ns: list[int]) -> Measurements:
     return {name: ordered[round(share * last)] / 1e6 for name, share in shares.items()}
 
 
-def _wake_punctually() -> None:
+def wake_punctually() -> None:
     """Linux lets a sleeper oversleep by 50 us to save wake-ups; here that would be half of what is measured."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 

@@ -38,6 +38,7 @@ _FAMILY_TEXTS = {
     "Produce": "From the first record given to the client to the last acknowledgement; in bytes of the values.",
     "Consume": "A topic that lies in the page cache, from its beginning to its end.",
     "Latency": "From the moment a record is due to be sent until the consumer has it, at a steady rate.",
+    "Transactions": "Begin, records, commit, by one producer unless it says otherwise; a commit waits for its records.",
     "Requests": "One request in flight on each connection.",
     "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
     "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",

@@ -1,6 +1,7 @@
 """The topics that rows use: made before, gone afterwards."""
 
 import contextlib
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from bench.probe import Probe, await_ready, serves_partitions
 
 _TOPICS_PER_REQUEST = 250
 _TIMEOUT_S = 60.0
+_POLL_INTERVAL_S = 0.01
 # Errors only: the client remarks on every connection that it closes.
 _LOG_LEVEL = 3
 
@@ -45,6 +47,20 @@ def count_records(broker: Broker, name: str, partitions: int) -> int:
     """How many records a topic took, over all its partitions."""
     with Probe(broker.port) as probe:
         return sum(probe.end_offset(name, partition) for partition in range(partitions))
+
+
+def await_count(broker: Broker, name: str, partitions: int, expected: int) -> None:
+    """Until a topic has that many records and markers: Kafka says committed before the markers are written."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while (found := count_records(broker, name, partitions)) != expected:
+        if found > expected or time.monotonic() > deadline:
+            raise RuntimeError(f"the topic holds {found} records and markers instead of {expected}")
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def partitions_text(count: int) -> str:
+    """For titles."""
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _chunks(names: list[str]) -> Iterator[list[str]]:

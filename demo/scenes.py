@@ -10,6 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from demo import clients
 from demo.broker import Broker
 from demo.members import AioKafkaMember, ConfluentMember, KafkaPythonMember, Member
+from demo.transfers import ACCOUNTS, Bank, read_transfers
 
 RECORDS = 10_000
 KILLS = 3
@@ -227,6 +228,31 @@ def rebalance(broker: Broker) -> str:
     return f"{'; then '.join(steps)}. {len(read):,} records, each read exactly once in the group"
 
 
+def transact(broker: Broker) -> str:
+    """Money moves in transactions, some given up, while the broker is killed: readers see whole transfers"""
+    clients.create_topic(broker.address, "transfers", ACCOUNTS)
+    bank = Bank(broker.address, "transfers")
+    try:
+        for kills in range(1, KILLS):
+            wait_until(lambda: len(bank.committed) >= 20 * kills, "transfers are committed")  # noqa: B023
+            broker.kill()
+            broker.start()
+        wait_until(lambda: len(bank.committed) >= 20 * KILLS, "transfers are committed after the last kill")
+    finally:
+        bank.stop()
+    if bank.failure is not None:
+        raise bank.failure
+    seen = read_transfers(broker.address, "transfers", "read_committed")
+    everything = read_transfers(broker.address, "transfers", "read_uncommitted")
+    expect(bank.committed <= seen.keys(), "every committed transfer is seen")
+    expect(not bank.aborted & seen.keys(), "no transfer is seen that was given up")
+    expect(all(len(amounts) == 2 and not sum(amounts) for amounts in seen.values()), "no transfer is torn")
+    return (
+        f"{len(seen)} transfers over {ACCOUNTS} partitions with {KILLS - 1} x kill -9: each seen once and whole, the "
+        f"balance is 0; {len(everything.keys() - seen.keys())} more are in the log, and hidden"
+    )
+
+
 def stop(broker: Broker) -> str:
     """Stop the broker"""
     started = time.monotonic()
@@ -234,4 +260,4 @@ def stop(broker: Broker) -> str:
     return f"SIGTERM, exit code 0 after {time.monotonic() - started:.1f} s"
 
 
-SCENES = (start, produce_and_consume, kill_and_restart, rebalance, find_by_time, compact, expire, stop)
+SCENES = (start, produce_and_consume, kill_and_restart, rebalance, transact, find_by_time, compact, expire, stop)

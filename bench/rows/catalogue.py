@@ -1,11 +1,12 @@
 """All rows, in the order of the report."""
 
 from bench.model import Row
-from bench.rows import compaction, floor, latency, memory, recovery, requests, startup, throughput
+from bench.rows import compaction, floor, latency, memory, recovery, requests, startup, throughput, transactions
 
 ALL_ROWS: tuple[Row, ...] = (
     *throughput.ROWS,
     *latency.ROWS,
+    *transactions.ROWS,
     *requests.ROWS,
     *startup.ROWS,
     *memory.ROWS,

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.load import Load, Outcome, run_loads
 from bench.model import GIGABYTE, MEGABYTE, Bench, Broker, Metric, Row
-from bench.topics import count_records, topic
+from bench.topics import count_records, partitions_text, topic
 
 _SIZES = {"100B": 100, "1KB": 1000}
 _PARTITIONS = (1, 12)
@@ -166,14 +166,10 @@ def _consume_row(name: str, title: str, shape: Shape, consumers: int = 1) -> Row
     return Row(name=name, title=title, family="Consume", metrics=_metrics(key), run=run)
 
 
-def _partitions_text(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
-
-
 _PRODUCE = tuple(
     _produce_row(
         f"produce/{size}/{partitions}p/{compression}/acks={acks}",
-        f"{size}, {_partitions_text(partitions)}, {compression}, acks={acks}",
+        f"{size}, {partitions_text(partitions)}, {compression}, acks={acks}",
         Shape(size=size, partitions=partitions, compression=compression, acks=acks),
     )
     for size in _SIZES
@@ -184,7 +180,7 @@ _PRODUCE = tuple(
 _CONSUME = tuple(
     _consume_row(
         f"consume/{size}/{partitions}p/{compression}",
-        f"{size}, {_partitions_text(partitions)}, {compression}",
+        f"{size}, {partitions_text(partitions)}, {compression}",
         Shape(size=size, partitions=partitions, compression=compression),
     )
     for size in _SIZES

@@ -9,9 +9,9 @@ from bench import paced, wire
 from bench.load import Load, LoadError, Measurements, run_loads
 from bench.model import Broker, Row
 from bench.payload import event_text
-from bench.rows import floor, latency, requests, throughput
+from bench.rows import floor, latency, requests, throughput, transactions
 from bench.systems import Rookery
-from bench.topics import count_records, topic, topics
+from bench.topics import await_count, count_records, topic, topics
 from rookery.records.batch import Codec, check_batch
 from rookery.records.compression import compress
 
@@ -64,6 +64,44 @@ def test_a_failed_delivery_fails_the_load(broker: Broker) -> None:
 def test_an_unknown_setting_fails_the_load(broker: Broker) -> None:
     with pytest.raises(LoadError, match=r"no\.such\.setting"):
         _librdkafka(broker, "produce", "topic", 1, **{"no.such.setting": "1"})
+
+
+def _transactional(broker: Broker, action: str, name: str, **options: object) -> Measurements:
+    common = {"bootstrap": broker.bootstrap, "topic": name, "partitions": 3, "record_bytes": RECORD_BYTES}
+    settings = {"settings": {"transactional.id": name}}
+    return run_loads([Load("bench.transactional", action, {**common, **settings, **options})], broker).result
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_transactions_leave_their_records_and_a_marker_in_each_partition(broker: Broker, commit: bool) -> None:
+    with topic(broker, 3) as name:
+        result = _transactional(broker, "produce", name, records=10, transactions=5, commit=commit)
+        # Before the measurement comes one more, of as many records as divide by the partitions.
+        await_count(broker, name, 3, (5 * 10 + 5 * 3) + (9 + 3))
+    assert result["offsets"] == 77
+    assert (result["transactions"], result["bytes"]) == (5, 50 * RECORD_BYTES)
+
+
+def test_a_commit_every_so_often(broker: Broker) -> None:
+    with topic(broker, 3) as name:
+        result = _transactional(broker, "commit_every", name, interval_s=0.05, duration_s=0.2)
+        await_count(broker, name, 3, int(result["offsets"]))
+    assert result["elapsed_s"] >= 0.2
+    assert result["bytes"] > 0
+
+
+def test_transactions_by_a_timetable(broker: Broker) -> None:
+    with topic(broker, 3) as name:
+        late = _transactional(broker, "commit_paced", name, records=10, transactions=20, rate=50, skipped=5)
+        await_count(broker, name, 3, (20 * 10 + 20 * 3) + (9 + 3))
+    assert 0 < late["p50_ms"] <= late["p99_ms"] <= late["max_ms"]
+
+
+def test_a_refused_transaction_fails_the_load(broker: Broker) -> None:
+    options = {"records": 10, "transactions": 1, "commit": True}
+    refused = {"transactional.id": "refused", "transaction.timeout.ms": "2000000000"}
+    with topic(broker, 3) as name, pytest.raises(LoadError, match="timeout"):
+        _transactional(broker, "produce", name, **options, settings=refused)
 
 
 def test_tiny_produces_are_all_in_the_log(broker: Broker) -> None:
@@ -149,7 +187,7 @@ def test_raw_batches_are_what_a_producer_sends() -> None:
     assert len(batch) < 1_048_588, "the default max.message.bytes"
 
 
-@pytest.mark.parametrize("rows", [floor.ROWS, throughput.ROWS, latency.ROWS, requests.ROWS])
+@pytest.mark.parametrize("rows", [floor.ROWS, throughput.ROWS, latency.ROWS, requests.ROWS, transactions.ROWS])
 def test_names_are_unique(rows: tuple[Row, ...]) -> None:
     names = [row.name for row in rows]
     metrics = [metric.name for row in rows for metric in row.metrics]

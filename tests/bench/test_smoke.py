@@ -14,6 +14,8 @@ from bench.runner import select
 # Rows that differ from one of these by a size or a codec only are left to `make bench`.
 PARTS = (
     "produce/1KB/12p/lz4/acks=all,produce-raw,consume/100B/1p/none,consume-4-consumers,consume-raw,latency/1000",
+    "transactions/100-records/100B/12p,transactions/4-producers,transactions/aborted,transactions/100ms/1KB/1p",
+    "transactions/latency/100B/1p",
     "requests/produce/16c,requests/api-versions,requests/metadata,floor/tcp,floor/file,floor/echo/16c,startup/empty",
     "startup/2000p,memory,connections",
     "recovery,compaction/1KB",

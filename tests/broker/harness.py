@@ -15,14 +15,13 @@ from rookery.base.types import TopicPartition
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
-from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
-from rookery.coordinators.group.service import GroupCoordinator
 from rookery.metadata.log_config import broker_layers, log_config
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
+from rookery.node.coordination import Coordination, build_coordination
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_response_header
 from rookery.protocol.message import Message
@@ -59,13 +58,21 @@ class UnsyncedFiles(OsFiles):
 class Broker:
     """One node's services, and a client's view of them."""
 
-    def __init__(self, services: Services, logs: LogManager, quorum: QuorumDriver, flusher: Flusher) -> None:
+    def __init__(
+        self,
+        services: Services,
+        logs: LogManager,
+        quorum: QuorumDriver,
+        flusher: Flusher,
+        coordination: Coordination,
+    ) -> None:
         self.services = services
         self.logs = logs
         self.dispatcher = Dispatcher(services)
         self.connection = ConnectionInfo("127.0.0.1", 50_000, "PLAINTEXT")
         self._quorum = quorum
         self._flusher = flusher
+        self._coordination = coordination
 
     def send(self, api_key: int, version: int, **fields: Any) -> Reply | Awaitable[Reply | None] | None:
         """What the dispatcher answers to one request; the frame is overwritten afterwards, as a connection does."""
@@ -120,7 +127,7 @@ class Broker:
         return appended.base_offset
 
     async def close(self) -> None:
-        await self.services.groups.close()
+        await self._coordination.close()
         await self._flusher.wait()
         await self.services.controller.close()
         await self.services.replicas.checkpoint_high_watermarks()
@@ -155,16 +162,16 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
     replicas.start(controller.image)
     controller.on_image(replicas.apply)
-    groups = GroupCoordinator(
+    coordination = build_coordination(
         layers,
         node_id=NODE_ID,
+        controller=controller,
         replicas=replicas,
         pending=pending,
         clock=clock,
         new_uuid=lambda: UUID(int=random.getrandbits(128)),
     )
-    groups.start(controller.image)
-    controller.on_image(groups.apply)
+    coordination.start(controller)
     await controller.register_broker(
         Registration(
             node_id=NODE_ID,
@@ -184,12 +191,14 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
             slots_max=layers.integer("max.incremental.fetch.session.cache.slots"),
             random_id=lambda: random.randrange(1, 2**31),
         ),
-        producer_ids=ProducerIds(controller, node_id=NODE_ID),
-        groups=groups,
+        producer_ids=coordination.producer_ids,
+        groups=coordination.groups,
+        markers=coordination.markers,
+        transactions=coordination.transactions,
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )
-    return Broker(services, logs, quorum, flusher)
+    return Broker(services, logs, quorum, flusher, coordination)
 
 
 def request_frame(api_key: int, version: int, **fields: Any) -> bytearray:

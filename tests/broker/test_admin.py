@@ -247,8 +247,6 @@ def test_broker_defaults_reach_logs_and_descriptions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"transactional_id": "t"}, ErrorCode.UNSUPPORTED_VERSION),
-        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5, "producer_epoch": 5}, ErrorCode.NONE),

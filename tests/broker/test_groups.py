@@ -140,7 +140,7 @@ def test_find_coordinator_creates_the_topic(tmp_path: Path, version: int) -> Non
 
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (77, ErrorCode.INVALID_REQUEST)],
+    [(2, ErrorCode.INVALID_REQUEST), (77, ErrorCode.INVALID_REQUEST)],
 )
 def test_find_coordinator_of_other_kinds(tmp_path: Path, key_type: int, code: ErrorCode) -> None:
     async def main() -> None:

@@ -12,7 +12,7 @@ from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import DEFINED, SERVED, ApiKey
 from rookery.protocol.message import Message
 from tests.broker.harness import CLUSTER_ID, NODE_ID, Broker, batch, running
-from tests.support.apis import GROUP_APIS
+from tests.support.apis import MULTI_REQUEST_APIS
 
 Check = Callable[[Broker, int], Awaitable[None]]
 
@@ -22,7 +22,7 @@ CHECKS: dict[ApiKey, Check] = {}
 VERSIONS = [
     (key, version)
     for key in SERVED
-    if key not in GROUP_APIS
+    if key not in MULTI_REQUEST_APIS
     for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)
 ]
 
@@ -163,7 +163,8 @@ async def check_api_versions(broker: Broker, version: int) -> None:
     table = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     assert table == {int(key): tuple(versions) for key, versions in SERVED.items()}
     if version >= 3:
-        assert [feature.name for feature in response.finalized_features] == ["metadata.version", "group.version"]
+        finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        assert finalized == {"metadata.version": 22, "group.version": 1, "transaction.version": 2}
         assert response.finalized_features_epoch >= 0
         assert broker.connection.client_software_name == "librdkafka"
 
@@ -310,6 +311,15 @@ async def check_create_partitions(broker: Broker, version: int) -> None:
     )
     assert [(result.name, result.error_code) for result in response.results] == [("orders", 0)]
     assert broker.replica("orders", 3).log.end_offset == 0
+
+
+@check(ApiKey.UPDATE_FEATURES)
+async def check_update_features(broker: Broker, version: int) -> None:
+    change = Message(feature="transaction.version", max_version_level=1, allow_downgrade=True, upgrade_type=2)
+    response = await broker.call(ApiKey.UPDATE_FEATURES, version, timeout_ms=1000, feature_updates=[change])
+    assert (response.error_code, response.error_message) == (0, None)
+    assert [row.feature for row in response.get("results", [])] == ([] if version >= 2 else ["transaction.version"])
+    assert broker.services.image.features["transaction.version"] == 1
 
 
 @check(ApiKey.DESCRIBE_CLUSTER)

@@ -29,8 +29,11 @@ def invoke(*arguments: str) -> Result:
         *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
         ["produce"],
         ["consume"],
+        ["groups"],
+        *(["transactions", name] for name in ("list", "describe", "describe-producers", "abort", "find-hanging")),
         ["configs", "describe"],
         ["configs", "alter"],
+        *(["features", name] for name in ("describe", "upgrade", "downgrade")),
         ["log", "dump"],
     ],
 )
@@ -62,6 +65,17 @@ def test_version() -> None:
         (["produce", "t", "--key", "a", "--key-separator", ":"], "not both"),
         (["produce", "t", "--acks", "2"], "--acks"),
         (["produce", "t", "--file", "/no/such/file"], "--file"),
+        (["transactions", "list", "--state", "tired"], "is none of"),
+        (["transactions", "describe"], "Missing argument"),
+        (["transactions", "find-hanging", "--partition", "0"], "of which topic"),
+        (["transactions", "abort"], "which transaction?"),
+        (["transactions", "abort", "-t", "t", "-p", "0"], "which transaction?"),
+        (["transactions", "abort", "-t", "t", "--start-offset", "5"], "which transaction?"),
+        (["transactions", "abort", "-t", "t", "-p", "0", "--producer-id", "1"], "which transaction?"),
+        (["transactions", "abort", "--transactional-id", "x", "-t", "t"], "stands alone"),
+        (["features", "upgrade", "transaction.version"], "not key=value"),
+        (["features", "upgrade", "transaction.version=two"], "is no level"),
+        (["features", "downgrade", "a=1", "a=0"], "one level"),
         (["log", "dump", "/no/such/file"], "does not exist"),
         (["topics", "list", "-b", "host:port"], "is no bootstrap server"),
         (["nonsense"], "nonsense"),
@@ -119,5 +133,16 @@ def test_the_guides_examples_name_commands_and_options_that_exist(example: str) 
 
 def test_the_guide_has_an_example_of_every_command() -> None:
     assert len(EXAMPLES) > 20
-    for command in ("start", "topics create", "topics alter", "produce", "consume", "configs alter", "log dump"):
+    for command in (
+        "start",
+        "topics create",
+        "topics alter",
+        "produce",
+        "consume",
+        "groups describe",
+        "transactions abort",
+        "configs alter",
+        "features upgrade",
+        "log dump",
+    ):
         assert any(example.startswith(command) for example in EXAMPLES), command

@@ -9,15 +9,17 @@ from rookery.base.types import TopicPartition
 from rookery.cli.commands import app
 from rookery.cli.dump import dump_file, files_in
 from rookery.records.batch import Codec, read_header
+from rookery.records.control import ControlType, Marker, build_marker, control_key
 from rookery.records.record import Record, build_batch
 from rookery.storage import checkpoints
 from rookery.storage.checkpoints import EpochStart
 from rookery.storage.index import OffsetIndex, TimeIndex
 from rookery.storage.producers import ProducerStates
+from rookery.storage.transactions import AbortedIndex, AbortedTransaction
 
 
 def batch(first: int, count: int, *, codec: Codec = Codec.NONE, producer_id: int = -1, control: bool = False) -> bytes:
-    key = b"\0\0\0\1" if control else b"k\xff"
+    key = control_key(ControlType.LEADER_CHANGE) if control else b"k\xff"
     records = [Record(first + index, 1000 + index, key, b"value %d" % index, (("h", b"x"),)) for index in range(count)]
     return bytes(
         build_batch(
@@ -48,6 +50,9 @@ def partition(tmp_path: Path) -> Path:
     # Apache Kafka preallocates the indexes of an active segment.
     (directory / f"{name}.index").write_bytes(offsets.encode() + bytes(80))
     (directory / f"{name}.timeindex").write_bytes(times.encode() + bytes(120))
+    aborted = AbortedIndex()
+    aborted.append(AbortedTransaction(7, 10, 14, 15))
+    (directory / f"{name}.txnindex").write_bytes(aborted.encode())
     (directory / f"{name}.snapshot").write_bytes(producers.encode())
     (directory / "leader-epoch-checkpoint").write_bytes(checkpoints.encode_epochs([EpochStart(4, 10)]))
     (directory / "partition.metadata").write_bytes(checkpoints.encode_partition_metadata(UUID(int=1)))
@@ -77,7 +82,20 @@ def test_records(partition: Path) -> None:
         "value": "value 0",
         "headers": [{"name": "h", "value": "x"}],
     }
-    assert found[5]["control_type"] == "commit"
+    assert found[5]["control_type"] == "leader change"
+    assert "coordinator_epoch" not in found[5]
+
+
+def test_markers(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_marker(Marker(7, 0, False, 3), 1000))
+    _, marker = items(path, with_records=True)
+    assert (marker["control_type"], marker["coordinator_epoch"]) == ("abort", 3)
+    assert (
+        'control_type="abort" coordinator_epoch=3' in CliRunner().invoke(app, ["log", "dump", str(path), "-r"]).stdout
+    )
+    path.write_bytes(build_batch([Record(0, 1, control_key(ControlType.COMMIT), b"")], control=True))
+    assert "coordinator epoch" in str(items(path, with_records=True)[1]["problem"])
 
 
 def test_the_other_files(partition: Path) -> None:
@@ -85,6 +103,15 @@ def test_the_other_files(partition: Path) -> None:
     assert items(name.with_suffix(".index"))[0]["offset"] == 13
     assert items(name.with_suffix(".timeindex")) == [{"kind": "time index", "timestamp_ms": 1002, "offset": 12}]
     assert items(name.with_suffix(".snapshot"))[0]["last_sequence"] == 2
+    assert items(name.with_suffix(".txnindex")) == [
+        {
+            "kind": "aborted transaction",
+            "producer_id": 7,
+            "first_offset": 10,
+            "last_offset": 14,
+            "last_stable_offset": 15,
+        }
+    ]
     assert items(partition / "leader-epoch-checkpoint")[0]["start_offset"] == 10
     assert items(partition / "partition.metadata")[0]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -103,6 +130,7 @@ def test_a_directory_is_everything_that_can_be_shown(partition: Path) -> None:
         ".log",
         ".snapshot",
         ".timeindex",
+        ".txnindex",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
@@ -118,6 +146,7 @@ def test_the_command_prints_text_and_json(partition: Path) -> None:
         "batch",
         "offset index",
         "time index",
+        "aborted transaction",
         "producer",
         "leader epoch",
         "partition metadata",
@@ -144,7 +173,7 @@ def test_a_flipped_bit_is_shown_and_the_rest_is_read(partition: Path) -> None:
     assert (second["crc_valid"], record["kind"]) == (True, "record")
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_damaged_files_are_told(partition: Path, suffix: str) -> None:
     path = partition / f"00000000000000000010{suffix}"
     path.write_bytes(path.read_bytes().rstrip(b"\0") + b"\7")

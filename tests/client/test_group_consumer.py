@@ -12,7 +12,7 @@ from rookery.base.types import TopicPartition
 from rookery.client.admin import Admin, NewTopic
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import BEGINNING, ConsumedRecord, Consumer, Start
-from rookery.client.coordinators import GroupCoordinators
+from rookery.client.coordinators import Coordinators
 from rookery.client.group_consumer import GroupConsumer
 from rookery.client.group_member import Member
 from rookery.client.groups import CommittedOffset, GroupAdmin
@@ -181,7 +181,7 @@ def test_a_member_that_was_given_up_while_it_looked_for_its_place_looks_again(br
             assert first._heartbeats is not None
             first._heartbeats.cancel()
             leave = Member(state.group_id, (), member_id=state.member_id).leave()
-            await GroupCoordinators(cluster).call(
+            await Coordinators(cluster).call(
                 state.group_id,
                 ApiKey.CONSUMER_GROUP_HEARTBEAT,
                 lambda: leave,

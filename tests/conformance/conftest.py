@@ -12,10 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.java_driver import JavaDriver
 from tests.support.broker import start_broker
 
 # The samples' timestamps are old, so retention must not come between writing and reading them.
-SETTINGS = ("num.partitions=1", "auto.create.topics.enable=true", "log.retention.check.interval.ms=86400000")
+SETTINGS = (
+    "num.partitions=1",
+    "auto.create.topics.enable=true",
+    "log.retention.check.interval.ms=86400000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
+    "transaction.state.log.num.partitions=3",
+)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +43,13 @@ def empty_bootstrap(tmp_path: Path) -> Iterator[str]:
         return
     with start_broker(tmp_path / "data", *SETTINGS) as broker:
         yield broker.address
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[JavaDriver]:
+    """Java's clients, to be driven."""
+    with JavaDriver() as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -20,10 +20,13 @@ TOOLS = {
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
@@ -42,3 +45,8 @@ def run_tool(tool: str, *arguments: str, text: str = "", fails: bool = False) ->
     )
     assert (done.returncode != 0) == fails, f"kafka-{tool} {arguments} ended with {done.returncode}:\n{output}"
     return output
+
+
+def speak_classic(bootstrap: str) -> None:
+    """Finalize transaction.version 1, at which Java's producers add partitions to transactions themselves."""
+    run_tool("features", "--bootstrap-server", bootstrap, "downgrade", "--feature", "transaction.version=1")

@@ -15,7 +15,7 @@ from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import DEFINED, SERVED, ApiKey
 from rookery.protocol.message import Message
 from rookery.records.record import Record, build_batch, decode_records
-from tests.support.apis import GROUP_APIS
+from tests.support.apis import MULTI_REQUEST_APIS
 from tests.support.wire import WireClient
 
 TIMEOUT_MS = 30_000
@@ -277,6 +277,14 @@ def check_create_partitions(wire: Wire, version: int) -> None:
     assert [result.error_code for result in response.results] == [0]
 
 
+def check_update_features(wire: Wire, version: int) -> None:
+    """The brokers are everybody's: a change that is refused."""
+    change = Message(feature="no.such.feature", max_version_level=1, allow_downgrade=False, upgrade_type=1)
+    response = wire.call(ApiKey.UPDATE_FEATURES, version, timeout_ms=TIMEOUT_MS, feature_updates=[change])
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "no.such.feature" in response.error_message
+
+
 def check_describe_cluster(wire: Wire, version: int) -> None:
     response = wire.call(
         ApiKey.DESCRIBE_CLUSTER,
@@ -326,7 +334,7 @@ CHECKS: dict[ApiKey, Callable[[Wire, int], None]] = {
 VERSIONS = [
     (key, version)
     for key in SERVED
-    if key not in GROUP_APIS
+    if key not in MULTI_REQUEST_APIS
     for version in range(DEFINED[key].minimum, DEFINED[key].maximum + 1)
 ]
 

@@ -7,6 +7,8 @@ from rookery.controller.brokers import (
     GROUP_VERSION_LEVEL,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_LEVEL,
     Registration,
     decide_register_broker,
 )
@@ -31,14 +33,15 @@ def registration(*, clean: bool = True, node_id: int = 1) -> Registration:
 
 def test_the_first_start_sets_the_features() -> None:
     decision = decide_register_broker(EMPTY_IMAGE, registration(), next_offset=1)
-    assert decision.records[:2] == (
+    assert decision.records[:3] == (
         FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
         FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL),
+        FeatureLevelRecord(TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
     )
-    assert decision.results == 3, "the offset of the registration"
+    assert decision.results == 4, "the offset of the registration"
     image = carry_out(EMPTY_IMAGE, decision)
     broker = image.brokers[1]
-    assert (broker.broker_epoch, broker.endpoints, broker.rack, broker.fenced) == (3, ENDPOINTS, "r", False)
+    assert (broker.broker_epoch, broker.endpoints, broker.rack, broker.fenced) == (4, ENDPOINTS, "r", False)
     assert broker.log_directories == (UUID(int=8),)
 
 
@@ -46,8 +49,16 @@ def test_a_log_from_before_a_feature_gets_it() -> None:
     image, _ = EMPTY_IMAGE.apply([FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)])
     decision = decide_register_broker(image, registration(), next_offset=9)
     assert decision.records[0] == FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL)
-    assert decision.results == 10
-    assert carry_out(image, decision).features.keys() == {METADATA_VERSION, GROUP_VERSION}
+    assert decision.results == 11
+    assert carry_out(image, decision).features.keys() == {METADATA_VERSION, GROUP_VERSION, TRANSACTION_VERSION}
+
+
+def test_a_feature_that_was_switched_off_stays_off() -> None:
+    image = carry_out(EMPTY_IMAGE, decide_register_broker(EMPTY_IMAGE, registration(), next_offset=1))
+    image, _ = image.apply([FeatureLevelRecord(TRANSACTION_VERSION, 0)])
+    again = decide_register_broker(image, registration(), next_offset=9)
+    assert [type(record) for record in again.records] == [RegisterBrokerRecord]
+    assert carry_out(image, again).feature_level(TRANSACTION_VERSION) == 0
 
 
 def test_later_starts() -> None:

@@ -11,10 +11,12 @@ import pytest
 from rookery.base.clock import ManualClock
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode, StorageError
+from rookery.base.feature_codes import UpgradeType
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.brokers import Registration
 from rookery.controller.configs import ConfigChange, ResourceChange
+from rookery.controller.features import FeatureUpdate
 from rookery.controller.service import Controller
 from rookery.controller.topics import MorePartitions, NewTopic
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta
@@ -47,6 +49,8 @@ async def use_everything(controller: Controller) -> None:
     topic = ConfigResource(ResourceType.TOPIC, "a")
     await controller.alter_configs([ResourceChange(topic, (ConfigChange("retention.ms", "5"),))])
     await controller.incremental_alter_configs([ResourceChange(topic, (ConfigChange("segment.ms", "6"),))])
+    outcome = await controller.update_features([FeatureUpdate("transaction.version", 0, UpgradeType.SAFE_DOWNGRADE)])
+    assert outcome.code is ErrorCode.NONE
     block = await controller.allocate_producer_ids(1, epoch)
     assert (block.first, block.size) == (0, 1000)
 
@@ -60,7 +64,9 @@ def test_the_image_survives_restarts(tmp_path: Path) -> None:
     assert len(image.topics["a"].partitions) == 3
     assert image.topic_config("a") == {"retention.ms": "5", "segment.ms": "6"}
     assert image.next_producer_id == 1000
-    assert image.brokers[1].broker_epoch == 3
+    assert image.brokers[1].broker_epoch == 4
+    assert image.features["transaction.version"] == 0
+    assert image.offset == log.next_offset - 1
     log.close()
     log = open_quorum(tmp_path)
     again = new_controller(log)

@@ -30,6 +30,7 @@ class Notes:
     state: dict[bytes, bytes] = field(default_factory=dict)
     installed: list[str] = field(default_factory=list)
     is_loaded: bool = False
+    pending: dict[int, list[Pair]] = field(default_factory=dict)
 
     def encode(self, record: Pair) -> Pair:
         return record
@@ -46,6 +47,14 @@ class Notes:
         else:
             self.state[key] = value
 
+    def replay_pending(self, record: Pair, producer_id: int) -> None:
+        self.pending.setdefault(producer_id, []).append(record)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        for record in self.pending.pop(producer_id, ()):
+            if committed:
+                self.replay(record)
+
     def install(self, draft: str) -> None:
         self.installed.append(draft)
 
@@ -61,7 +70,9 @@ def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) 
     return coordinator.write("k", lambda shard, _: Decision(response=PARKED, completions=completions), token=token)
 
 
-def coordinator_of(broker: Broker, load_bytes: int = 500) -> Coordinator[Notes]:
+def coordinator_of(
+    broker: Broker, load_bytes: int = 500, on_committed: Callable[[Any, int], None] | None = None
+) -> Coordinator[Notes]:
     services = broker.services
     return Coordinator(
         TOPIC,
@@ -72,6 +83,7 @@ def coordinator_of(broker: Broker, load_bytes: int = 500) -> Coordinator[Notes]:
         clock=services.clock,
         commit_timeout_ms=5000,
         load_bytes=load_bytes,
+        on_committed=on_committed,
     )
 
 

@@ -1,11 +1,13 @@
 """Batches that foreign producers wrote, byte for byte: the Java client and librdkafka, every codec."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from rookery.records.batch import Codec, check_batch, compute_crc, iterate_headers, read_header
+from rookery.records.control import Marker, build_marker
 from rookery.records.produce import ProducePolicy, prepare
 from rookery.records.record import Record, build_batch, decode_records
 
@@ -64,13 +66,20 @@ def test_captured_batch_cut_short_or_followed_by_more(client: str, codec: str) -
     assert compute_crc(data) == read_header(data).crc
 
 
-def test_worked_example_of_the_documentation() -> None:
+def _worked_example(heading: str) -> bytes:
+    """The bytes that the documentation shows under a heading, one piece per line with its meaning behind it."""
     page = Path(__file__).parents[2] / "docs" / "formats" / "record-batch.md"
-    example = page.read_text().split("## A worked example")[1]
-    batch = bytearray()
-    for line in example.splitlines():
-        if line.startswith("    "):
-            batch += bytes.fromhex("".join(line.strip().split("   ")[0].split()))
+    section = page.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    pieces = re.findall(r"^ {4,}((?:[0-9a-f]{2,} ?)+)(?: {2,}|$)", section, re.MULTILINE)
+    return bytes.fromhex("".join(pieces))
+
+
+def test_worked_example_of_the_documentation() -> None:
+    batch = _worked_example("A worked example")
     records = [Record(0, _NOW_MS, b"jay", b"caw", (("n", b"1"),)), Record(1, _NOW_MS + 5, b"jay", None)]
     assert batch == build_batch(records, producer_id=4711, producer_epoch=0, base_sequence=0)
     assert check_batch(batch).size_bytes == len(batch) == 88
+
+
+def test_worked_example_of_a_marker() -> None:
+    assert _worked_example("End markers") == build_marker(Marker(5, 2, True, 3), _NOW_MS)

@@ -176,8 +176,17 @@ def test_features_and_producer_ids() -> None:
     assert image.features == {"f": 2}
     assert image.next_producer_id == 1000
     assert delta.features == {"f"}
-    image, _ = apply(image, FeatureLevelRecord("f", 0))
-    assert image.features == {}
+    image, delta = apply(image, FeatureLevelRecord("f", 0))
+    assert image.features == {"f": 0}, "switched off, not unknown"
+    assert delta.features == {"f"}
+    assert (image.feature_level("f"), image.feature_level("other")) == (0, 0)
+
+
+def test_an_image_knows_how_far_it_has_read() -> None:
+    assert EMPTY_IMAGE.offset == -1
+    image, _ = EMPTY_IMAGE.apply([NoOpRecord()], last_offset=7)
+    assert image.offset == 7
+    assert image.apply([NoOpRecord()])[0].offset == 7
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tests.simulation.scenarios import FAULTS_S, SCENARIOS, Outcome, scenario_for, simulate
+from tests.simulation.run import FAULTS_S
+from tests.simulation.scenarios import SCENARIOS, Outcome, scenario_for, simulate
 
 _LINES_SHOWN = 60
 
@@ -75,8 +76,8 @@ def _commit() -> str:
 def _show_progress(outcome: Outcome, count: int, total: int, elapsed_s: float) -> None:
     print(
         f"\r{count}/{total}  seed {outcome.seed} {outcome.scenario}: {outcome.simulated_s:.0f} simulated s, "
-        f"{outcome.acknowledged_count} acknowledged, {outcome.read_count} read, "
-        f"{outcome.commit_count} commits, {outcome.generation_count} generations  ({elapsed_s:.0f} s)\033[K",
+        f"{outcome.counts.acknowledged} acknowledged, {outcome.counts.read} read, "
+        f"{outcome.counts.commits} commits, {outcome.counts.generations} generations  ({elapsed_s:.0f} s)\033[K",
         end="",
         flush=True,
     )

@@ -11,25 +11,34 @@ from typing import Any, NamedTuple
 import pytest
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import Buffer
-from rookery.coordinators.decision import Timer
+from rookery.base.types import NO_OFFSET, Buffer, Offset
+from rookery.broker.handlers import k00_produce
+from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic import rebalance
 from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.offsets import commit
+from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.timers import SessionTimer
 from rookery.coordinators.runtime import Coordinator
 from rookery.coordinators.timers import Timers
+from rookery.coordinators.txn import ending
+from rookery.coordinators.txn.results import EndRequest
+from rookery.coordinators.txn.shard import TransactionShard
+from rookery.coordinators.txn.states import State
+from rookery.coordinators.txn.transaction import Transaction
 from rookery.quorum import driver
 from rookery.records.batch import BatchHeader
 from rookery.replication.replica import Replica
-from rookery.storage import recovery
+from rookery.storage import producers, recovery
+from rookery.storage.dedupe import AbortedTransactions
 from rookery.storage.flush import FlushJob
 from rookery.storage.log import Log
 from rookery.storage.producers import Duplicate, ProducerStates
 from rookery.storage.segment import Segment
+from rookery.storage.transactions import ABORTED_ENTRY_SIZE, AbortedIndex, OpenTransactions
 from tests.faults.files import CrashFile
-from tests.simulation.faults import Fault, lose_power, lose_power_in_a_write
+from tests.simulation.faults import Fault, kill, lose_power, lose_power_in_a_write
 from tests.simulation.scenarios import SCENARIOS, simulate
 
 _SEEDS_MAX = 25
@@ -158,7 +167,7 @@ def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def forget_to_append_commits(patch: pytest.MonkeyPatch) -> None:
     """The coordinator keeps its state in memory only."""
-    patch.setattr(Coordinator, "_append", lambda self, hosted, records, now_ms: None)
+    patch.setattr(Coordinator, "_append", lambda self, hosted, encoded, producer, now_ms: None)
 
 
 def forget_sessions(patch: pytest.MonkeyPatch) -> None:
@@ -170,6 +179,114 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
             original(self, timer)
 
     patch.setattr(Timers, "set", set_timer)
+
+
+# Transactions
+
+
+def forget_prepared_transactions(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that is loaded does not send the markers that its predecessor owed."""
+    original = TransactionShard.on_loaded
+
+    def on_loaded(self: TransactionShard, now_ms: int) -> Decision[None]:
+        return replace(original(self, now_ms), effects=())
+
+    patch.setattr(TransactionShard, "on_loaded", on_loaded)
+
+
+def read_beyond_last_stable_offset(patch: pytest.MonkeyPatch) -> None:
+    """Readers of committed records get those of open transactions, too."""
+    patch.setattr(OpenTransactions, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def lose_aborted_transaction_at_start(patch: pytest.MonkeyPatch) -> None:
+    """The last entry of each index of aborted transactions is not read from its file."""
+    original = AbortedIndex.decode
+
+    def decode(base_offset: Offset, data: Buffer) -> AbortedIndex:
+        return original(base_offset, data[:-ABORTED_ENTRY_SIZE])
+
+    patch.setattr(AbortedIndex, "decode", decode)
+
+
+def keep_aborted_records_for_latest(patch: pytest.MonkeyPatch) -> None:
+    """Compaction gives up a committed record for a later one, whose transaction is aborted behind what it looks at."""
+    patch.setattr(AbortedTransactions, "note_beyond", lambda self, producer_id, first_offset: None)
+
+
+def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
+    """Answer EndTxn when its record is written, though that still waits for its fsync."""
+    original = Coordinator._answer_when_committed
+
+    def answer(self: Any, hosted: Any, answers: Any) -> None:
+        end_offset = hosted.end_offset
+        if isinstance(hosted.shard, TransactionShard):
+            hosted.end_offset = 0
+        original(self, hosted, answers)
+        hosted.end_offset = end_offset
+
+    patch.setattr(Coordinator, "_answer_when_committed", answer)
+
+
+def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
+    """A partition takes batches of epochs that are over, as part of whatever transaction is open."""
+    original = producers._refusal
+
+    def refusal(state: producers.ProducerState, header: BatchHeader) -> ErrorCode | None:
+        return None if header.producer_epoch < state.epoch else original(state, header)
+
+    def is_in_transaction(self: ProducerStates, header: BatchHeader) -> bool:
+        state = self.get(header.producer_id)
+        return state is not None and state.is_in_transaction
+
+    patch.setattr(producers, "_refusal", refusal)
+    patch.setattr(ProducerStates, "_is_in_transaction", is_in_transaction)
+
+
+def skip_verification(patch: pytest.MonkeyPatch) -> None:
+    """A batch begins a transaction on its partition though its coordinator knows of none."""
+    patch.setattr(k00_produce, "verify", lambda context, transactional_id, asked: dict(asked))
+
+
+def end_whatever_is_open(patch: pytest.MonkeyPatch) -> None:
+    """A late EndTxn ends the transaction that has begun since."""
+    original = ending.end
+
+    def end(transaction: Transaction | None, request: EndRequest, **kwargs: Any) -> Any:
+        if transaction is not None and transaction.state is State.ONGOING:
+            request = replace(request, producer_epoch=transaction.producer_epoch)
+        return original(transaction, request, **kwargs)
+
+    patch.setattr(ending, "end", end)
+
+
+def commit_offsets_on_abort(patch: pytest.MonkeyPatch) -> None:
+    original = OffsetStore.end_transaction
+
+    def end_transaction(self: OffsetStore, producer_id: int, *, committed: bool) -> Any:
+        return original(self, producer_id, committed=True)
+
+    patch.setattr(OffsetStore, "end_transaction", end_transaction)
+
+
+def forget_open_transactions_at_start(patch: pytest.MonkeyPatch) -> None:
+    """Producers are known after a start, but not that they are in a transaction."""
+
+    def without_transactions(states: ProducerStates) -> ProducerStates:
+        for state in states:
+            state.current_transaction_offset = NO_OFFSET
+        return ProducerStates(states)
+
+    original_load, original_load_producers = recovery.load, recovery.load_producers
+
+    def load(*args: Any, **kwargs: Any) -> recovery.LoadedLog:
+        loaded = original_load(*args, **kwargs)
+        if loaded.producers is not None:
+            loaded.producers = without_transactions(loaded.producers)
+        return loaded
+
+    patch.setattr(recovery, "load", load)
+    patch.setattr(recovery, "load_producers", lambda *args: without_transactions(original_load_producers(*args)))
 
 
 BUGS = [
@@ -187,6 +304,16 @@ BUGS = [
     Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,)),
     Bug("forget to append commits", forget_to_append_commits, "processes", "committed-offsets"),
     Bug("forget sessions", forget_sessions, "processes", "group-converges"),
+    Bug("forget prepared transactions", forget_prepared_transactions, "bank-power", "no-hanging-transactions"),
+    Bug("read beyond last stable offset", read_beyond_last_stable_offset, "bank", "no-aborted-reads"),
+    Bug("lose aborted transaction at start", lose_aborted_transaction_at_start, "bank", "no-aborted-reads"),
+    Bug("keep aborted records for latest", keep_aborted_records_for_latest, "bank", "committed-offsets", (kill,)),
+    Bug("answer before prepared", answer_before_prepared, "bank-power", "atomic-transfers", (lose_power,)),
+    Bug("accept fenced producers", accept_fenced_producers, "bank", "no-aborted-reads"),
+    Bug("skip verification", skip_verification, "bank", "no-hanging-transactions"),
+    Bug("end whatever is open", end_whatever_is_open, "bank", "atomic-transfers"),
+    Bug("commit offsets on abort", commit_offsets_on_abort, "bank", "requests-once"),
+    Bug("forget open transactions at start", forget_open_transactions_at_start, "bank", "no-aborted-reads"),
 ]
 
 

@@ -101,7 +101,7 @@ class ReaderUser:
             await consumer.assign(dict.fromkeys(self._partitions, BEGINNING))
             while True:
                 for record in await consumer.poll():
-                    self._history.on_read(self._name, _as_read(record))
+                    self._history.on_read(self._name, as_read(record))
 
 
 class OperatorUser:
@@ -152,12 +152,12 @@ async def read_everything(bootstrap: str, partitions: Sequence[TopicPartition]) 
         await consumer.assign(dict.fromkeys(partitions, BEGINNING))
         ends = await consumer.offsets_at(partitions, LATEST)
         while any(consumer.position(partition) < end for partition, end in ends.items()):
-            records += [_as_read(record) for record in await consumer.poll()]
+            records += [as_read(record) for record in await consumer.poll()]
     await cluster.close()
     return records
 
 
-def _as_read(record: ConsumedRecord) -> ReadRecord:
+def as_read(record: ConsumedRecord) -> ReadRecord:
     return ReadRecord(TopicPartition(record.topic, record.partition), record.offset, record.value or b"")
 
 

@@ -191,6 +191,8 @@ class Machine:
         self._process: Process | None = None
         self._serving: Node | None = None
         self._boots = 0
+        # What a power loss leaves of what was not synced; by chance if None.
+        self.survival: Survival | None = None
         # Startup errors are part of the game where disks fail.
         self.may_fail_to_start = False
         self.on_power_loss: Callable[[], None] = lambda: None
@@ -255,14 +257,16 @@ class Machine:
     def lose_power(self, survival: Survival | None = None) -> None:
         if self._process is not None and self._process.alive:
             self._end(self._process, silently=True)
-            self._lose_power(survival or self._random.choice(list(Survival)))
+            self._lose_power(survival or self._choose_survival())
 
     def _on_crash(self) -> None:
         """The disk stops the machine in the middle of a write; what is left is decided when the write has ended."""
         if self._process is not None and self._process.alive:
             self._end(self._process, silently=True)
-            survival = self._random.choice(list(Survival))
-            self._world.loop.call_soon(self._lose_power, survival, context=self._world.outside)
+            self._world.loop.call_soon(self._lose_power, self._choose_survival(), context=self._world.outside)
+
+    def _choose_survival(self) -> Survival:
+        return self.survival or self._random.choice(list(Survival))
 
     def _end(self, process: Process, *, silently: bool) -> None:
         process.kill()

@@ -8,6 +8,7 @@ from rookery.base.clock import Clock, ManualClock
 from rookery.base.files import Files, FileSlice
 from rookery.base.types import Offset, TimestampMs, TopicPartition
 from rookery.records.batch import iterate_headers, read_header
+from rookery.records.control import Marker, build_marker
 from rookery.records.record import Record, build_batch
 from rookery.storage.config import FOREVER_MS, LogConfig
 from rookery.storage.log import Log
@@ -31,10 +32,20 @@ def batch(
     producer_id: int = -1,
     epoch: int = -1,
     sequence: int = -1,
+    transactional: bool = False,
 ) -> bytearray:
     """A batch with one record per timestamp."""
     records = [Record(index, ms, b"key", value) for index, ms in enumerate(timestamps_ms or (START_MS,))]
-    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return build_batch(
+        records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+
+
+def marker(
+    producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = START_MS
+) -> bytearray:
+    """The batch that ends a transaction."""
+    return build_marker(Marker(producer_id, epoch, committed, coordinator_epoch), timestamp_ms)
 
 
 def append(log: Log, data: bytearray, leader_epoch: int = EPOCH) -> Offset:

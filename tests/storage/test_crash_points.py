@@ -19,6 +19,7 @@ from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
 from rookery.base.types import Offset
 from rookery.records.batch import read_header
+from rookery.records.control import read_marker
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.manager import LogManager
@@ -265,7 +266,11 @@ def check(log: Log, ledger: Ledger, where: str) -> None:
 def _replay(found: list[tuple[Offset, bytes]]) -> ProducerStates:
     states = ProducerStates()
     for offset, data in found:
-        states.update(read_header(data), offset)
+        header = read_header(data)
+        if header.is_control:
+            states.end_transaction(header, read_marker(data), offset)
+        else:
+            states.update(header, offset)
     return states
 
 

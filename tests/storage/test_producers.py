@@ -4,14 +4,26 @@ from hypothesis import strategies as st
 
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.records.batch import BatchHeader, read_header
-from rookery.storage.producers import Duplicate, ProducerStates
-from tests.storage.samples import START_MS, batch
+from rookery.records.control import EndMarker, Marker
+from rookery.storage.producers import Duplicate, ProducerStates, Verification
+from rookery.storage.transactions import AbortedTransaction
+from tests.storage.samples import START_MS, batch, marker
 
 SEQUENCE_MAX = 2**31 - 1
 
 
-def header(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, producer_id: int = 5) -> BatchHeader:
-    data = batch(*[START_MS] * count, producer_id=producer_id, epoch=epoch, sequence=sequence)
+def header(
+    sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    offset: int = 0,
+    producer_id: int = 5,
+    transactional: bool = False,
+) -> BatchHeader:
+    data = batch(
+        *[START_MS] * count, producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=transactional
+    )
     return read_header(data)._replace(base_offset=offset)
 
 
@@ -62,10 +74,7 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
 
 
 def test_expiry_spares_the_recent_and_open_transactions() -> None:
-    known = states(header(0), header(0, producer_id=6))
-    state = known.get(6)
-    assert state is not None
-    state.current_transaction_offset = 3
+    known = states(header(0), header(0, producer_id=6, offset=3, transactional=True))
     assert known.expire(START_MS + 99, 100) == 0
     assert known.expire(START_MS + 100, 100) == 1
     assert [state.producer_id for state in known] == [6]
@@ -100,3 +109,177 @@ def test_any_flipped_byte_is_noticed(position: int, flip: int) -> None:
         data.append(flip)
     with pytest.raises(CorruptionError):
         ProducerStates.decode(data)
+
+
+# Transactions
+
+ABORT = EndMarker(committed=False, coordinator_epoch=0)
+COMMIT = EndMarker(committed=True, coordinator_epoch=0)
+
+
+def in_transaction(sequence: int, *, epoch: int = 0, offset: int = 0, producer_id: int = 5) -> BatchHeader:
+    return header(sequence, epoch=epoch, offset=offset, producer_id=producer_id, transactional=True)
+
+
+def end(
+    known: ProducerStates, offset: int, how: EndMarker = ABORT, *, epoch: int = 0, producer_id: int = 5
+) -> AbortedTransaction | None:
+    data = marker(producer_id, committed=how.committed, epoch=epoch)
+    return known.end_transaction(read_header(data), how, offset)
+
+
+def test_a_transaction_from_its_first_batch_to_its_marker() -> None:
+    known = states(in_transaction(0, offset=10), in_transaction(1, offset=11))
+    state = known.get(5)
+    assert state is not None
+    assert state.current_transaction_offset == 10
+    assert known.transactions.last_stable_offset(12) == 10
+    assert end(known, 12) == AbortedTransaction(5, 10, 12, 13)
+    assert not state.is_in_transaction
+    assert known.transactions.last_stable_offset(12) == 10
+    assert known.transactions.last_stable_offset(13) == 13
+    # The classic protocol keeps epoch and sequence.
+    assert known.check(in_transaction(2)) is None
+
+
+def test_a_commit_leaves_nothing_to_index() -> None:
+    known = states(in_transaction(0))
+    assert end(known, 1, COMMIT) is None
+    assert known.transactions.last_stable_offset(2) == 2
+
+
+def test_a_marker_without_a_transaction() -> None:
+    known = states()
+    assert end(known, 0, EndMarker(committed=False, coordinator_epoch=7)) is None
+    state = known.get(5)
+    assert state is not None
+    assert (state.coordinator_epoch, state.last_sequence, state.is_in_transaction) == (7, -1, False)
+
+
+def test_an_emptied_marker_only_tells_the_epoch() -> None:
+    known = states(in_transaction(0))
+    assert known.end_transaction(read_header(marker(6, committed=True, epoch=4)), None, 1) is None
+    assert [(state.producer_id, state.epoch) for state in known] == [(5, 0), (6, 4)]
+    assert known.transactions.last_stable_offset(2) == 0
+
+
+def test_other_open_transactions_hold_the_stable_offset_of_an_entry_back() -> None:
+    known = states(in_transaction(0, offset=3), in_transaction(0, offset=4, producer_id=6))
+    assert end(known, 5, producer_id=6) == AbortedTransaction(6, 4, 5, 3)
+    assert end(known, 6) == AbortedTransaction(5, 3, 6, 7)
+
+
+def test_an_epoch_of_its_own_for_every_transaction() -> None:
+    known = states(in_transaction(0, epoch=3))
+    assert end(known, 1, COMMIT, epoch=4) is None
+    assert known.check(in_transaction(1, epoch=3)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check(in_transaction(1, epoch=4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(in_transaction(0, epoch=4)) is None
+
+
+def test_no_other_batch_between_those_of_a_transaction() -> None:
+    known = states(in_transaction(0))
+    assert known.check(header(1)) == ErrorCode.INVALID_TXN_STATE
+    assert known.check(header(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    end(known, 1)
+    assert known.check(header(1)) is None
+
+
+def test_only_a_verified_batch_begins_a_transaction() -> None:
+    known = states()
+    first = in_transaction(0)
+    assert known.check_transaction(first, None) == ErrorCode.INVALID_TXN_STATE
+    verification = known.verify(first)
+    assert verification is not None
+    assert (verification.producer_id, verification.producer_epoch) == (5, 0)
+    assert known.check_transaction(first, verification) is None
+    assert known.check_transaction(in_transaction(0, producer_id=6), verification) == ErrorCode.INVALID_TXN_STATE
+    known.update(first, 0)
+    # From here on it is open, and a repeated batch is a duplicate.
+    assert known.verify(in_transaction(1)) is None
+    assert known.check_transaction(in_transaction(1), None) is None
+    end(known, 1)
+    assert known.verify(first) is None
+
+
+def test_a_marker_makes_a_verification_void() -> None:
+    known = states()
+    verification = known.verify(in_transaction(0))
+    end(known, 0)
+    assert known.check_transaction(in_transaction(0), verification) == ErrorCode.INVALID_TXN_STATE
+    again = known.verify(in_transaction(0))
+    assert known.check_transaction(in_transaction(0), again) is None
+
+
+def test_verification_may_be_switched_off() -> None:
+    known = states()
+    assert known.check_transaction(in_transaction(0), Verification(5, 0, None)) is None
+    assert known.check_transaction(in_transaction(0, producer_id=-1), None) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_first_batch_must_not_be_overtaken() -> None:
+    """Two batches are verified at the same time; the first one is refused: the second would leave a gap."""
+    known = states()
+    first, second = known.verify(in_transaction(0)), known.verify(in_transaction(1))
+    assert first is not None
+    assert second is not None
+    assert first.guard is second.guard
+    assert known.check_transaction(in_transaction(1), second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check_transaction(in_transaction(0), first) is None
+    fenced = known.verify(in_transaction(3, epoch=1))
+    assert known.check_transaction(in_transaction(3, epoch=1), fenced) is None
+
+
+def test_forgotten_guards_expire_the_second_time() -> None:
+    known = states()
+    verification = known.verify(in_transaction(0))
+    known.expire(START_MS, 100)
+    assert known.check_transaction(in_transaction(0), verification) is None
+    known.expire(START_MS, 100)
+    assert known.check_transaction(in_transaction(0), verification) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("order", "verdict"),
+    [
+        (Marker(5, 2, False, 4), None),
+        (Marker(5, 1, False, 4), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Marker(5, 3, False, 4), None),
+        (Marker(5, 2, False, 3), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (Marker(5, 2, False, 5), None),
+        (Marker(5, 2, False, 4, transaction_version=2), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Marker(5, 3, False, 4, transaction_version=2), None),
+        (Marker(6, 0, False, 0, transaction_version=2), None),
+    ],
+)
+def test_markers_are_checked(order: Marker, verdict: ErrorCode | None) -> None:
+    """In epoch 2 of producer 5 a transaction is open; the last marker was of coordinator epoch 4."""
+    known = states()
+    end(known, 0, EndMarker(committed=True, coordinator_epoch=4), epoch=2)
+    known.update(in_transaction(0, epoch=2), 1)
+    assert known.check_marker(order) == verdict
+
+
+def test_a_marker_may_be_repeated() -> None:
+    known = states(in_transaction(0, epoch=2))
+    end(known, 1, COMMIT, epoch=3)
+    assert known.check_marker(Marker(5, 3, True, 0, transaction_version=2)) is None
+
+
+def test_a_coordinators_batch_needs_no_sequence() -> None:
+    known = states(in_transaction(0, epoch=2))
+    assert known.check_epoch(in_transaction(-1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check_epoch(in_transaction(-1, epoch=2)) is None
+    assert known.check_epoch(in_transaction(-1, producer_id=6)) is None
+
+
+def test_open_transactions_survive_a_snapshot() -> None:
+    known = states(in_transaction(0, offset=9), in_transaction(0, offset=4, producer_id=6), header(0, producer_id=7))
+    end(known, 10, EndMarker(committed=False, coordinator_epoch=8), producer_id=7)
+    again = ProducerStates.decode(known.encode())
+    assert again.transactions.last_stable_offset(11) == 4
+    end(again, 11, producer_id=6)
+    assert again.transactions.last_stable_offset(12) == 9
+    state = again.get(7)
+    assert state is not None
+    assert state.coordinator_epoch == 8

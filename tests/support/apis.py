@@ -20,3 +20,18 @@ GROUP_APIS = frozenset(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
     )
 )
+
+# So do transactions: tests/broker/test_transactions.py, and test_transactional_offsets.py for TxnOffsetCommit.
+TRANSACTION_APIS = frozenset(
+    (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+    )
+)
+
+MULTI_REQUEST_APIS = GROUP_APIS | TRANSACTION_APIS

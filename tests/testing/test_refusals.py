@@ -55,7 +55,7 @@ def round_trip(api_key: ApiKey, version: int, request: Message) -> Message:
 
 def error_codes(message: Message) -> Iterator[int]:
     for name, value in vars(message).items():
-        if name == "error_code":
+        if name in ("error_code", "partition_error_code"):
             yield value
         children = value if isinstance(value, list) else [value]
         for child in children:
@@ -156,6 +156,33 @@ def fetch_request(*, session_epoch: int) -> Message:
     return Message(
         session_id=9, session_epoch=session_epoch, topics=[Message(topic_id=TOPIC_ID, partitions=partitions)]
     )
+
+
+def test_a_client_whose_partitions_are_not_added() -> None:
+    topics = [Message(name="a", partitions=[0, 1]), Message(name="b", partitions=[0])]
+    request = Message(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=5,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=topics,
+    )
+    response = answer(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
+    codes = {
+        (topic.name, partition.partition_index): partition.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    }
+    assert codes == dict.fromkeys([("a", 0), ("a", 1), ("b", 0)], CODE)
+
+
+def test_markers_are_refused_by_producer() -> None:
+    topic = Message(name="a", partition_indexes=[3])
+    marker = Message(producer_id=5, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0)
+    response = answer(ApiKey.WRITE_TXN_MARKERS, 1, Message(markers=[marker]))
+    (refused,) = response.markers
+    assert (refused.producer_id, refused.topics[0].name) == (5, "a")
+    (partition,) = refused.topics[0].partitions
+    assert (partition.partition_index, partition.error_code) == (3, CODE)
 
 
 def test_topics_are_known_by_their_ids_too() -> None:

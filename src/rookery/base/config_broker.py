@@ -323,6 +323,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
     _row(
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."
     ),
+    _row("request.timeout.ms", _INT, 30_000, "Longest wait for replicas in what brokers do for themselves.", minimum=1),
     _row("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", minimum=1),
     _row("socket.receive.buffer.bytes", _INT, -1, "SO_RCVBUF of client sockets; -1 lets the system tune it."),
     _row("socket.request.max.bytes", _INT, 104_857_600, "Largest request.", minimum=1),

@@ -1,6 +1,7 @@
 """Keys of Kafka 4 for groups, offsets, transactions and share groups.
 
-Those of groups and offsets do something (`_live`); the others are known and checked, without effect so far (`_row`).
+Those of groups, offsets and transactions do something (`_live`); the others are known and checked, without effect so
+far (`_row`).
 """
 
 from rookery.base.config_key import INT_MAX, ConfigKey, ConfigType, Update
@@ -417,45 +418,45 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
     _row("share.coordinator.threads", _INT, 1, "Threads of the share coordinator.", minimum=1),
     _row("share.coordinator.write.timeout.ms", _INT, 5000, "Time that a write of share state may take.", minimum=1),
     _row("share.fetch.purgatory.purge.interval.requests", _INT, 1000, "Finished share fetches kept before a purge."),
-    _row(
+    _live(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         10_000,
         "How often timed-out transactions are aborted.",
         minimum=1,
     ),
-    _row(
+    _live(
         "transaction.max.timeout.ms",
         _INT,
         900_000,
         "Largest transaction time-out that a producer may ask for.",
         minimum=1,
     ),
-    _row(
+    _live(
         "transaction.partition.verification.enable",
         _BOOLEAN,
         True,
         "Check that a partition is part of the transaction before writing to it.",
         update=_CLUSTER_WIDE,
     ),
-    _row(
+    _live(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         _INT,
         3_600_000,
         "How often expired transactional ids are removed.",
         minimum=1,
     ),
-    _row(
+    _live(
         "transaction.state.log.load.buffer.size",
         _INT,
         5_242_880,
         "Bytes read at a time when transactions are loaded.",
         minimum=1,
     ),
-    _row("transaction.state.log.min.isr", _INT, 2, "min.insync.replicas of __transaction_state.", minimum=1),
-    _row("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", minimum=1),
-    _row("transaction.state.log.replication.factor", _SHORT, 3, "Replicas of __transaction_state.", minimum=1),
-    _row("transaction.state.log.segment.bytes", _INT, 104_857_600, "Segment size of __transaction_state.", minimum=1),
+    _live("transaction.state.log.min.isr", _INT, 2, "min.insync.replicas of __transaction_state.", minimum=1),
+    _live("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", minimum=1),
+    _live("transaction.state.log.replication.factor", _SHORT, 3, "Replicas of __transaction_state.", minimum=1),
+    _live("transaction.state.log.segment.bytes", _INT, 104_857_600, "Segment size of __transaction_state.", minimum=1),
     _row("transaction.two.phase.commit.enable", _BOOLEAN, False, "Let an outside coordinator drive transactions."),
-    _row("transactional.id.expiration.ms", _INT, 604_800_000, "Life of an unused transactional id.", minimum=1),
+    _live("transactional.id.expiration.ms", _INT, 604_800_000, "Life of an unused transactional id.", minimum=1),
 )

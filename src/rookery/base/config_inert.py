@@ -411,7 +411,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
     _row("replica.socket.timeout.ms", _INT, 30_000, "Time-out of followers' requests."),
     _row("replication.quota.window.num", _INT, 11, "Samples kept for replication quotas.", minimum=1),
     _row("replication.quota.window.size.seconds", _INT, 1, "Length of one such sample.", minimum=1),
-    _row("request.timeout.ms", _INT, 30_000, "Longest wait for an answer of another broker."),
     _row(
         "security.inter.broker.protocol",
         _STRING,

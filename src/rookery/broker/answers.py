@@ -5,30 +5,38 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 from rookery.base.errors import ErrorCode
-from rookery.protocol.message import Message
 
 ResultT = TypeVar("ResultT")
+ResponseT = TypeVar("ResponseT")
 Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
-def respond(answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], Message]) -> Message | Awaitable[Message]:
+def respond(
+    answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]
+) -> ResponseT | Awaitable[ResponseT]:
     return convert(answer.result()) if answer.done() else _respond_later(answer, convert)
 
 
-async def _respond_later(answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], Message]) -> Message:
+async def _respond_later(answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]) -> ResponseT:
     return convert(await answer)
 
 
 def respond_to_all(
-    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], Message]
-) -> Message | Awaitable[Message]:
-    """For requests that concern several groups, each of which has its coordinator."""
+    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
+) -> ResponseT | Awaitable[ResponseT]:
+    """For requests that concern several groups or transactions, each of which has its coordinator."""
     if all(answer.done() for answer in answers):
         return convert([answer.result() for answer in answers])
     return _respond_to_all_later(answers, convert)
 
 
 async def _respond_to_all_later(
-    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], Message]
-) -> Message:
+    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
+) -> ResponseT:
     return convert([await answer for answer in answers])
+
+
+def known_to(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:
+    """PRODUCER_FENCED for those who know it; INVALID_PRODUCER_EPOCH, with the same consequences, for older clients."""
+    is_unknown = code is ErrorCode.PRODUCER_FENCED and version < fenced_since
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else code

@@ -14,8 +14,11 @@ from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.producer_ids import ProducerIds
+from rookery.broker.turns import Turns
 from rookery.controller.service import Controller
 from rookery.coordinators.group.service import GroupCoordinator
+from rookery.coordinators.txn.markers import MarkerWriter
+from rookery.coordinators.txn.service import TransactionCoordinator
 from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.net.connection import ConnectionInfo
@@ -46,10 +49,14 @@ class Services:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerWriter
     # What the broker was started with; changes at run time are in the image.
     static_config: Mapping[str, str]
     fetch_max_bytes: int
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
+    # The order of transactional produces that wait for their coordinator, by transactional id.
+    produce_turns: Turns = field(default_factory=Turns)
 
     @property
     def image(self) -> ClusterImage:

@@ -7,7 +7,8 @@ soon as `handle` returns, so nothing may keep a view of it.
 
 Handlers are of two kinds: those in `_HANDLERS` take a decoded message and return one; those in `_HOT_HANDLERS`
 (Produce and Fetch) read the frame and make the whole reply themselves. When those wait, it is for a plain future, which
-the connection cancels if it is lost; a coroutine would hold on until its deadline.
+the connection cancels if it is lost; a coroutine would hold on until its deadline. (A transactional Produce that waits
+for its coordinator is one: its records are still to be written.)
 
 What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
@@ -38,6 +39,11 @@ from rookery.broker.handlers import (
     k21_delete_records,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
+    k24_add_partitions_to_txn,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
     k32_describe_configs,
     k33_alter_configs,
     k35_describe_log_dirs,
@@ -45,8 +51,11 @@ from rookery.broker.handlers import (
     k42_delete_groups,
     k44_incremental_alter_configs,
     k47_offset_delete,
+    k57_update_features,
     k60_describe_cluster,
     k61_describe_producers,
+    k65_describe_transactions,
+    k66_list_transactions,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
     k74_list_config_resources,
@@ -85,6 +94,11 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     ApiKey.DELETE_RECORDS: k21_delete_records.handle,
     ApiKey.INIT_PRODUCER_ID: k22_init_producer_id.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: k23_offset_for_leader_epoch.handle,
+    ApiKey.ADD_PARTITIONS_TO_TXN: k24_add_partitions_to_txn.handle,
+    ApiKey.ADD_OFFSETS_TO_TXN: k25_add_offsets_to_txn.handle,
+    ApiKey.END_TXN: k26_end_txn.handle,
+    ApiKey.WRITE_TXN_MARKERS: k27_write_txn_markers.handle,
+    ApiKey.TXN_OFFSET_COMMIT: k28_txn_offset_commit.handle,
     ApiKey.DESCRIBE_CONFIGS: k32_describe_configs.handle,
     ApiKey.ALTER_CONFIGS: k33_alter_configs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: k35_describe_log_dirs.handle,
@@ -92,8 +106,11 @@ _HANDLERS: Final[Mapping[int, Handler]] = {
     ApiKey.DELETE_GROUPS: k42_delete_groups.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: k44_incremental_alter_configs.handle,
     ApiKey.OFFSET_DELETE: k47_offset_delete.handle,
+    ApiKey.UPDATE_FEATURES: k57_update_features.handle,
     ApiKey.DESCRIBE_CLUSTER: k60_describe_cluster.handle,
     ApiKey.DESCRIBE_PRODUCERS: k61_describe_producers.handle,
+    ApiKey.DESCRIBE_TRANSACTIONS: k65_describe_transactions.handle,
+    ApiKey.LIST_TRANSACTIONS: k66_list_transactions.handle,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: k68_consumer_group_heartbeat.handle,
     ApiKey.CONSUMER_GROUP_DESCRIBE: k69_consumer_group_describe.handle,
     ApiKey.LIST_CONFIG_RESOURCES: k74_list_config_resources.handle,

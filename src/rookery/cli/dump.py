@@ -22,10 +22,12 @@ from rookery.records.batch import (
     compute_crc,
     read_header,
 )
+from rookery.records.control import ControlType, control_type, read_marker
 from rookery.records.record import decode_records
 from rookery.storage import checkpoints
 from rookery.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from rookery.storage.names import (
+    ABORTED_INDEX_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -35,10 +37,11 @@ from rookery.storage.names import (
     suffix_of,
 )
 from rookery.storage.producers import ProducerStates
+from rookery.storage.transactions import AbortedIndex
 
 Item = dict[str, Any]
 
-_CONTROL_TYPES = {0: "abort", 1: "commit", 2: "leader change", 3: "snapshot header", 4: "snapshot footer"}
+_CONTROL_TYPES = {int(kind): kind.name.lower().replace("_", " ") for kind in ControlType}
 _METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 _OFFSET_FILES = (
     checkpoints.RECOVERY_POINT_FILE,
@@ -154,12 +157,21 @@ def _record_items(header: BatchHeader, batch: bytes) -> Iterator[Item]:
         return
     for record in records:
         item: Item = {"kind": "record", "offset": record.offset, "timestamp_ms": record.timestamp_ms}
-        if header.is_control and record.key and len(record.key) >= 4:
-            code = int.from_bytes(record.key[2:4], "big")
-            item["control_type"] = _CONTROL_TYPES.get(code, f"unknown {code}")
+        if header.is_control:
+            item |= _control_fields(batch)
         item |= json_bytes("key", record.key) | json_bytes("value", record.value)
         item["headers"] = [json_header(name, value) for name, value in record.headers]
         yield item
+
+
+def _control_fields(batch: bytes) -> Item:
+    try:
+        code = control_type(batch)
+        fields: Item = {"control_type": _CONTROL_TYPES.get(code, f"unknown {code}")} if code is not None else {}
+        marker = read_marker(batch)
+    except InvalidBatchError as error:
+        return {"problem": str(error)}
+    return fields if marker is None else fields | {"coordinator_epoch": marker.coordinator_epoch}
 
 
 def _offset_index(path: Path, _: bool) -> Iterator[Item]:
@@ -172,6 +184,11 @@ def _time_index(path: Path, _: bool) -> Iterator[Item]:
     data = _without_preallocation(path.read_bytes(), TIME_ENTRY_SIZE)
     for entry in TimeIndex.decode(_base_offset(path), data).entries():
         yield {"kind": "time index", "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
+
+
+def _aborted_index(path: Path, _: bool) -> Iterator[Item]:
+    for entry in AbortedIndex.decode(_base_offset(path), path.read_bytes()):
+        yield {"kind": "aborted transaction", **entry._asdict()}
 
 
 def _without_preallocation(data: bytes, entry_size: int) -> bytes:
@@ -222,6 +239,7 @@ _BY_SUFFIX: "dict[str, Callable[[Path, bool], Iterator[Item]]]" = {
     LOG_SUFFIX: _batches,
     OFFSET_INDEX_SUFFIX: _offset_index,
     TIME_INDEX_SUFFIX: _time_index,
+    ABORTED_INDEX_SUFFIX: _aborted_index,
     SNAPSHOT_SUFFIX: _producers,
 }
 _BY_NAME: "dict[str, Callable[[Path, bool], Iterator[Item]]]" = {

@@ -25,7 +25,12 @@ _SENTENCES = {
     ErrorCode.NON_EMPTY_GROUP: "the group has active members; stop them first",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group subscribes to the topic; stop it first",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression that the broker understands",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction is being ended and that takes longer",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the partition knows a newer epoch of this producer",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "the partition knows a newer epoch of the coordinator",
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker's disk failed",
 }
 

@@ -1,13 +1,12 @@
 """What `rookery groups` prints: groups, members, offsets and lag, as tables and as JSON."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Any
 
 import typer
 
-from rookery.base.types import TopicPartition
 from rookery.cli.output import Cell, Styled, note, print_json, print_table
+from rookery.cli.partitions import indexes_by_topic, indexes_text
 from rookery.cli.resets import Change
 from rookery.client.groups import GroupAdmin, GroupDescription, GroupMember, PartitionLag
 
@@ -54,13 +53,9 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
         "client": member.client_id,
         "host": member.client_host,
         "epoch": member.epoch,
-        "assignment": _assignment_as_json(member.assignment),
-        "target": None if member.target is None else _assignment_as_json(member.target),
+        "assignment": indexes_by_topic(member.assignment),
+        "target": None if member.target is None else indexes_by_topic(member.target),
     }
-
-
-def _assignment_as_json(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    return {topic: [tp.partition for tp in group] for topic, group in groupby(assignment, key=lambda tp: tp.topic)}
 
 
 def _lag_as_json(lag: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
@@ -98,15 +93,11 @@ def _print_members(members: Iterable[dict[str, Any]]) -> None:
             member["client"],
             member["host"],
             sum(map(len, member["assignment"].values())),
-            _assignment_text(member["assignment"]),
+            indexes_text(member["assignment"]),
         )
         for member in members
     ]
     print_table(["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS", "ASSIGNMENT"], rows)
-
-
-def _assignment_text(assignment: dict[str, list[int]]) -> str:
-    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in assignment.items()) or "-"
 
 
 def _print_offsets(offsets: Iterable[dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from rookery.cli.options import (
     Json,
     Timeout,
     Yes,
+    parse_words,
 )
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def list_(
     from rookery.cli.output import print_json, print_table
     from rookery.client.groups import GROUP_STATES, GROUP_TYPES
 
-    wanted_states = _known(states or [], GROUP_STATES, "--state")
-    wanted_types = _known(types or [], GROUP_TYPES, "--type")
+    wanted_states = parse_words(states or [], GROUP_STATES, "--state")
+    wanted_types = parse_words(types or [], GROUP_TYPES, "--type")
     found = _with_groups(
         bootstrap_server, timeout_s, lambda groups: groups.list_groups(states=wanted_states, types=wanted_types)
     )
@@ -255,16 +256,6 @@ def _reset(
             "give exactly one of --to-earliest, --to-latest, --to-timestamp, --shift-by, --to-offset, --from-file"
         )
     return asked[0]
-
-
-def _known(words: list[str], known: tuple[str, ...], option: str) -> list[str]:
-    """Words as the protocol spells them; people may write them in any case, and `preparing-rebalance`."""
-    spelled = {word.lower(): word for word in known}
-    plain = [word.lower().replace("-", "").replace("_", "") for word in words]
-    for word, simple in zip(words, plain, strict=True):
-        if simple not in spelled:
-            raise typer.BadParameter(f"'{word}' is none of {', '.join(known)}", param_hint=option)
-    return [spelled[simple] for simple in plain]
 
 
 def _with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> "Result":

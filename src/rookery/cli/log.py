@@ -24,7 +24,7 @@ def dump(
     with_records: Annotated[bool, typer.Option("--records", "-r", help="Open the batches and show records.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show segments, indexes, producer snapshots and checkpoints, and check their checksums.
+    """Show segments, indexes, aborted transactions, producer snapshots and checkpoints, and check their checksums.
 
     Exits with 1 if anything is damaged.
     """

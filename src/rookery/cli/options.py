@@ -1,6 +1,6 @@
 """Options that several commands share, and the parsing of their values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -37,6 +37,18 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
             raise typer.BadParameter(f"'{text}' is not key=value", param_hint=option)
         pairs[key] = value
     return pairs
+
+
+def parse_words(words: Iterable[str], known: Sequence[str], option: str) -> list[str]:
+    """Words as the protocol spells them; people may write them in any case, and `preparing-rebalance`."""
+    spelled = {word.lower(): word for word in known}
+    chosen: list[str] = []
+    for word in words:
+        simple = word.lower().replace("-", "").replace("_", "")
+        if simple not in spelled:
+            raise typer.BadParameter(f"'{word}' is none of {', '.join(known)}", param_hint=option)
+        chosen.append(spelled[simple])
+    return chosen
 
 
 def unescape(text: str) -> str:

@@ -1,6 +1,8 @@
 """Progress on standard error, for whoever watches; silent where standard error is no terminal."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -43,6 +45,22 @@ class Progress:
     def finish(self, sentence: str) -> None:
         """The last word."""
         note(sentence)
+
+
+@contextmanager
+def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over `total` things; what it gives is called with how many more are done."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.update(task, advance=count)
 
 
 def _build_bar(*, with_total: bool) -> "RichProgress":

@@ -162,7 +162,7 @@ class Admin:
         return await self._change(ApiKey.CREATE_PARTITIONS, request, lambda response: response.results)
 
     async def list_topics(self) -> list[Topic]:
-        metadata = await self._retry(self._cluster.refresh)
+        metadata = await self.retry(self._cluster.refresh)
         return sorted(metadata.topics.values(), key=lambda topic: topic.name)
 
     async def describe_topics(self, names: Iterable[TopicName]) -> list[Topic]:
@@ -172,7 +172,7 @@ class Admin:
         async def ask() -> ClusterMetadata:
             return await self._cluster.refresh(wanted)
 
-        metadata = await self._retry(ask)
+        metadata = await self.retry(ask)
         return [metadata.topics[name] for name in wanted]
 
     async def list_offsets(
@@ -185,7 +185,7 @@ class Admin:
             topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, timestamp=wanted[tp]))
             return Message(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms)
 
-        rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request)
+        rows = await self.ask_leaders(ApiKey.LIST_OFFSETS, wanted, request)
         return {
             tp: OffsetResult(row.offset, row.timestamp, row.get("leader_epoch", -1), ErrorCode(row.error_code))
             for tp, row in rows.items()
@@ -198,7 +198,7 @@ class Admin:
             topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
             return Message(topics=topics, timeout_ms=self._timeout_ms)
 
-        rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request)
+        rows = await self.ask_leaders(ApiKey.DELETE_RECORDS, before, request)
         return {tp: DeletedRecords(row.low_watermark, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
     async def describe_configs(
@@ -218,7 +218,7 @@ class Admin:
             Outcome(resource.name, ErrorCode(result.error_code), result.error_message).check()
             return sorted((_config_entry(row) for row in result.configs), key=lambda entry: entry.name)
 
-        return await self._retry(ask)
+        return await self.retry(ask)
 
     async def alter_configs(
         self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
@@ -234,7 +234,7 @@ class Admin:
             result = response.responses[0]
             Outcome(resource.name, ErrorCode(result.error_code), result.error_message).check()
 
-        await self._retry(ask)
+        await self.retry(ask)
 
     async def describe_cluster(self) -> ClusterDescription:
         async def ask() -> ClusterDescription:
@@ -250,7 +250,7 @@ class Admin:
                 brokers=tuple(sorted(brokers, key=lambda broker: broker.node_id)),
             )
 
-        return await self._retry(ask)
+        return await self.retry(ask)
 
     async def describe_log_dirs(self, nodes: Iterable[NodeId]) -> list[LogDirectory]:
         async def ask() -> list[LogDirectory]:
@@ -262,13 +262,14 @@ class Admin:
                 found.extend(_log_directory(node, row) for row in response.results)
             return found
 
-        return await self._retry(ask)
+        return await self.retry(ask)
 
     @property
     def _timeout_ms(self) -> int:
         return int(self._cluster.timeout_s * 1000)
 
-    async def _retry(self, operation: Callable[[], Awaitable[Result]]) -> Result:
+    async def retry(self, operation: Callable[[], Awaitable[Result]]) -> Result:
+        """Run an operation again while it ends in a transient error; that a name does not exist is none."""
         return await self._cluster.retry(
             operation, retriable=lambda code: code.retriable and code not in _FINAL_FOR_ADMIN
         )
@@ -286,9 +287,9 @@ class Admin:
                     outcome.check()
             return outcomes
 
-        return await self._retry(ask)
+        return await self.retry(ask)
 
-    async def _ask_leaders(
+    async def ask_leaders(
         self,
         api_key: ApiKey,
         partitions: Iterable[TopicPartition],
@@ -314,7 +315,7 @@ class Admin:
             if transient is not None:
                 raise transient
 
-        await self._retry(ask)
+        await self.retry(ask)
         return answers
 
     async def _node_of(self, resource: ConfigResource) -> NodeId | None:

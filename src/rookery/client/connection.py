@@ -25,6 +25,11 @@ _SIZE = struct.Struct(">i")
 _RESPONSE_SIZE_BYTES_MAX = 512 * 1024 * 1024
 
 
+def software() -> Message:
+    """What we say of ourselves in ApiVersions."""
+    return Message(client_software_name="rookery", client_software_version=package_version("rookery"))
+
+
 class _Pending(NamedTuple):
     api_key: ApiKey
     api_version: int
@@ -125,7 +130,7 @@ class Connection:
             raise self._lost(error) from None
 
     async def _negotiate(self, timeout_s: float) -> None:
-        message = Message(client_software_name="rookery", client_software_version=package_version("rookery"))
+        message = software()
         newest = DEFINED[ApiKey.API_VERSIONS].maximum
         response = await self.request(ApiKey.API_VERSIONS, message, timeout_s=timeout_s, api_version=newest)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:

@@ -1,11 +1,12 @@
-"""Finds the broker that coordinates a group and sends requests there.
+"""Finds the broker that coordinates a group, or a transactional id, and sends requests there.
 
 A coordinator moves, loads or does not exist yet: those answers are retried here, with a new look-up where it moved, up
-to the cluster's time-out. Requests go over connections of their own, so that no fetch holds them up. `groups` and
-`group_consumer` call this.
+to the cluster's time-out. Requests go over connections of their own, so that no fetch holds them up. `groups`,
+`group_consumer` and `transactions` call this.
 """
 
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
@@ -14,7 +15,6 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 
 _CHANNEL = "coordinator"
-_GROUP_KEY = 0
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 _MOVED = frozenset(
     {
@@ -29,23 +29,36 @@ _MOVED = frozenset(
 Codes = Callable[[Message], Iterable[int]]
 
 
+class KeyType(IntEnum):
+    """What a coordinator looks after, by the protocol's codes."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_NAMES = {KeyType.GROUP: "group", KeyType.TRANSACTION: "transactional id"}
+
+
 def is_transient(code: ErrorCode) -> bool:
     """The coordinator, or the way to it, is away for a while."""
     return code == _LOADING or code in _MOVED
 
 
-class GroupCoordinators:
-    def __init__(self, cluster: Cluster) -> None:
+class Coordinators:
+    """Of one type of keys: group ids, or transactional ids."""
+
+    def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP) -> None:
         self._cluster = cluster
+        self._key_type = key_type
         self._nodes: dict[str, NodeId] = {}
 
-    async def find(self, group_id: str, *, timeout_s: float | None = None) -> NodeId:
-        """The node that coordinates a group, from memory if it was asked before."""
-        return await self._cluster.retry(lambda: self._find(group_id), timeout_s=timeout_s, retriable=is_transient)
+    async def find(self, key: str, *, timeout_s: float | None = None) -> NodeId:
+        """The node that coordinates a key, from memory if it was asked before."""
+        return await self._cluster.retry(lambda: self._find(key), timeout_s=timeout_s, retriable=is_transient)
 
     async def call(
         self,
-        group_id: str,
+        key: str,
         api_key: ApiKey,
         build: Callable[[], Message],
         *,
@@ -53,41 +66,44 @@ class GroupCoordinators:
         version_max: int | None = None,
         timeout_s: float | None = None,
     ) -> Message:
-        """One request to a group's coordinator, built anew for each try.
+        """One request to a key's coordinator, built anew for each try.
 
         `codes` are the error codes in the answer; a transient one among them is a reason to try again.
         """
 
         async def ask() -> Message:
-            node = await self._find(group_id)
+            node = await self._find(key)
             try:
                 response = await self._cluster.call(
                     api_key, build(), node=node, channel=_CHANNEL, version_max=version_max, timeout_s=timeout_s
                 )
                 for code in codes(response):
                     if is_transient(ErrorCode(code)):
-                        raise ApiError(ErrorCode(code), f"group {group_id}, coordinator {node}")
+                        raise ApiError(ErrorCode(code), f"{self._name(key)}, coordinator {node}")
             except ApiError as error:
                 if error.code in _MOVED:
-                    self._nodes.pop(group_id, None)
+                    self._nodes.pop(key, None)
                 raise
             return response
 
         return await self._cluster.retry(ask, timeout_s=timeout_s, retriable=is_transient)
 
-    async def _find(self, group_id: str) -> NodeId:
-        known = self._nodes.get(group_id)
+    async def _find(self, key: str) -> NodeId:
+        known = self._nodes.get(key)
         if known is not None:
             return known
-        request = Message(key=group_id, key_type=_GROUP_KEY, coordinator_keys=[group_id])
+        request = Message(key=key, key_type=self._key_type, coordinator_keys=[key])
         response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, channel=_CHANNEL)
         # The batched form came with version 4.
         answer = response.coordinators[0] if response.get("coordinators") else response
         code = ErrorCode(answer.error_code)
         if code != ErrorCode.NONE:
-            raise ApiError(code, answer.get("error_message") or f"group {group_id}")
+            raise ApiError(code, answer.get("error_message") or self._name(key))
         node: NodeId = answer.node_id
         if node not in self._cluster.metadata.brokers:
             await self._cluster.refresh(topics=())
-        self._nodes[group_id] = node
+        self._nodes[key] = node
         return node
+
+    def _name(self, key: str) -> str:
+        return f"{_NAMES[self._key_type]} {key}"

@@ -19,7 +19,7 @@ from rookery.base.identifiers import encode_uuid
 from rookery.base.types import Offset, TopicId, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import END, ConsumedRecord, Consumer, Start, StartOffset
-from rookery.client.coordinators import GroupCoordinators, is_transient
+from rookery.client.coordinators import Coordinators, is_transient
 from rookery.client.group_member import FENCED, Member, Owned
 from rookery.client.groups import (
     OFFSETS_VERSION_MAX,
@@ -63,7 +63,7 @@ class GroupConsumer:
         self._find_starts = find_starts
         self._commit_interval_s = commit_interval_s
         self._member = Member(group_id, topics, member_id=encode_uuid(uuid4()))
-        self._coordinators = GroupCoordinators(cluster)
+        self._coordinators = Coordinators(cluster)
         self._consumer = Consumer(cluster)
         self._reading: dict[Owned, TopicPartition] = {}
         self._processed: dict[TopicPartition, Offset] = {}

@@ -12,7 +12,7 @@ from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, Top
 from rookery.base.values import value_class
 from rookery.client.admin import LATEST, Admin, Outcome, by_topic
 from rookery.client.cluster import Cluster
-from rookery.client.coordinators import GroupCoordinators
+from rookery.client.coordinators import Coordinators
 from rookery.protocol.api import ApiKey
 from rookery.protocol.consumer_protocol import read_assignment
 from rookery.protocol.message import Message
@@ -103,7 +103,7 @@ class GroupAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._admin = Admin(cluster)
-        self._coordinators = GroupCoordinators(cluster)
+        self._coordinators = Coordinators(cluster)
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, by name; every state and type if none is named."""

@@ -2,8 +2,9 @@
 
 A broker's epoch is the offset of its registration record. A new log begins with the level of `metadata.version`, which
 says how its records are to be read, and those of the other features; a log that was begun before there was a feature
-gets it with the next registration. After an unclean stop the node's logs may have lost their unsynced ends; every
-partition that it leads then begins a new leader epoch, so that clients and followers can see where the old one ended.
+gets it with the next registration. `features` changes their levels. After an unclean stop the node's logs may have
+lost their unsynced ends; every partition that it leads then begins a new leader epoch, so that clients and followers
+can see where the old one ended.
 """
 
 from collections.abc import Iterator
@@ -28,9 +29,13 @@ METADATA_VERSION_LEVEL = 22
 # Level 1 has groups of the new protocol (KIP-848); level 0 is a cluster without them.
 GROUP_VERSION = "group.version"
 GROUP_VERSION_LEVEL = 1
+# Level 2 has transactions with an epoch of their own (KIP-890), level 1 flexible records in the transactions' log.
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSION_LEVEL = 2
 SUPPORTED_FEATURES = (
     BrokerFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     BrokerFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
+    BrokerFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
 )
 
 

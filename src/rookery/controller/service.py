@@ -22,6 +22,7 @@ from rookery.controller.configs import (
     decide_incremental_alter_configs,
 )
 from rookery.controller.decision import Context, Decision, Outcome
+from rookery.controller.features import FeatureUpdate, decide_update_features
 from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
 from rookery.controller.topics import (
     ChangedTopic,
@@ -75,8 +76,15 @@ class Controller:
     def start(self) -> None:
         """Replay the log into the image; listeners get it as one change of the empty cluster."""
         records: list[MetadataRecord] = []
-        self._log.replay(lambda _, values: records.extend(map(decode_record, values)))
-        self._replay(records)
+        last_offset = self._image.offset
+
+        def read(base_offset: Offset, values: Sequence[bytes]) -> None:
+            nonlocal last_offset
+            records.extend(map(decode_record, values))
+            last_offset = base_offset + len(values) - 1
+
+        self._log.replay(read)
+        self._replay(records, last_offset)
 
     async def submit(
         self, decide: Callable[[ClusterImage], Decision[ResultT]], failed: Callable[[Outcome], ResultT] | None = None
@@ -138,6 +146,11 @@ class Controller:
             lambda outcome: [AlteredResource(change.resource, outcome) for change in resources],
         )
 
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> Outcome:
+        return await self.submit(
+            lambda image: decide_update_features(image, updates, validate_only=validate_only), lambda outcome: outcome
+        )
+
     async def register_broker(self, registration: Registration) -> int:
         """The broker's epoch."""
         return await self.submit(
@@ -153,12 +166,12 @@ class Controller:
         async with self._turn:
             decision = decide(self._image)
             if decision.records:
-                await self._log.append([encode_record(record) for record in decision.records])
-                self._replay(decision.records)
+                base_offset = await self._log.append([encode_record(record) for record in decision.records])
+                self._replay(decision.records, base_offset + len(decision.records) - 1)
             return decision.results
 
-    def _replay(self, records: Sequence[MetadataRecord]) -> None:
-        self._image, delta = self._image.apply(records)
+    def _replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
+        self._image, delta = self._image.apply(records, last_offset=last_offset)
         for listener in self._listeners:
             listener(self._image, delta)
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from rookery.base.errors import ErrorCode
+from rookery.base.types import ProducerEpoch, ProducerId
 from rookery.base.values import value_class
 
 ResponseT = TypeVar("ResponseT", covariant=True)
@@ -45,12 +46,22 @@ class Timer(NamedTuple):
     delay_ms: int | None
 
 
+class Producer(NamedTuple):
+    """Whose transaction records belong to."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
 @value_class(kw_only=True)
 class Decision(Generic[ResponseT]):
     """`drafts` are changes of the state that the log does not carry: the shard's `install` knows what they are.
 
     Records of a `divisible` decision are changes on their own: what does not fit into one batch is written in several,
     and if one of them fails those before it have happened.
+
+    Records of a `producer` are part of its transaction: they are pending until it ends. `effects` are what must happen
+    outside once the records are committed, and not before; a shard that is loaded must ask for them again.
     """
 
     response: ResponseT | Parked | ErrorCode
@@ -59,3 +70,5 @@ class Decision(Generic[ResponseT]):
     timers: Sequence[Timer] = ()
     drafts: Sequence[Any] = ()
     divisible: bool = False
+    producer: Producer | None = None
+    effects: Sequence[Any] = ()

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 import structlog
 
 from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
-from rookery.base.types import Buffer, Offset
+from rookery.base.types import Buffer, Offset, ProducerId
 from rookery.records.batch import HEADER_SIZE, BatchHeader, batch_size_at, read_header
+from rookery.records.control import read_marker
 from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
 
@@ -23,6 +24,10 @@ class Replayable(Protocol):
 
     def replay(self, record: Any) -> None: ...
 
+    def replay_pending(self, record: Any, producer_id: ProducerId) -> None: ...
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
+
 
 async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
     """Replay all records and return the offset behind them."""
@@ -32,9 +37,13 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
         start_offset = offset
         for header, batch in _whole_batches(_read(replica, offset, max_bytes)):
             offset = header.last_offset + 1
-            for record in _records(header, batch):
-                if record.offset >= start_offset:
-                    _replay(shard, record)
+            if header.is_control:
+                _end_transaction(shard, header, batch)
+            else:
+                producer_id = header.producer_id if header.is_transactional else None
+                for record in _records(header, batch):
+                    if record.offset >= start_offset:
+                        _replay(shard, record, producer_id)
             replayed += header.record_count
             if replayed >= _RECORDS_PER_TURN:
                 replayed = 0
@@ -45,14 +54,22 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
     return offset
 
 
-def _replay(shard: Replayable, record: Record) -> None:
+def _replay(shard: Replayable, record: Record, producer_id: ProducerId | None) -> None:
     if record.key is None:
         raise CorruptionError(f"the record at offset {record.offset} of a coordinator's topic has no key")
     decoded = shard.decode(record.key, record.value)
     if decoded is None:
         logger.warning("skipping a record of an unknown kind", offset=record.offset)
-    else:
+    elif producer_id is None:
         shard.replay(decoded)
+    else:
+        shard.replay_pending(decoded, producer_id)
+
+
+def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> None:
+    marker = read_marker(batch)
+    if marker is not None:
+        shard.end_transaction(header.producer_id, committed=marker.committed)
 
 
 def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
@@ -64,8 +81,6 @@ def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
 
 
 def _records(header: BatchHeader, batch: Buffer) -> list[Record]:
-    if header.is_control:
-        return []
     try:
         return decode_records(batch)
     except InvalidBatchError as error:

@@ -8,11 +8,14 @@ shard: the topic's log, replayed into a pure state machine. `write` runs a decis
    may need more than a batch can hold, and is `divisible`.)
 3. They are replayed into the shard, drafts are installed, timers set; the next decision sees all of it.
 4. The response, and the responses that the decision completed, leave when the high watermark has passed the records.
+   Only then are the decision's effects handed on; they are forgotten with the shard, and its next leader has them anew.
 
 On a single node all of this happens within the call, and the future that `write` returns is done already. A decision
 without records waits as well until what it saw is committed. While a shard is loaded its requests are answered with
 COORDINATOR_LOAD_IN_PROGRESS; what this node does not lead with NOT_COORDINATOR; and COORDINATOR_NOT_AVAILABLE before
 the topic exists.
+
+Records may be part of a producer's transaction, which `end_transaction` ends with a marker in the same log.
 """
 
 import asyncio
@@ -24,15 +27,26 @@ import structlog
 
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
-from rookery.base.types import NodeId, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
-from rookery.coordinators.decision import Decision, Parked, Timer, TimerKey, Token
+from rookery.base.types import (
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TimestampMs,
+    TopicName,
+    TopicPartition,
+)
+from rookery.coordinators.decision import Decision, Parked, Producer, Timer, TimerKey, Token
 from rookery.coordinators.loading import load
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
 from rookery.records.batch import HEADER_SIZE, Codec
+from rookery.records.control import Marker
 from rookery.records.record import Record, build_batch
-from rookery.replication.pending import Pending, Waiter
-from rookery.replication.replica import ACKS_ALL, Replica
+from rookery.replication.commitment import when_committed
+from rookery.replication.pending import Pending
+from rookery.replication.replica import ACKS_ALL, Appended, Replica
 
 logger = structlog.get_logger(__name__)
 
@@ -65,6 +79,12 @@ class Shard(Protocol):
         ...
 
     def replay(self, record: Any) -> None: ...
+
+    def replay_pending(self, record: Any, producer_id: ProducerId) -> None:
+        """As `replay`, but it counts only if the producer's transaction is committed."""
+        ...
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
     def install(self, draft: Any) -> None: ...
 
@@ -114,7 +134,9 @@ class Coordinator(Generic[ShardT]):
         commit_timeout_ms: int,
         load_bytes: int,
         codec: Codec = Codec.NONE,
+        on_committed: Callable[[Any, LeaderEpoch], None] | None = None,
     ) -> None:
+        """`on_committed` gets the effects of decisions, and the leader epoch under which they were committed."""
         self._topic = topic
         self._node_id = node_id
         self._make_shard = make_shard
@@ -124,6 +146,7 @@ class Coordinator(Generic[ShardT]):
         self._commit_timeout_ms = commit_timeout_ms
         self._load_bytes = load_bytes
         self._codec = codec
+        self._on_committed = on_committed
         self._partition_count = 0
         self._hosted: dict[PartitionIndex, _Hosted[ShardT]] = {}
         self._tokens = count(1)
@@ -140,6 +163,10 @@ class Coordinator(Generic[ShardT]):
     def partition_of(self, key: str) -> PartitionIndex:
         """Where Kafka puts a key too, so that its tools look in the right place."""
         return abs_hash(key) % self._partition_count
+
+    def leads(self, key: str) -> bool:
+        """Whether the shard of `key` is at work here."""
+        return not isinstance(self._find(key), ErrorCode)
 
     def apply(self, image: ClusterImage) -> None:
         """Follow the image: load what this node leads now, let go of what it does not lead any more."""
@@ -185,6 +212,22 @@ class Coordinator(Generic[ShardT]):
             if hosted.is_active:
                 self._run(hosted, decide, None)
 
+    def end_transaction(self, index: PartitionIndex, marker: Marker) -> "asyncio.Future[ErrorCode]":
+        """End a producer's transaction on one partition of the topic; answered when the marker is committed."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        hosted = self._active(index)
+        if isinstance(hosted, ErrorCode):
+            future.set_result(hosted)
+            return future
+        appended = hosted.replica.append_marker(marker, now_ms=self._clock.now_ms())
+        if appended.error_code is not ErrorCode.NONE:
+            future.set_result(appended.error_code)
+            return future
+        hosted.end_offset = appended.end_offset
+        hosted.shard.end_transaction(marker.producer_id, committed=marker.committed)
+        self._answer_when_committed(hosted, [(future, ErrorCode.NONE)])
+        return future
+
     def read(self, key: str, query: Callable[[ShardT], ResponseT]) -> "asyncio.Future[ResponseT | ErrorCode]":
         return self.write(key, lambda shard, _: Decision(response=query(shard)))
 
@@ -197,7 +240,10 @@ class Coordinator(Generic[ShardT]):
     def _find(self, key: str) -> _Hosted[ShardT] | ErrorCode:
         if not self._partition_count:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        hosted = self._hosted.get(self.partition_of(key))
+        return self._active(self.partition_of(key))
+
+    def _active(self, index: PartitionIndex) -> _Hosted[ShardT] | ErrorCode:
+        hosted = self._hosted.get(index)
         if hosted is None:
             return ErrorCode.NOT_COORDINATOR
         return hosted if hosted.is_active else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -276,6 +322,8 @@ class Coordinator(Generic[ShardT]):
         answers = [(hosted.parked.get(item.token), item.response) for item in decision.completions]
         answers.append((future, decision.response))
         self._answer_when_committed(hosted, answers)
+        if decision.effects:
+            self._effect_when_committed(hosted, hosted.end_offset, decision.effects)
         return None
 
     def _write(self, hosted: _Hosted[ShardT], decision: Decision[Any], now_ms: TimestampMs) -> ErrorCode | None:
@@ -283,11 +331,14 @@ class Coordinator(Generic[ShardT]):
         encoded = [hosted.shard.encode(record) for record in decision.records]
         size_max = hosted.replica.policy.batch_size_max if decision.divisible else None
         for part in _batches(encoded, size_max):
-            failure = self._append(hosted, encoded[part], now_ms)
+            failure = self._append(hosted, encoded[part], decision.producer, now_ms)
             if failure is not None:
                 return failure
             for record in decision.records[part]:
-                hosted.shard.replay(record)
+                if decision.producer is None:
+                    hosted.shard.replay(record)
+                else:
+                    hosted.shard.replay_pending(record, decision.producer.producer_id)
         return None
 
     def _carry_out(self, hosted: _Hosted[ShardT], decision: Decision[Any]) -> None:
@@ -296,45 +347,60 @@ class Coordinator(Generic[ShardT]):
         for timer in decision.timers:
             hosted.timers.set(timer)
 
-    def _append(self, hosted: _Hosted[ShardT], encoded: Sequence[Encoded], now_ms: TimestampMs) -> ErrorCode | None:
+    def _append(
+        self, hosted: _Hosted[ShardT], encoded: Sequence[Encoded], producer: Producer | None, now_ms: TimestampMs
+    ) -> ErrorCode | None:
         log_records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)]
-        batch = build_batch(log_records, codec=self._codec)
-        appended = hosted.replica.append(batch, acks=ACKS_ALL, now_ms=now_ms)
+        appended = self._append_records(hosted.replica, log_records, producer, now_ms)
         if appended.error_code is not ErrorCode.NONE:
             logger.warning("coordinator write failed", topic=self._topic, error=appended.error_code.name)
             return _APPEND_ERRORS.get(appended.error_code, appended.error_code)
         hosted.end_offset = appended.end_offset
         return None
 
+    def _append_records(
+        self, replica: Replica, log_records: Sequence[Record], producer: Producer | None, now_ms: TimestampMs
+    ) -> Appended:
+        if producer is None:
+            return replica.append(build_batch(log_records, codec=self._codec), acks=ACKS_ALL, now_ms=now_ms)
+        batch = build_batch(log_records, codec=self._codec, transactional=True, **producer._asdict())
+        return replica.append_coordinated(batch, now_ms=now_ms)
+
     def _answer_when_committed(
         self, hosted: _Hosted[ShardT], answers: "Sequence[tuple[asyncio.Future[Any] | None, Any]]"
     ) -> None:
         waiting = [(future, response) for future, response in answers if future is not None]
-        if not waiting:
-            return
-        replica, end_offset = hosted.replica, hosted.end_offset
 
-        def attempt(_: object) -> bool:
-            if replica.is_acknowledged(end_offset, ACKS_ALL):
-                for future, response in waiting:
-                    _resolve(future, response)
-            elif not hosted.is_active or not replica.state.is_leader:
-                give_up(ErrorCode.NOT_COORDINATOR)
-            else:
-                return False
-            return True
+        def done(code: ErrorCode) -> None:
+            for future, response in waiting:
+                _resolve(future, response if code is ErrorCode.NONE else _APPEND_ERRORS[code])
 
-        def give_up(code: ErrorCode) -> None:
-            for future, _ in waiting:
-                _resolve(future, code)
+        if waiting:
+            self._when_committed(hosted, hosted.end_offset, done)
 
-        if not attempt(None):
-            waiter = Waiter(
-                [replica.state.topic_partition],
-                attempt=attempt,
-                expire=lambda: give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE),
-            )
-            self._pending.park(waiter, timeout_seconds=self._commit_timeout_ms / 1000)
+    def _effect_when_committed(self, hosted: _Hosted[ShardT], end_offset: Offset, effects: Sequence[Any]) -> None:
+        """However long that takes: nobody else would do it while this node leads."""
+        carry_out = self._on_committed
+        assert carry_out is not None, "effects, and nobody to carry them out"
+
+        def done(code: ErrorCode) -> None:
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                self._effect_when_committed(hosted, end_offset, effects)
+            elif code is ErrorCode.NONE and hosted.is_active:
+                for effect in effects:
+                    carry_out(effect, hosted.replica.state.leader_epoch)
+
+        self._when_committed(hosted, end_offset, done)
+
+    def _when_committed(self, hosted: _Hosted[ShardT], end_offset: Offset, done: Callable[[ErrorCode], None]) -> None:
+        when_committed(
+            self._pending,
+            hosted.replica,
+            end_offset,
+            timeout_ms=self._commit_timeout_ms,
+            is_wanted=lambda: hosted.is_active,
+            done=done,
+        )
 
 
 def _batches(encoded: Sequence[Encoded], size_max: int | None) -> Iterator[slice]:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError
-from rookery.base.types import LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from rookery.base.types import LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.metadata import records
 from rookery.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
@@ -84,8 +84,11 @@ class ClusterImage:
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict)
+    # Level 0 is a level like any other: the feature was switched off, and a restart must not raise it again.
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
+    # Of the last record that is in this image; -1 as long as nobody said it.
+    offset: Offset = -1
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -103,15 +106,20 @@ class ClusterImage:
         """What was set at run time for all brokers."""
         return self.configs.get(ConfigResource(ResourceType.BROKER, ""), {})
 
+    def feature_level(self, name: str) -> int:
+        return self.features.get(name, 0)
+
     def partition_count(self) -> int:
         return sum(len(topic.partitions) for topic in self.topics.values())
 
-    def apply(self, changes: Iterable[MetadataRecord]) -> tuple["ClusterImage", Delta]:
+    def apply(
+        self, changes: Iterable[MetadataRecord], *, last_offset: Offset | None = None
+    ) -> tuple["ClusterImage", Delta]:
         """CorruptionError for a record that cannot follow what came before: the log is not one of ours."""
         builder = _Builder(self)
         for change in changes:
             builder.apply(change)
-        after = builder.build()
+        after = builder.build(self.offset if last_offset is None else last_offset)
         return after, _compare(self, after, builder)
 
 
@@ -165,7 +173,7 @@ class _Builder:
             case records.NoOpRecord():
                 pass
 
-    def build(self) -> ClusterImage:
+    def build(self, offset: Offset) -> ClusterImage:
         before = self._before
         topics, names = before.topics, before.topic_names
         touched = self.topics.keys() | self.partitions.keys()
@@ -177,8 +185,7 @@ class _Builder:
         if self.brokers:
             brokers = {node: broker for node, broker in {**brokers, **self.brokers}.items() if broker}
         if self.features:
-            # Level 0 takes a feature away.
-            features = {name: level for name, level in {**features, **self.features}.items() if level}
+            features = {**features, **self.features}
         return ClusterImage(
             topics=topics,
             topic_names=names,
@@ -186,6 +193,7 @@ class _Builder:
             brokers=brokers,
             features=features,
             next_producer_id=self.next_producer_id,
+            offset=offset,
         )
 
     def _build_topics(self, touched: Iterable[TopicId]) -> tuple[dict[TopicName, TopicImage], dict[TopicId, TopicName]]:

@@ -24,10 +24,8 @@ from rookery.base.files import DirectoryLock, Files
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
-from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
-from rookery.coordinators.group.service import GroupCoordinator
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import Handler
@@ -35,6 +33,7 @@ from rookery.net.listener import Listener
 from rookery.net.network import Network
 from rookery.node.background import Background
 from rookery.node.chores import Chores
+from rookery.node.coordination import Coordination, build_coordination
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.listeners import affordable_connections, listener_settings
 from rookery.node.settings import ListenerAddress, Settings
@@ -84,7 +83,7 @@ class Node:
         self._logs: LogManager | None = None
         self._quorum: QuorumDriver | None = None
         self._controller: Controller | None = None
-        self._groups: GroupCoordinator | None = None
+        self._coordination: Coordination | None = None
         self._replicas: ReplicaManager | None = None
         self._broker_epoch = -1
 
@@ -132,8 +131,8 @@ class Node:
         services.replicas.start(controller.image)
         self._replicas = services.replicas
         controller.on_image(services.replicas.apply)
-        services.groups.start(controller.image)
-        controller.on_image(services.groups.apply)
+        assert self._coordination is not None
+        self._coordination.start(controller)
         await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
             await listener.start()
@@ -197,9 +196,10 @@ class Node:
             flusher=self._flusher,
             executor=self._executor,
         )
-        self._groups = GroupCoordinator(
+        coordination = self._coordination = build_coordination(
             settings.layers,
             node_id=settings.node_id,
+            controller=controller,
             replicas=replicas,
             pending=pending,
             clock=self._clock,
@@ -214,8 +214,10 @@ class Node:
             replicas=replicas,
             pending=pending,
             fetch_sessions=FetchSessions(slots_max=slots, random_id=lambda: self._random.randrange(1, 1 << 31)),
-            producer_ids=ProducerIds(controller, node_id=settings.node_id),
-            groups=self._groups,
+            producer_ids=coordination.producer_ids,
+            groups=coordination.groups,
+            markers=coordination.markers,
+            transactions=coordination.transactions,
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
         )
@@ -244,8 +246,8 @@ class Node:
     async def _stop(self, *, clean: bool) -> None:
         for _, listener in self._listeners:
             await listener.close()
-        if self._groups is not None:
-            await self._groups.close()
+        if self._coordination is not None:
+            await self._coordination.close()
         await self._background.stop()
         await self._flusher.wait()
         if self._controller is not None:

@@ -94,17 +94,24 @@ class ProducePolicy:
 
 
 def prepare(
-    data: bytearray | memoryview, policy: ProducePolicy, *, now_ms: TimestampMs, zstd_allowed: bool = True
+    data: bytearray | memoryview,
+    policy: ProducePolicy,
+    *,
+    now_ms: TimestampMs,
+    zstd_allowed: bool = True,
+    is_internal: bool = False,
 ) -> tuple[BatchHeader, bytearray | memoryview]:
     """Check one untrusted batch and make it what the topic wants; `data` is changed in place where possible.
 
     Answers with the header and the bytes to append: those that came in, unless the batch was compressed anew.
-    `zstd_allowed` is false for Produce below v7, whose clients do not know zstd.
+    `zstd_allowed` is false for Produce below v7, whose clients do not know zstd. `is_internal` is for the broker's own
+    batches, which may have a producer and no sequence numbers.
     """
     if not 0 < len(data) <= policy.batch_size_max:
         raise _wrong_size(len(data), policy)
     header = check_batch(data)
-    if header.base_offset or header.attributes & _BROKER_ATTRIBUTES or header.producer_id > NO_PRODUCER_ID:
+    is_special = header.base_offset or header.attributes & _BROKER_ATTRIBUTES or header.producer_id > NO_PRODUCER_ID
+    if is_special and not is_internal:
         _check_producer_fields(header)
     if not zstd_allowed and header.codec_id == Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")

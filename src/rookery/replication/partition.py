@@ -62,11 +62,6 @@ class Partition:
         self._follower_end_offsets: dict[NodeId, Offset] = {}
 
     @property
-    def last_stable_offset(self) -> Offset:
-        """Where a `read_committed` reader stops."""
-        return self.high_watermark
-
-    @property
     def is_catching_up(self) -> bool:
         """Whether a new leader's high watermark still lags behind the records that it may have committed."""
         return self.high_watermark < self.epoch_start_offset

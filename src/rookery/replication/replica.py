@@ -20,16 +20,20 @@ from rookery.base.types import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TIMESTAMP,
+    Buffer,
     LeaderEpoch,
     NodeId,
     Offset,
+    ProducerId,
     TimestampMs,
 )
+from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, read_header, stamp_log_append_time
+from rookery.records.control import Marker, build_marker
 from rookery.records.produce import ProducePolicy, prepare
 from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
-from rookery.storage.producers import Duplicate
+from rookery.storage.producers import Duplicate, Verification
 
 logger = structlog.get_logger(__name__)
 
@@ -78,6 +82,8 @@ class Fetched(NamedTuple):
     slices: Sequence[FileSlice] = ()
     size_bytes: int = 0
     diverging_epoch: EpochEnd | None = None
+    # (producer id, first offset) by first offset; None unless the reader wants committed records only.
+    aborted_transactions: Sequence[tuple[ProducerId, Offset]] | None = None
 
 
 class OffsetFound(NamedTuple):
@@ -124,10 +130,18 @@ class Replica:
         self.log.update_config(config)
         self.policy = ProducePolicy.of(config)
 
+    # Appending
+
     def append(
-        self, data: bytearray | memoryview, *, acks: int, now_ms: TimestampMs, zstd_allowed: bool = True
+        self,
+        data: bytearray | memoryview,
+        *,
+        acks: int,
+        now_ms: TimestampMs,
+        zstd_allowed: bool = True,
+        verification: Verification | None = None,
     ) -> Appended:
-        """Take one produced batch into the log."""
+        """Take one produced batch into the log. `verification` is what `verification_of` asked for."""
         state, log = self.state, self.log
         if not state.is_leader:
             return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -136,9 +150,9 @@ class Replica:
         try:
             header, batch = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed)
             if header.producer_id >= 0 or header.is_transactional:
-                if header.is_transactional:
-                    return self._refuse(ErrorCode.INVALID_TXN_STATE, "The partition was not added to a transaction.")
                 known = log.producers.check(header)
+                if header.is_transactional and not isinstance(known, Duplicate):
+                    known = log.producers.check_transaction(header, verification) or known
                 if known is not None:
                     return self._answer_known(known)
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
@@ -151,6 +165,71 @@ class Replica:
         append_time_ms = now_ms if self.policy.log_append_time else NO_TIMESTAMP
         end_offset = base_offset + header.last_offset_delta + 1
         return Appended(_OK, base_offset, end_offset, append_time_ms, log.start_offset)
+
+    def verification_of(self, records: Buffer) -> Verification | None:
+        """What the coordinator must confirm before a batch is appended.
+
+        None if there is nothing to confirm: the batch is not transactional, a duplicate, part of a transaction that is
+        open here, or so malformed that `append` will refuse it.
+        """
+        if len(records) < HEADER_SIZE:
+            return None
+        header = read_header(records)
+        if header.magic != MAGIC_V2 or not header.is_transactional or header.producer_id < 0:
+            return None
+        try:
+            return self.log.producers.verify(header)
+        except (StorageError, CorruptionError):
+            # The append meets the same trouble and tells of it.
+            return None
+
+    def append_coordinated(self, data: bytearray | memoryview, *, now_ms: TimestampMs) -> Appended:
+        """Take a coordinator's own batch, which may be part of a producer's transaction, as safely as `acks=all`."""
+        return self._append_own(
+            lambda: prepare(data, self.policy, now_ms=now_ms, is_internal=True),
+            lambda header: self.log.producers.check_epoch(header),
+        )
+
+    def append_marker(self, marker: Marker, *, now_ms: TimestampMs) -> Appended:
+        """End a producer's transaction here; a marker is written even if no transaction is open."""
+        appended = self._append_own(
+            lambda: self._marker_batch(marker, now_ms), lambda _: self.log.producers.check_marker(marker)
+        )
+        if appended.error_code is _OK:
+            # Lets go of the ended transactions that are committed by now, even if nobody ever reads.
+            self.log.last_stable_offset(self.state.high_watermark)
+        return appended
+
+    def _marker_batch(self, marker: Marker, now_ms: TimestampMs) -> tuple[BatchHeader, bytearray]:
+        batch = build_marker(marker, now_ms)
+        if self.policy.log_append_time:
+            stamp_log_append_time(batch, now_ms)
+        return read_header(batch), batch
+
+    def _append_own(
+        self,
+        make: Callable[[], tuple[BatchHeader, bytearray | memoryview]],
+        check: Callable[[BatchHeader], ErrorCode | None],
+    ) -> Appended:
+        """Append what the broker itself made."""
+        if not self.state.is_leader:
+            return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not self.has_enough_replicas:
+            return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            header, batch = make()
+            refusal = check(header)
+            if refusal is not None:
+                return Appended(refusal, log_start_offset=self.log.start_offset)
+            base_offset = self.log.append(batch, header, leader_epoch=self.state.leader_epoch)
+        except InvalidBatchError as error:
+            return self._refuse(error.code, str(error), error.record_index)
+        except (StorageError, CorruptionError) as error:
+            self._failed(error)
+            return _STORAGE_APPENDED
+        self._appended()
+        end_offset = base_offset + header.last_offset_delta + 1
+        return Appended(_OK, base_offset, end_offset, log_start_offset=self.log.start_offset)
 
     @property
     def has_enough_replicas(self) -> bool:
@@ -166,6 +245,8 @@ class Replica:
         return Appended(code, log_start_offset=self.log.start_offset, message=message, record_index=record_index)
 
     def _answer_known(self, known: Duplicate | ErrorCode) -> Appended:
+        if known is ErrorCode.INVALID_TXN_STATE:
+            return self._refuse(known, "The batch is not part of its producer's transaction.")
         if isinstance(known, ErrorCode):
             return Appended(known, log_start_offset=self.log.start_offset)
         return Appended(
@@ -229,7 +310,10 @@ class Replica:
                 diverged = self._check_divergence(offset, last_fetched_epoch)
                 if diverged is not None:
                     return diverged
-            found = self._read_log(offset, max_bytes, self._visible_end(node_id, read_committed), at_least_one)
+            if read_committed and node_id < 0:
+                found = self._read_committed(offset, max_bytes, at_least_one)
+            else:
+                found = self._read_log(offset, max_bytes, node_id, at_least_one)
         except StorageError:
             self._changed(self)
             return _STORAGE_FETCHED
@@ -240,23 +324,41 @@ class Replica:
             self._changed(self)
         return found
 
-    def _visible_end(self, node_id: NodeId, read_committed: bool) -> Offset:
-        if node_id >= 0:
-            return self.log.end_offset
-        return self.state.last_stable_offset if read_committed else self.state.high_watermark
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where a `read_committed` reader stops. May raise StorageError or CorruptionError: see `Log.producers`."""
+        return self.log.last_stable_offset(self.state.high_watermark)
 
-    def _read_log(self, offset: Offset, max_bytes: int, end_offset: Offset, at_least_one: bool) -> Fetched:
-        log, state = self.log, self.state
+    def _read_log(self, offset: Offset, max_bytes: int, node_id: NodeId, at_least_one: bool) -> Fetched:
+        log, high_watermark = self.log, self.state.high_watermark
+        end_offset = high_watermark if node_id < 0 else log.end_offset
         found = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
         if found.error_code is not _OK:
             return Fetched(found.error_code)
         return Fetched(
             _OK,
-            state.high_watermark,
-            state.last_stable_offset,
+            high_watermark,
+            log.last_stable_offset(high_watermark),
             log.start_offset,
             found.slices,
             found.size_bytes,
+        )
+
+    def _read_committed(self, offset: Offset, max_bytes: int, at_least_one: bool) -> Fetched:
+        """Up to the last stable offset, with what the reader must skip."""
+        log, stable = self.log, self.last_stable_offset
+        found = log.read(offset, max_bytes, end_offset=stable, at_least_one=at_least_one)
+        if found.error_code is not _OK:
+            return Fetched(found.error_code)
+        aborted = log.find_aborted(offset, found, stable) if found.slices else ()
+        return Fetched(
+            _OK,
+            self.state.high_watermark,
+            stable,
+            log.start_offset,
+            found.slices,
+            found.size_bytes,
+            aborted_transactions=aborted,
         )
 
     def _check_divergence(self, offset: Offset, last_fetched_epoch: LeaderEpoch) -> Fetched | None:
@@ -270,7 +372,7 @@ class Replica:
         return Fetched(
             _OK,
             state.high_watermark,
-            state.last_stable_offset,
+            self.last_stable_offset,
             self.log.start_offset,
             diverging_epoch=epoch_end,
         )
@@ -308,14 +410,10 @@ class Replica:
         if error is not _OK:
             return OffsetFound(error)
         is_client = node_id == CONSUMER_NODE_ID
-        end_offset = self._visible_end(CONSUMER_NODE_ID, read_committed) if is_client else self.log.end_offset
         if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return OffsetFound(_OK)
-        if timestamp_ms == LATEST:
-            if is_client and state.is_catching_up:
-                return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetFound(_OK, end_offset, leader_epoch=state.leader_epoch)
         try:
+            end_offset = self._visible_end(read_committed) if is_client else self.log.end_offset
             return self._search(timestamp_ms, end_offset, is_client)
         except StorageError:
             self._changed(self)
@@ -324,7 +422,15 @@ class Replica:
             logger.error("cannot search", partition=str(state.topic_partition), error=str(damage))
             return OffsetFound(ErrorCode.CORRUPT_MESSAGE)
 
+    def _visible_end(self, read_committed: bool) -> Offset:
+        return self.last_stable_offset if read_committed else self.state.high_watermark
+
     def _search(self, timestamp_ms: TimestampMs, end_offset: Offset, is_client: bool) -> OffsetFound:
+        state = self.state
+        if timestamp_ms == LATEST:
+            if is_client and state.is_catching_up:
+                return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetFound(_OK, end_offset, leader_epoch=state.leader_epoch)
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             return OffsetFound(_OK, self.log.start_offset, leader_epoch=self._earliest_epoch())
         if timestamp_ms == MAX_TIMESTAMP:
@@ -332,7 +438,7 @@ class Replica:
         else:
             found = self.log.offset_for_timestamp(timestamp_ms, end_offset)
         if found is None:
-            if is_client and self.state.is_catching_up:
+            if is_client and state.is_catching_up:
                 return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
             return OffsetFound(_OK)
         return OffsetFound(_OK, found.offset, found.timestamp_ms, found.leader_epoch)

@@ -9,16 +9,18 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from rookery.base.errors import CorruptionError
-from rookery.base.types import NO_PRODUCER_ID, Offset
-from rookery.records.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2, read_header
+from rookery.base.errors import CorruptionError, InvalidBatchError
+from rookery.base.types import NO_PRODUCER_ID, Buffer, Offset
+from rookery.records.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2, Codec, make_attributes, read_header
+from rookery.records.control import EndMarker, read_marker
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.index import RELATIVE_OFFSET_MAX
 from rookery.storage.producers import ProducerStates
 from rookery.storage.segment import IndexedBatch, Segment
 
-# Base offset, length, epoch, magic, CRC, last offset delta, largest timestamp and producer id of a batch header.
-_CHECKED = struct.Struct(">qiibI2xi8xqq")
+# Base offset, length, epoch, magic, CRC, attributes, last offset delta, largest timestamp and producer id of a header.
+_CHECKED = struct.Struct(">qiibIhi8xqq")
+_CONTROL = make_attributes(Codec.NONE, control=True)
 # The CRC covers everything from the attributes on.
 _CRC_START = 21
 
@@ -64,7 +66,7 @@ class CheckedWalk:
                     chunk, chunk_start = self._read(position, read_size), position
                     chunk_end = position + len(chunk)
                 at = position - chunk_start
-                base_offset, length, epoch, magic, crc, delta, timestamp_ms, producer_id = unpack(chunk, at)
+                base_offset, length, epoch, magic, crc, attributes, delta, timestamp_ms, producer_id = unpack(chunk, at)
                 size = length + LENGTH_PREFIX_SIZE
                 last_offset = base_offset + delta
                 if magic != MAGIC_V2 or size < HEADER_SIZE or position + size > size_bytes:
@@ -82,15 +84,35 @@ class CheckedWalk:
                     self._epochs.assign(epoch, base_offset)
                     latest_epoch = epoch
                 if producer_id != NO_PRODUCER_ID:
-                    self._producers.update(read_header(chunk, at))
+                    if attributes & _CONTROL:
+                        self._note_marker(position, chunk[at : at + size])
+                    else:
+                        self._producers.update(read_header(chunk, at))
                 yield position, size, last_offset, timestamp_ms
                 position += size
                 expected = last_offset + 1
         finally:
             self.valid_size, self.end_offset = position, expected
 
+    def _note_marker(self, position: int, batch: memoryview) -> None:
+        """`batch` may be cut short, since below the recovery point no more than headers are read."""
+        header = read_header(batch)
+        if len(batch) < header.size_bytes:
+            batch = self._read(position, header.size_bytes)
+        aborted = self._producers.end_transaction(header, read_end_marker(batch))
+        if aborted is not None:
+            self._segment.aborted.append(aborted)
+
     def _read(self, position: int, size: int) -> memoryview:
         chunk = self._segment.file.read_at(position, min(size, self._segment.size_bytes - position))
         if len(chunk) < HEADER_SIZE:
             raise CorruptionError(f"the file ends inside the batch header at {position}")
         return memoryview(chunk)
+
+
+def read_end_marker(batch: Buffer) -> EndMarker | None:
+    """What a control batch of a log says of its producer's transaction; CorruptionError if it cannot be read."""
+    try:
+        return read_marker(batch)
+    except InvalidBatchError as error:
+        raise CorruptionError(f"a control batch cannot be read: {error}") from error

@@ -9,7 +9,7 @@ crash may take. A log whose batches cannot be read is left alone until the next 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import structlog
 
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, StorageError
-from rookery.base.types import NO_OFFSET, Offset, TopicId, TopicPartition
+from rookery.base.types import Offset, TopicId, TopicPartition
 from rookery.base.values import value_class
 from rookery.storage.checkpoints import encode_offsets, read_offsets
 from rookery.storage.cleaning import CLEANER_CHECKPOINT_FILE, CleanerSettings, CleaningTask
@@ -115,7 +115,7 @@ class Cleaner:
             log.segments,
             log.config,
             first_dirty=first_dirty_offset(checkpoint, start_offset=log.start_offset, end_offset=log.end_offset),
-            stable_offset=min(self._high_watermark(log), log.recovery_point, *_open_transactions(log)),
+            stable_offset=min(log.last_stable_offset(self._high_watermark(log)), log.recovery_point),
             now_ms=self._clock.now_ms(),
         )
 
@@ -175,10 +175,3 @@ class Cleaner:
         self._running.discard(log.partition)
         if uncleanable:
             self._uncleanable[log.partition] = log.topic_id
-
-
-def _open_transactions(log: Log) -> Iterator[Offset]:
-    """Where the transactions that are under way began: nothing from there on is decided."""
-    for state in log.producers:
-        if state.current_transaction_offset != NO_OFFSET:
-            yield state.current_transaction_offset

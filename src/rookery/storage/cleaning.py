@@ -106,6 +106,7 @@ class CleaningTask:
         self._sources = _sources_of(log, dirty.end_offset)
         self._last_records = {state.producer_id: LastRecord(state.last_offset, state.epoch) for state in log.producers}
         self._aborted = AbortedTransactions()
+        self._aborted_beyond = log.find_aborted_across(dirty.end_offset)
         self._offsets = OffsetMap(settings.dedupe_buffer_bytes, first_offset=dirty.first_dirty_offset)
         self._last_batch_end: Offset = NO_OFFSET
         self._filter: BatchFilter | None = None
@@ -159,7 +160,7 @@ class CleaningTask:
         return BatchFilter(self._offsets, settings, last_records=self._last_records, aborted=self._aborted)
 
     def _find_aborted(self) -> None:
-        """A pass over headers only; every transaction that begins in the range has ended in it."""
+        """A pass over headers only."""
         for segment, _ in self._sources:
             for position, header in segment.headers():
                 self._check_cancelled()
@@ -169,6 +170,8 @@ class CleaningTask:
                 kind = control_type(segment.read_batch(position, header))
                 if kind in (ControlType.ABORT, ControlType.COMMIT):
                     self._aborted.note_marker(header, kind)
+        for producer_id, first_offset in self._aborted_beyond:
+            self._aborted.note_beyond(producer_id, first_offset)
 
     def _fill_map(self) -> None:
         first_dirty = self._dirty.first_dirty_offset

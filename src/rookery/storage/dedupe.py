@@ -36,6 +36,7 @@ ENTRY_SIZE_BYTES = 208
 # Longer than any key that is kept as it is, so that no key can be taken for the digest of another one.
 _DIGEST_SIZE = PLAIN_KEY_SIZE_MAX + 1
 _BUCKET_BITS = 14
+_BEHIND_THE_RANGE: Offset = 2**63 - 1
 
 
 class OffsetMap:
@@ -126,7 +127,10 @@ def _identity(key: bytes) -> bytes:
 
 
 class AbortedTransactions:
-    """The offset ranges of aborted transactions; filled by one pass over the headers of a stable range."""
+    """The offset ranges of aborted transactions; filled by one pass over the headers of a stable range.
+
+    Every transaction that begins in the range has ended, but some behind it: those are noted last, by `note_beyond`.
+    """
 
     def __init__(self) -> None:
         self._open: dict[ProducerId, Offset] = {}
@@ -142,6 +146,11 @@ class AbortedTransactions:
         if kind == ControlType.ABORT and first_offset is not None:
             self._first_offsets[header.producer_id].append(first_offset)
             self._last_offsets[header.producer_id].append(header.last_offset)
+
+    def note_beyond(self, producer_id: ProducerId, first_offset: Offset) -> None:
+        """An abort marker that lies behind the range; without it the data would look like the latest of its keys."""
+        self._first_offsets[producer_id].append(first_offset)
+        self._last_offsets[producer_id].append(_BEHIND_THE_RANGE)
 
     def contains(self, header: BatchHeader) -> bool:
         """Whether a data batch belongs to an aborted transaction."""

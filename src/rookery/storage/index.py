@@ -67,6 +67,11 @@ class OffsetIndex:
         slot = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
+    def first_from(self, position: int, *, otherwise: Offset) -> Offset:
+        """The offset of the first entry at or behind `position`: no batch that begins before it reaches that."""
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else otherwise
+
     def truncate_to(self, offset: Offset) -> None:
         """Forget the entries of batches that reach `offset`."""
         slot = bisect_left(self._offsets, offset - self.base_offset)

@@ -21,19 +21,29 @@ from pathlib import Path
 from rookery.base.clock import Clock
 from rookery.base.errors import StorageError
 from rookery.base.files import File, Files
-from rookery.base.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
+from rookery.base.types import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TimestampMs,
+    TopicId,
+    TopicPartition,
+)
 from rookery.records.batch import BatchHeader, stamp
 from rookery.storage import recovery, replacement, retention, timestamps
+from rookery.storage.checking import read_end_marker
 from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
-from rookery.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from rookery.storage.producers import ProducerStates
-from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_segments
+from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_end, read_segments
 from rookery.storage.rolling import RollPolicy
 from rookery.storage.segment import Segment
+from rookery.storage.segments import Segments
 from rookery.storage.timestamps import TimestampOffset
 
 
@@ -63,17 +73,14 @@ class Log:
         self.recovery_point = loaded.recovery_point
         # Writes the recovery point to disk at once; set by the manager, which owns the checkpoint file.
         self.checkpoint_recovery_point: Callable[[], None] | None = None
-        self._segments = loaded.segments
-        self._bases = [segment.base_offset for segment in loaded.segments]
-        self._active = loaded.segments[-1]
-        self._snapshots = loaded.snapshots
+        self._segments = Segments(files, directory, loaded.segments, loaded.snapshots)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._latest_epoch: LeaderEpoch | None = None
-        self._doomed: list[Segment] = []
         # A log that was not closed may have been killed before it synced its names; an empty one is closed without.
         may_be_unnamed = loaded.is_new or loaded.is_dirty or not loaded.end_offset
         self._unsynced = Unsynced(loaded.unsynced, own_name=log_directory.number_name() if may_be_unnamed else None)
+        self._unsynced.snapshots = loaded.unsynced_snapshots
         # Whether closing has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
@@ -141,7 +148,7 @@ class Log:
     @property
     def segments(self) -> Sequence[Segment]:
         """Oldest first; the last one is active. Not to be changed by the caller."""
-        return self._segments
+        return self._segments.all
 
     @property
     def size_bytes(self) -> int:
@@ -149,11 +156,11 @@ class Log:
 
     @guarded
     def _measure(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return sum(segment.size_bytes for segment in self._segments.all)
 
     @property
     def max_timestamp_ms(self) -> TimestampMs:
-        return max(segment.max_timestamp_ms for segment in self._segments)
+        return max(segment.max_timestamp_ms for segment in self._segments.all)
 
     @property
     def is_closed(self) -> bool:
@@ -196,7 +203,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         self._rolling = RollPolicy(self.partition, config, self.clock)
-        self._active.index_interval_bytes = config.index_interval_bytes
+        self._segments.active.index_interval_bytes = config.index_interval_bytes
 
     # Appending
 
@@ -223,9 +230,14 @@ class Log:
             raise self.refusal()
         # Loaded before the write: later, the new batch would have to be replayed from the file.
         producers = self._producers if self._producers is not None else self.producers
-        segment = self._active
+        segment = self._segments.active
         last_offset = base_offset + header.last_offset_delta
+        is_marker = header.producer_id >= 0 and header.is_control
+        # What could not be read later must not be written.
+        marker = read_end_marker(data) if is_marker else None
         try:
+            if is_marker:
+                self._segments.aborted_index(segment)
             if self._rolling.must_roll(segment, len(data), last_offset, header.max_timestamp_ms):
                 segment = self.roll()
                 if not segment.fits(last_offset):
@@ -238,7 +250,11 @@ class Log:
             self._assign_epoch(leader_epoch, base_offset)
         self.end_offset = last_offset + 1
         self._unflushed_messages += header.last_offset_delta + 1
-        if header.producer_id >= 0:
+        if is_marker:
+            aborted = producers.end_transaction(header, marker, base_offset)
+            if aborted is not None:
+                segment.aborted.append(aborted)
+        elif header.producer_id >= 0:
             producers.update(header, base_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
@@ -255,8 +271,8 @@ class Log:
     @guarded
     def roll(self) -> Segment:
         """Seal the active segment and begin a new one at the end of the log; an empty one stays as it is."""
-        if not self._active.size_bytes:
-            return self._active
+        if not self._segments.active.size_bytes:
+            return self._segments.active
         return self._roll()
 
     def _roll(self) -> Segment:
@@ -264,35 +280,22 @@ class Log:
             # At most the newest segment's name may be lost in a crash: otherwise a later one could survive alone.
             self.files.sync_directory(self.directory)
             self._unsynced.names_synced()
-        self._active.write_indexes()
-        self._unsynced.sealed.append(self._active)
+        self._segments.active.write_indexes()
+        self._unsynced.sealed.append(self._segments.active)
         self._write_snapshot()
         self._add_segment(self.end_offset)
-        return self._active
+        return self._segments.active
 
     def _add_segment(self, base_offset: Offset) -> None:
-        segment = Segment.create(
-            self.files,
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            created_ms=self.clock.now_ms(),
-        )
-        self._segments.append(segment)
-        self._bases.append(base_offset)
-        self._active = segment
+        interval = self.config.index_interval_bytes
+        self._segments.begin(base_offset, index_interval_bytes=interval, created_ms=self.clock.now_ms())
         self._unsynced.name_created()
         self._is_dirty = True
 
     def _write_snapshot(self) -> None:
         """Note the producers as of the end of the log."""
-        offset = self.end_offset
-        is_empty = len(self._segments) == 1 and not self._active.size_bytes
-        if offset not in self._snapshots and not is_empty:
-            self.files.write_file(self._snapshot_path(offset), self.producers.encode())
-            self._snapshots.append(offset)
-            self._snapshots.sort()
-            self._unsynced.snapshots.append(offset)
+        if self._segments.write_snapshot(self.end_offset, self.producers):
+            self._unsynced.snapshots.append(self.end_offset)
 
     # Reading
 
@@ -313,8 +316,8 @@ class Log:
             return EMPTY_READ
         try:
             return read_segments(
-                self._segments,
-                self._bases,
+                self._segments.all,
+                self._segments.bases,
                 offset=offset,
                 limit=limit,
                 end_offset=log_end,
@@ -331,18 +334,39 @@ class Log:
         """The first record below `end_offset` that is not older than `timestamp_ms`."""
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         return timestamps.first_at_or_after(
-            self._segments, timestamp_ms, start_offset=self.start_offset, end_offset=limit
+            self._segments.all, timestamp_ms, start_offset=self.start_offset, end_offset=limit
         )
 
     @guarded
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
         """The first of the newest records below `end_offset` (ListOffsets -3)."""
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        return timestamps.latest(self._segments, start_offset=self.start_offset, end_offset=limit)
+        return timestamps.latest(self._segments.all, start_offset=self.start_offset, end_offset=limit)
 
     def epoch_end_offset(self, leader_epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to the one asked for and where it ended; (-1, -1) if that is not known."""
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
+
+    # Transactions
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Where readers of committed records stop, with everything below `high_watermark` committed."""
+        transactions = (self._producers if self._producers is not None else self.producers).transactions
+        if not transactions.open and not transactions.ended:
+            return high_watermark
+        stable = transactions.last_stable_offset(high_watermark)
+        # A transaction may have begun below the start, which was moved by DeleteRecords or retention.
+        return stable if stable >= self.start_offset else self.start_offset
+
+    @guarded
+    def find_aborted(self, offset: Offset, found: LogRead, limit: Offset) -> Sequence[tuple[ProducerId, Offset]]:
+        """(producer id, first offset) of the aborted transactions that concern what was read from `offset` on."""
+        return self._segments.find_aborted(offset, read_end(found, limit))
+
+    @guarded
+    def find_aborted_across(self, offset: Offset) -> Sequence[tuple[ProducerId, Offset]]:
+        """The same of the aborted transactions that began below `offset` and ended at or behind it."""
+        return self._segments.find_aborted(offset, offset)
 
     # Flushing and closing
 
@@ -373,12 +397,11 @@ class Log:
         return self.end_offset > self.recovery_point or self._unsynced.has_any(self._epochs)
 
     def _unsynced_files(self) -> list[File]:
-        paths = [self._snapshot_path(offset) for offset in self._unsynced.snapshots]
-        for segment in self._unsynced.sealed:
-            paths.extend(segment.paths())
-        if self._unsynced.own_name is not None and self.topic_id != NO_TOPIC_ID:
-            paths.append(self.directory / PARTITION_METADATA_FILE)
-        return [self._active.open_file(), *(self.files.open(path) for path in paths)]
+        unsynced = self._unsynced
+        files = self._segments.open_files(unsynced.sealed, unsynced.snapshots)
+        if unsynced.own_name is not None and self.topic_id != NO_TOPIC_ID:
+            files.append(self.files.open(self.directory / PARTITION_METADATA_FILE))
+        return files
 
     def finish_flush(self, job: FlushJob) -> None:
         """Move the recovery point to where `job` was prepared, unless the log was cut meanwhile."""
@@ -399,8 +422,8 @@ class Log:
         has_content = self.end_offset > 0 or self._unsynced.has_epochs(self._epochs)
         if self._is_dirty and has_content and self.log_directory.is_online:
             try:
-                self._active.write_indexes()
-                self._unsynced.sealed.append(self._active)
+                self._segments.active.write_indexes()
+                self._unsynced.sealed.append(self._segments.active)
                 self._write_snapshot()
             except OSError as error:
                 raise self.log_directory.fail(error) from error
@@ -411,7 +434,7 @@ class Log:
     def abandon(self) -> None:
         """Close without writing, as when the partition is deleted. Fetches under way keep the files that they need."""
         self._is_closed = True
-        for segment in self._segments:
+        for segment in self._segments.all:
             segment.release()
 
     def expire_producers(self, now_ms: TimestampMs, expiration_ms: int) -> None:
@@ -437,12 +460,13 @@ class Log:
         self._restart_at(offset)
 
     def _truncate_to(self, offset: Offset) -> None:
-        kept = max(1, bisect_left(self._bases, offset))
+        kept = max(1, bisect_left(self._segments.bases, offset))
         self._before_cut(offset)
         self._drop_segments_from(kept)
-        self._active = self._segments[-1]
-        self._active.truncate_to_position(self._active.position_of(offset))
-        self.end_offset = self._active.next_offset()
+        self._segments.active.truncate_to_position(self._segments.active.position_of(offset))
+        self.end_offset = self._segments.active.next_offset()
+        if self._segments.active.has_aborted:
+            self._segments.aborted_index(self._segments.active).truncate_from(self.end_offset)
         # A batch goes as a whole, so the log may end below `offset`.
         self._lower_recovery_point(self.end_offset)
         if self.end_offset < self.start_offset:
@@ -463,9 +487,7 @@ class Log:
     def _before_cut(self, offset: Offset) -> None:
         self._unsynced.generation += 1
         self._lower_recovery_point(offset)
-        for snapshot in [known for known in self._snapshots if known > offset]:
-            self.files.remove(self._snapshot_path(snapshot))
-            self._snapshots.remove(snapshot)
+        self._segments.remove_snapshots(lambda snapshot: snapshot > offset)
         # A snapshot that came back after a crash would tell of producers that were cut away.
         self.files.sync_directory(self.directory)
 
@@ -476,15 +498,11 @@ class Log:
                 self.checkpoint_recovery_point()
 
     def _drop_segments_from(self, kept: int) -> None:
-        """From the newest on, each before the next: a crash may leave later ones out, but no hole."""
-        while len(self._segments) > kept:
-            self._segments.pop().remove()
-            self._bases.pop()
-            self.files.sync_directory(self.directory)
+        self._segments.drop_from(kept)
         self._unsynced.names_synced()
 
     def _after_cut(self) -> None:
-        self._unsynced.cut(self._segments[:-1], self._snapshots)
+        self._unsynced.cut(self._segments.all[:-1], self._segments.snapshots)
         self.epochs.truncate_from_end(self.end_offset)
         self._latest_epoch = None
         self._producers = None
@@ -512,32 +530,30 @@ class Log:
         new start offset was checkpointed.
         """
         count = retention.count_expired(
-            self._segments,
+            self._segments.all,
             self.config,
             start_offset=self.start_offset,
             stable_offset=self.end_offset if stable_offset is None else stable_offset,
             end_offset=self.end_offset,
             now_ms=now_ms,
         )
-        if count == len(self._segments):
+        if count == len(self._segments.all):
             self._roll()
-        expired = self._segments[:count]
+        expired = self._segments.all[:count]
         if expired:
             self._detach_oldest(count)
         return expired
 
     def _detach_oldest(self, count: int) -> None:
         # First, because it may find the epochs unreadable.
-        self.advance_start_offset(self._bases[count])
-        self._doomed += self._segments[:count]
-        del self._segments[:count]
-        del self._bases[:count]
-        self._unsynced.forget_below(self._bases[0])
+        self.advance_start_offset(self._segments.bases[count])
+        self._segments.doom_oldest(count)
+        self._unsynced.forget_below(self._segments.bases[0])
         self._is_dirty = True
 
     @property
     def has_doomed(self) -> bool:
-        return bool(self._doomed)
+        return self._segments.has_doomed
 
     @guarded
     def take_doomed(self) -> list[Path]:
@@ -545,15 +561,7 @@ class Log:
 
         The caller removes them, in a worker thread: that takes long for large files.
         """
-        paths: list[Path] = []
-        for segment in self._doomed:
-            segment.rename(DELETED_SUFFIX)
-            paths.extend(segment.paths())
-        for snapshot in [known for known in self._snapshots if known < self._bases[0]]:
-            self._snapshots.remove(snapshot)
-            self.files.remove(self._snapshot_path(snapshot))
-        self._doomed = []
-        return paths
+        return self._segments.take_doomed()
 
     # Replacing the middle
 
@@ -563,34 +571,23 @@ class Log:
 
         The caller removes the files of `old`, before it replaces more and best in a worker thread.
         """
-        slot = self._segments.index(old[0])
-        if self._segments[slot : slot + len(old)] != list(old) or self._active in old:
+        slots = self._segments.slots_of(old)
+        if slots is None:
             raise ValueError(f"{old} are not neighbouring sealed segments of {self}")
-        end = self._bases[slot + len(old)]
-        if self.recovery_point < end:
+        if self.recovery_point < self._segments.bases[slots.stop]:
             # Recovery tells a hole from a cleaned gap by this: what is not flushed has never been cleaned.
             self.flush()
         if self.checkpoint_recovery_point is not None:
             self.checkpoint_recovery_point()
         replacement.swap_in(old, new)
-        self._forget_snapshots_between(old[0].base_offset, end)
-        self._segments[slot : slot + len(old)] = [new]
-        self._bases[slot : slot + len(old)] = [new.base_offset]
-        self._unsynced.cut(self._segments[:-1], self._snapshots)
+        self._segments.replace(slots, new)
+        self._unsynced.cut(self._segments.all[:-1], self._segments.snapshots)
         self._is_dirty = True
-
-    def _forget_snapshots_between(self, start: Offset, end: Offset) -> None:
-        for snapshot in [known for known in self._snapshots if start < known < end]:
-            self._snapshots.remove(snapshot)
-            self.files.remove(self._snapshot_path(snapshot))
 
     # Helpers
 
-    def _snapshot_path(self, offset: Offset) -> Path:
-        return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
-
     def _loaded_view(self) -> recovery.LogView:
-        return recovery.LogView(self._segments, self._snapshots, self.start_offset, self.end_offset)
+        return recovery.LogView(self._segments.all, self._segments.snapshots, self.start_offset, self.end_offset)
 
     def refusal(self) -> StorageError:
         """Why the log takes no calls any more."""

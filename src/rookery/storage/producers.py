@@ -1,8 +1,12 @@
-"""What the log knows of each idempotent producer: its epoch and its last five batches.
+"""What the log knows of each idempotent producer: its epoch, its last five batches, and its transaction.
 
 Pure: batch headers go in, verdicts come out; the log writes the snapshot files. A batch that repeats one of the last
 five of its producer is a duplicate and answered with the old offset; a batch that does not continue the sequence is
 refused. A producer that is not known may begin with any sequence number: its history may have been deleted (KIP-360).
+
+A transaction begins with its producer's first transactional batch and ends with a marker from its coordinator. So that
+a late batch cannot begin one that nobody will end, the batch that begins it needs a `Verification`: its guard was
+registered before the coordinator was asked, and a marker that comes in between makes it void (KIP-890).
 
 A snapshot (`<offset>.snapshot`) is the state just before that offset, with the last batch of each producer: version,
 CRC-32C of all that follows, and an array of entries (Kafka's `ProducerSnapshot`, version 1). A snapshot that fails its
@@ -28,9 +32,13 @@ from rookery.base.types import (
     TimestampMs,
 )
 from rookery.records.batch import NO_SEQUENCE, BatchHeader
+from rookery.records.control import EndMarker, Marker
+from rookery.storage.transactions import AbortedTransaction, OpenTransactions
 
 BATCHES_KEPT = 5
 NO_COORDINATOR_EPOCH = -1
+# The transaction version (KIP-890) from which on the epoch grows with every transaction.
+_EPOCH_PER_TRANSACTION = 2
 
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -61,6 +69,32 @@ class Duplicate(NamedTuple):
     timestamp_ms: TimestampMs
 
 
+class Verification(NamedTuple):
+    """The promise of a producer's coordinator that a batch may begin its transaction on a partition."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    # None where verification is switched off.
+    guard: object | None
+
+
+class _Guard:
+    """Stands for the verifications of one producer that are under way; void once it is no longer registered."""
+
+    __slots__ = ("epoch", "is_old", "lowest_sequence")
+
+    def __init__(self, epoch: ProducerEpoch, sequence: int) -> None:
+        self.epoch = epoch
+        # No batch behind this one may be the first: the one before it may have failed its verification.
+        self.lowest_sequence = sequence
+        self.is_old = False
+
+    def note(self, epoch: ProducerEpoch, sequence: int) -> None:
+        self.is_old = False
+        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
+            self.epoch, self.lowest_sequence = epoch, sequence
+
+
 class ProducerState:
     __slots__ = (
         "batches",
@@ -81,6 +115,10 @@ class ProducerState:
         self.current_transaction_offset = NO_OFFSET
 
     @property
+    def is_in_transaction(self) -> bool:
+        return self.current_transaction_offset != NO_OFFSET
+
+    @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
@@ -95,10 +133,14 @@ class ProducerState:
 
 
 class ProducerStates:
-    __slots__ = ("_states",)
+    __slots__ = ("_guards", "_states", "transactions")
 
     def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         self._states = {state.producer_id: state for state in states}
+        self.transactions = OpenTransactions(
+            (state.producer_id, state.current_transaction_offset) for state in self if state.is_in_transaction
+        )
+        self._guards: dict[ProducerId, _Guard] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -109,8 +151,13 @@ class ProducerStates:
     def get(self, producer_id: ProducerId) -> ProducerState | None:
         return self._states.get(producer_id)
 
+    # Verdicts
+
     def check(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
-        """May a client's batch be appended? None: yes. Call before `Log.append`."""
+        """May a client's batch be appended? None: yes. Call before `Log.append`.
+
+        A transactional batch must also have `check_transaction`'s consent.
+        """
         state = self._states.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or state is None:
             return None
@@ -121,34 +168,122 @@ class ProducerStates:
                     return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
         return _refusal(state, header)
 
+    def verify(self, header: BatchHeader) -> Verification | None:
+        """Register a guard if a transactional batch would begin a transaction; None if it need not be verified."""
+        if self._is_in_transaction(header) or isinstance(self.check(header), Duplicate):
+            return None
+        guard = self._guards.get(header.producer_id)
+        if guard is None:
+            guard = self._guards[header.producer_id] = _Guard(header.producer_epoch, header.base_sequence)
+        guard.note(header.producer_epoch, header.base_sequence)
+        return Verification(header.producer_id, header.producer_epoch, guard)
+
+    def check_transaction(self, header: BatchHeader, verification: Verification | None) -> ErrorCode | None:
+        """Whether a transactional batch continues its producer's transaction, or may begin one. None: yes."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return ErrorCode.INVALID_TXN_STATE
+        if self._is_in_transaction(header):
+            return None
+        if verification is None or verification.producer_id != header.producer_id:
+            return ErrorCode.INVALID_TXN_STATE
+        guard = self._guards.get(header.producer_id)
+        if verification.guard is not None and verification.guard is not guard:
+            return ErrorCode.INVALID_TXN_STATE
+        if guard is not None and header.base_sequence > guard.lowest_sequence:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return None
+
+    def check_epoch(self, header: BatchHeader) -> ErrorCode | None:
+        """The only check of a coordinator's batch: that its producer was not fenced. None: it was not."""
+        state = self._states.get(header.producer_id)
+        if state is not None and header.producer_epoch < state.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return None
+
+    def check_marker(self, marker: Marker) -> ErrorCode | None:
+        """Whether a coordinator's marker may be written. None: yes, also if there is no transaction to end."""
+        state = self._states.get(marker.producer_id)
+        if state is None:
+            return None
+        # A marker has an epoch of its own since version 2: one of the data's belongs to the transaction before it.
+        is_stale = marker.transaction_version >= _EPOCH_PER_TRANSACTION and state.is_in_transaction
+        if marker.producer_epoch < state.epoch or (is_stale and marker.producer_epoch == state.epoch):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return None
+
+    def _is_in_transaction(self, header: BatchHeader) -> bool:
+        state = self._states.get(header.producer_id)
+        return state is not None and state.is_in_transaction and state.epoch == header.producer_epoch
+
+    # Changes
+
     def update(self, header: BatchHeader, base_offset: Offset | None = None) -> None:
-        """Note a batch that was appended, at `base_offset` if its header does not say so yet."""
+        """Note a data batch that was appended, at `base_offset` if its header does not say so yet."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         if base_offset is None:
             base_offset = header.base_offset
+        state = self._adopt(header)
+        state.batches.append(_batch_of(header, base_offset))
+        if header.is_transactional:
+            self._guards.pop(header.producer_id, None)
+            if not state.is_in_transaction:
+                state.current_transaction_offset = base_offset
+                self.transactions.begin(header.producer_id, base_offset)
+
+    def end_transaction(
+        self, header: BatchHeader, marker: EndMarker | None, base_offset: Offset | None = None
+    ) -> AbortedTransaction | None:
+        """Note a control batch that was appended; the answer is what must be entered into the aborted index.
+
+        `marker` is None where compaction has emptied the batch: then nothing is left of its transaction either.
+        """
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        state = self._adopt(header)
+        if marker is None:
+            return None
+        self._guards.pop(header.producer_id, None)
+        state.coordinator_epoch = marker.coordinator_epoch
+        first_offset, state.current_transaction_offset = state.current_transaction_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        offset = (header.base_offset if base_offset is None else base_offset) + header.last_offset_delta
+        self.transactions.end(header.producer_id, offset)
+        if marker.committed:
+            return None
+        last_stable_offset = self.transactions.first_open(otherwise=offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
+
+    def _adopt(self, header: BatchHeader) -> ProducerState:
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)
         state.adopt_epoch(header.producer_epoch)
         state.last_timestamp_ms = header.max_timestamp_ms
-        if header.is_control:
-            state.current_transaction_offset = NO_OFFSET
-            return
-        state.batches.append(_batch_of(header, base_offset))
-        if header.is_transactional and state.current_transaction_offset == NO_OFFSET:
-            state.current_transaction_offset = base_offset
+        return state
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> int:
         """Forget producers that were silent for so long and have no transaction under way; tells how many."""
         silent = [
             state.producer_id
             for state in self._states.values()
-            if state.current_transaction_offset == NO_OFFSET and now_ms - state.last_timestamp_ms >= expiration_ms
+            if not state.is_in_transaction and now_ms - state.last_timestamp_ms >= expiration_ms
         ]
         for producer_id in silent:
             del self._states[producer_id]
+        self._expire_guards()
         return len(silent)
+
+    def _expire_guards(self) -> None:
+        """Forget those that were there the last time: their requests were answered long ago."""
+        self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if not guard.is_old}
+        for guard in self._guards.values():
+            guard.is_old = True
+
+    # Snapshots
 
     def encode(self) -> bytes:
         """A snapshot file's bytes."""
@@ -175,10 +310,12 @@ class ProducerStates:
 def _refusal(state: ProducerState, header: BatchHeader) -> ErrorCode | None:
     if header.producer_epoch < state.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if header.producer_epoch > state.epoch:
-        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if header.base_sequence != 0 else None
-    expected = (state.last_sequence + 1) & _SEQUENCE_MASK
-    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if header.base_sequence != expected else None
+    is_new_epoch = header.producer_epoch > state.epoch
+    if header.base_sequence != (0 if is_new_epoch else (state.last_sequence + 1) & _SEQUENCE_MASK):
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    if state.current_transaction_offset != NO_OFFSET and not header.is_transactional:
+        return ErrorCode.INVALID_TXN_STATE
+    return None
 
 
 def _batch_of(header: BatchHeader, base_offset: Offset) -> ProducerBatch:

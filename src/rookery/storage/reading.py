@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.files import FileSlice
-from rookery.base.types import Offset
+from rookery.base.types import NO_OFFSET, Offset
 from rookery.records.batch import LENGTH_PREFIX_SIZE, batch_size_at
 from rookery.storage.segment import Segment
 
@@ -20,6 +20,9 @@ class LogRead(NamedTuple):
     error_code: ErrorCode
     slices: Sequence[FileSlice]
     size_bytes: int
+    # The segment of the last range, and the offset at which it ends.
+    last_segment: Segment | None = None
+    last_segment_end: Offset = NO_OFFSET
 
 
 EMPTY_READ = LogRead(ErrorCode.NONE, (), 0)
@@ -39,6 +42,7 @@ def read_segments(
     """Ranges from the batch that holds `offset` on, in as many segments as `max_bytes` reach, all below `limit`."""
     slices: list[FileSlice] = []
     total = 0
+    last: tuple[Segment | None, Offset] = None, NO_OFFSET
     slot = len(bases) - 1 if offset >= bases[-1] else bisect_right(bases, offset) - 1
     while slot < len(bases) and bases[slot] < limit and total < max(max_bytes, 1):
         segment = segments[slot]
@@ -54,9 +58,18 @@ def read_segments(
         if size:
             slices.append(FileSlice(segment.file, start, size))
             total += size
+            last = segment, segment_end
         if size < available:
             break
-    return LogRead(ErrorCode.NONE, slices, total)
+    return LogRead(ErrorCode.NONE, slices, total, *last)
+
+
+def read_end(found: LogRead, limit: Offset) -> Offset:
+    """An offset that what was found does not reach: the next one that an index knows, at most `limit`."""
+    if found.last_segment is None:
+        return limit
+    last, index = found.slices[-1], found.last_segment.offset_index
+    return min(limit, index.first_from(last.position + last.size, otherwise=found.last_segment_end))
 
 
 def _cut(segment: Segment, start: int, remaining: int, *, at_least_one: bool) -> int:

@@ -3,8 +3,8 @@
 After a clean stop the recovery point is the end of the log, and a producer snapshot of that offset says so too: then
 no file is opened, and segments, epochs and producers are loaded when they are needed.
 
-After a crash, segments that reach beyond the recovery point, and the last one in any case, are walked batch by batch,
-with a CRC check of what was not flushed. The log ends at the first batch that is torn, does not fit or fails its CRC,
+After a crash, segments that reach the recovery point, and the last one in any case, are walked batch by batch, with a
+CRC check of what was not flushed. The log ends at the first batch that is torn, does not fit or fails its CRC,
 and at a hole between segments that were not flushed: all behind it was never promised to anyone. Indexes, epochs and
 producers are rebuilt on the way.
 """
@@ -18,16 +18,25 @@ import structlog
 
 from rookery.base.errors import CorruptionError
 from rookery.base.files import Files
-from rookery.base.types import NO_LEADER_EPOCH, Offset, TimestampMs
+from rookery.base.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, Offset, TimestampMs
 from rookery.records.batch import BatchHeader
 from rookery.storage import replacement
-from rookery.storage.checking import CheckedWalk
+from rookery.storage.checking import CheckedWalk, read_end_marker
 from rookery.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
 from rookery.storage.config import LogConfig
 from rookery.storage.epochs import LeaderEpochs
-from rookery.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name, offset_of, suffix_of
+from rookery.storage.names import (
+    ABORTED_INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    file_name,
+    offset_of,
+    suffix_of,
+)
 from rookery.storage.producers import ProducerStates
 from rookery.storage.segment import Segment
+from rookery.storage.transactions import AbortedIndex, AbortedTransaction
 
 logger = structlog.get_logger(__name__)
 
@@ -54,8 +63,9 @@ class LoadedLog:
     snapshots: list[Offset] = field(default_factory=list)
     epochs: LeaderEpochs | None = None
     producers: ProducerStates | None = None
-    # Sealed segments whose index files must be synced by the next flush.
+    # Sealed segments whose index files, and snapshots that must be synced by the next flush.
     unsynced: list[Segment] = field(default_factory=list)
+    unsynced_snapshots: list[Offset] = field(default_factory=list)
     # The directory or its first segment was created just now.
     is_new: bool = False
     # Closing has something to write.
@@ -87,7 +97,7 @@ def load(
     if loaded.end_offset < start_offset:
         # Records were deleted up to an offset that did not survive: nothing that is left may be served.
         loader.remove_segments(loaded, 0)
-        loader.remove_snapshots(snapshots)
+        loader.remove_snapshots([*snapshots, *loaded.unsynced_snapshots])
         return loader.create(start_offset)
     loader.remove_stray_snapshots(loaded)
     return loaded
@@ -102,7 +112,7 @@ def load_epochs(files: Files, directory: Path, view: LogView) -> LeaderEpochs:
     except CorruptionError as error:
         logger.warning("rebuilding the leader epochs from the log", directory=str(directory), reason=str(error))
         epochs = LeaderEpochs()
-        for header in _headers_from(view, view.start_offset):
+        for _, _, header in _batches_from(view, view.start_offset):
             note_epoch(epochs, header)
     epochs.truncate_from_end(view.end_offset)
     epochs.truncate_from_start(view.start_offset)
@@ -110,20 +120,50 @@ def load_epochs(files: Files, directory: Path, view: LogView) -> LeaderEpochs:
 
 
 def load_producers(files: Files, directory: Path, view: LogView) -> ProducerStates:
-    """The producers from the latest good snapshot and the batches after it."""
-    producers, offset = ProducerStates(), view.start_offset
+    """The producers from the latest good snapshot and the batches after it.
+
+    Also from batches below the start offset: a transaction that is open in the snapshot may have ended there.
+    """
+    first_offset = view.segments[0].base_offset if view.segments else view.end_offset
+    producers, offset = ProducerStates(), first_offset
     for snapshot in reversed(view.snapshots):
-        if snapshot > view.end_offset:
+        # An older one, whose batches are gone, would tell of transactions that ended long ago.
+        if not first_offset <= snapshot <= view.end_offset:
             continue
         try:
             producers = ProducerStates.decode(files.read_file(directory / file_name(snapshot, SNAPSHOT_SUFFIX)))
-            offset = max(snapshot, view.start_offset)
+            offset = snapshot
             break
         except (CorruptionError, FileNotFoundError) as error:
             logger.warning("ignoring a producer snapshot", directory=str(directory), offset=snapshot, reason=str(error))
-    for header in _headers_from(view, offset):
-        producers.update(header)
+    for segment, position, header in _batches_from(view, offset):
+        _replay(producers, segment, position, header)
     return producers
+
+
+def rebuild_aborted(
+    files: Files, directory: Path, segment: Segment, below: list[Segment], snapshots: list[Offset]
+) -> AbortedIndex:
+    """A segment's aborted index from its batches and from the transactions that the segments below leave open."""
+    base_offset = segment.base_offset
+    producers = load_producers(files, directory, LogView(below, snapshots, base_offset, base_offset))
+    index = AbortedIndex()
+    for position, header in segment.headers():
+        aborted = _replay(producers, segment, position, header)
+        if aborted is not None:
+            index.append(aborted)
+    return index
+
+
+def _replay(
+    producers: ProducerStates, segment: Segment, position: int, header: BatchHeader
+) -> AbortedTransaction | None:
+    if header.producer_id == NO_PRODUCER_ID:
+        return None
+    if header.is_control:
+        return producers.end_transaction(header, read_end_marker(segment.read_batch(position, header)))
+    producers.update(header)
+    return None
 
 
 def note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
@@ -131,18 +171,18 @@ def note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
         epochs.assign(header.leader_epoch, header.base_offset)
 
 
-def _headers_from(view: LogView, offset: Offset) -> Iterator[BatchHeader]:
-    """Headers of the batches that begin in [offset, end offset)."""
+def _batches_from(view: LogView, offset: Offset) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """Where the batches that begin in [offset, end offset) are, and their headers."""
     if offset >= view.end_offset:
         return
     for slot, segment in enumerate(view.segments):
         if slot + 1 < len(view.segments) and view.segments[slot + 1].base_offset <= offset:
             continue
-        for _, header in segment.headers(segment.position_of(offset)):
+        for position, header in segment.headers(segment.position_of(offset)):
             if header.base_offset >= view.end_offset:
                 return
             if header.base_offset >= offset:
-                yield header
+                yield segment, position, header
 
 
 class _Loader:
@@ -173,15 +213,17 @@ class _Loader:
         for offset, name in numbered:
             if offset not in kept and suffix_of(name) in SEGMENT_SUFFIXES:
                 self._files.remove(self._directory / name)
-        return [self._segment(base) for base in bases]
+        with_aborted = {offset for offset, name in numbered if suffix_of(name) == ABORTED_INDEX_SUFFIX}
+        return [self._segment(base, has_aborted_file=base in with_aborted) for base in bases]
 
-    def _segment(self, base_offset: Offset) -> Segment:
+    def _segment(self, base_offset: Offset, *, has_aborted_file: bool) -> Segment:
         return Segment(
             self._files,
             self._directory,
             base_offset,
             index_interval_bytes=self._config.index_interval_bytes,
             created_ms=self._now_ms,
+            has_aborted_file=has_aborted_file,
         )
 
     def create(self, start_offset: Offset) -> LoadedLog:
@@ -230,10 +272,13 @@ class _Loader:
         for slot in range(first, len(loaded.segments)):
             segment = loaded.segments[slot]
             is_hole = slot > first and segment.base_offset > max(loaded.recovery_point, loaded.end_offset)
+            if slot > first and not is_hole:
+                self._write_snapshot(loaded, segment.base_offset)
             if is_hole or not self._check_segment(loaded, slot):
                 self._end_at(loaded, slot if is_hole else slot + 1)
                 break
         self._seal(loaded, first)
+        self._forget_doubtful_snapshots(loaded, base)
         for segment in loaded.segments[first:]:
             segment.release()
         loaded.epochs.truncate_from_end(loaded.end_offset)
@@ -241,9 +286,13 @@ class _Loader:
         loaded.is_dirty = True
 
     def _first_unflushed(self, loaded: LoadedLog) -> int:
-        """The first segment that reaches beyond the recovery point, at most the last one."""
+        """The first segment that reaches the recovery point, at most the last one.
+
+        One that ends there may have been sealed after the flush: nothing is known of its index files. Those of offsets
+        and times would show it, but an aborted index that lost its bytes looks like one that never had any.
+        """
         for slot in range(len(loaded.segments) - 1):
-            if loaded.segments[slot + 1].base_offset > loaded.recovery_point:
+            if loaded.segments[slot + 1].base_offset >= loaded.recovery_point:
                 return slot
         return len(loaded.segments) - 1
 
@@ -255,6 +304,7 @@ class _Loader:
         limit = loaded.segments[slot + 1].base_offset if slot + 1 < len(loaded.segments) else _NO_LIMIT
         walk = CheckedWalk(segment, loaded.epochs, loaded.producers, recovery_point=loaded.recovery_point, limit=limit)
         segment.reset_indexes()
+        segment.aborted = AbortedIndex()
         try:
             segment.index_batches(walk.batches())
         except CorruptionError as error:
@@ -282,6 +332,22 @@ class _Loader:
         for segment in loaded.segments[first:-1]:
             segment.write_indexes()
             loaded.unsynced.append(segment)
+
+    def _write_snapshot(self, loaded: LoadedLog, offset: Offset) -> None:
+        """Write that of a segment's start anew: whether the old one was whole is not known, and nobody would notice."""
+        assert loaded.producers is not None
+        self._files.write_file(self._directory / file_name(offset, SNAPSHOT_SUFFIX), loaded.producers.encode())
+        loaded.unsynced_snapshots.append(offset)
+        loaded.snapshots = sorted({*loaded.snapshots, offset})
+
+    def _forget_doubtful_snapshots(self, loaded: LoadedLog, base: Offset) -> None:
+        """Those behind `base`, where the walk began, may be torn unless they were written anew."""
+        doubtful = [offset for offset in loaded.snapshots if offset > base and offset not in loaded.unsynced_snapshots]
+        self.remove_snapshots(doubtful)
+        if doubtful:
+            # One that came back might tell of batches that are no more.
+            self._files.sync_directory(self._directory)
+        loaded.snapshots = [offset for offset in loaded.snapshots if offset not in doubtful]
 
     def remove_snapshots(self, offsets: Iterable[Offset]) -> None:
         for offset in offsets:

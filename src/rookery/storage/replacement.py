@@ -36,7 +36,10 @@ from rookery.storage.segment import Segment
 def create_aside(
     files: Files, directory: Path, base_offset: Offset, *, index_interval_bytes: int, created_ms: TimestampMs
 ) -> Segment:
-    """An empty segment that will replace others, the first of which begins at `base_offset`."""
+    """An empty segment that will replace others, the first of which begins at `base_offset`.
+
+    It never gets an aborted index: cleaning leaves nothing of the transactions whose abort markers it copies.
+    """
     return Segment.create(
         files,
         directory,

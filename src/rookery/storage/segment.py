@@ -1,8 +1,9 @@
-"""One segment of a log: a file of record batches and its two indexes.
+"""One segment of a log: a file of record batches, its two indexes, and the index of what was aborted in it.
 
 A segment is *active* while it is the last of its log and is appended to, and *sealed* afterwards. Its file is opened
 and its indexes are loaded when they are first needed, so that a node with thousands of partitions starts without
-touching them. An index file that is missing or fails its checks is rebuilt from the log.
+touching them. An offset or time index file that is missing or fails its checks is rebuilt from the log. The aborted
+index needs to know the transactions that were open before, so the log rebuilds it; most segments have none.
 
 Invariants: batches lie back to back from position 0; offsets grow; `size_bytes` counts whole batches only.
 Appends happen on the event loop; sealed segments may also be read by a worker thread (the cleaner).
@@ -21,7 +22,15 @@ from rookery.base.files import File, Files
 from rookery.base.types import NO_TIMESTAMP, Buffer, Offset, TimestampMs
 from rookery.records.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2, BatchHeader, read_header
 from rookery.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from rookery.storage.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_name
+from rookery.storage.names import (
+    ABORTED_INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
+from rookery.storage.transactions import AbortedIndex
 
 logger = structlog.get_logger(__name__)
 
@@ -49,6 +58,7 @@ class Segment:
     """Built by `create` for a new file, or for an existing one with the constructor, which touches no file."""
 
     __slots__ = (
+        "_aborted",
         "_bytes_since_entry",
         "_file",
         "_first_timestamp_ms",
@@ -63,6 +73,7 @@ class Segment:
         "created_ms",
         "directory",
         "files",
+        "has_aborted_file",
         "index_interval_bytes",
         "stage",
     )
@@ -77,6 +88,7 @@ class Segment:
         created_ms: TimestampMs,
         stage: str = "",
         size_bytes: int = _UNKNOWN_SIZE,
+        has_aborted_file: bool = False,
     ) -> None:
         self.files = files
         self.directory = directory
@@ -85,10 +97,12 @@ class Segment:
         self.created_ms = created_ms
         # ".cleaned" or ".swap" while the segment is on its way to replace others.
         self.stage = stage
+        self.has_aborted_file = has_aborted_file
         self._size = size_bytes
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._aborted: AbortedIndex | None = None
         self._first_timestamp_ms: TimestampMs | None = None
         self._max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
@@ -131,8 +145,9 @@ class Segment:
         return self.directory / (file_name(self.base_offset, suffix) + self.stage)
 
     def paths(self) -> list[Path]:
-        """The log file and its index files; the latter may not exist."""
-        return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        """The log file and its index files; the offset and time index are there once they were written."""
+        suffixes = SEGMENT_SUFFIXES if self.has_aborted_file else SEGMENT_SUFFIXES[:-1]
+        return [self.path(suffix) for suffix in suffixes]
 
     @property
     def file(self) -> File:
@@ -167,6 +182,30 @@ class Segment:
             self._load_indexes()
         assert self._time_index is not None
         return self._time_index
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether there may be something in the aborted index."""
+        return self.has_aborted_file if self._aborted is None else len(self._aborted) > 0
+
+    @property
+    def aborted(self) -> AbortedIndex:
+        """Raises CorruptionError if the file is damaged: `Log` knows how to rebuild it."""
+        if self._aborted is None:
+            self._aborted = self._load_aborted()
+        return self._aborted
+
+    @aborted.setter
+    def aborted(self, index: AbortedIndex) -> None:
+        self._aborted = index
+
+    def _load_aborted(self) -> AbortedIndex:
+        if not self.has_aborted_file:
+            return AbortedIndex()
+        data = self.files.read_file(self.path(ABORTED_INDEX_SUFFIX))
+        if not data:
+            raise CorruptionError("the aborted index is empty, and should not be there")
+        return AbortedIndex.decode(self.base_offset, data)
 
     @property
     def max_timestamp_ms(self) -> TimestampMs:
@@ -403,10 +442,20 @@ class Segment:
         self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
 
     def write_indexes(self) -> None:
-        """Write both index files; syncing them is the flush's work."""
+        """Write the index files; syncing them is the flush's work."""
         self.finish_time_index()
         self.files.write_file(self.path(OFFSET_INDEX_SUFFIX), self.offset_index.encode())
         self.files.write_file(self.path(TIME_INDEX_SUFFIX), self.time_index.encode())
+        if self._aborted is not None:
+            self._write_aborted(self._aborted)
+
+    def _write_aborted(self, index: AbortedIndex) -> None:
+        path = self.path(ABORTED_INDEX_SUFFIX)
+        if len(index):
+            self.files.write_file(path, index.encode())
+        elif self.has_aborted_file:
+            self.files.remove(path)
+        self.has_aborted_file = len(index) > 0
 
     # Changing
 

@@ -45,12 +45,15 @@ _IDENTIFYING: Final = {
         "key",
         "member_id",
         "partition",
+        "producer_id",
         "resource_name",
         "resource_type",
         "session_id",
         "topic_id",
+        "transactional_id",
     )
 }
+_ERRORS: Final = {"error_code", "partition_error_code"}
 _TOPIC_FIELDS: Final = {"name", "topic", "topic_id"}
 _ITEMS_FIRST: Final = {ApiKey.FETCH, ApiKey.METADATA}
 _SESSIONLESS_EPOCH = -1
@@ -164,7 +167,7 @@ def _leave_session(version: int, request: Message) -> Refusal | None:
 
 
 def _has_error(shape: _Shape) -> bool:
-    return any(field.name == "error_code" for field in shape)
+    return any(field.name in _ERRORS for field in shape)
 
 
 def _find_items(asked: _Shape, answered: _Shape) -> _Items | None:
@@ -208,8 +211,8 @@ def _build(shape: _Shape, known: dict[str, Any], code: ErrorCode) -> Message:
     built = Message()
     for field in shape:
         source = next((name for name in _IDENTIFYING.get(field.name, ()) if name in known), None)
-        if field.name == "error_code":
-            built.error_code = code
+        if field.name in _ERRORS:
+            setattr(built, field.name, code)
         elif field.name == "error_message" and code != ErrorCode.NONE:
             built.error_message = ERROR_MESSAGE
         elif source is not None and not field.is_array:

@@ -6,7 +6,7 @@ scenarios and models can drive the core step by step.
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.coordinators.decision import PARKED, Decision, TimerKey, Token
@@ -16,13 +16,28 @@ from rookery.coordinators.group.shard import GroupShard
 START_MS = 1_700_000_000_000
 
 
+class Written(NamedTuple):
+    """A record in the log; `producer_id` if it is part of a transaction."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int | None = None
+
+
+class Ended(NamedTuple):
+    """A marker in the log."""
+
+    producer_id: int
+    committed: bool
+
+
 class Stage:
     """`answers` are the answers to requests that were parked, in the order in which they came."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.now_ms = START_MS
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Written | Ended] = []
         self.log_works = True
         self.answers: list[tuple[Token, Any]] = []
         self._tokens = count(1)
@@ -43,12 +58,11 @@ class Stage:
         decision = decide(self.shard, self.now_ms)
         if decision.records and not self.log_works:
             return ErrorCode.NOT_COORDINATOR
+        producer_id = None if decision.producer is None else decision.producer.producer_id
         for record in decision.records:
-            key, value = self.shard.encode(record)
-            self.log.append((key, value))
-            decoded = self.shard.decode(key, value)
-            assert decoded == record
-            self.shard.replay(record)
+            written = Written(*self.shard.encode(record), producer_id)
+            assert self.shard.decode(written.key, written.value) == record
+            self._write(written)
         for draft in decision.drafts:
             self.shard.install(draft)
         for timer in decision.timers:
@@ -64,6 +78,13 @@ class Stage:
             self._waiting.remove(completion.token)
             self.answers.append((completion.token, completion.response))
         return decision.response
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self._write(Ended(producer_id, committed))
+
+    def _write(self, entry: Written | Ended) -> None:
+        self.log.append(entry)
+        replay(self.shard, entry)
 
     def take_answers(self) -> list[tuple[Token, Any]]:
         answers, self.answers = self.answers, []
@@ -96,8 +117,18 @@ class Stage:
         self._timers.clear()
         self._waiting.clear()
         self.shard = self._new_shard()
-        for key, value in self.log:
-            record = self.shard.decode(key, value)
-            assert record is not None
-            self.shard.replay(record)
+        for entry in self.log:
+            replay(self.shard, entry)
         self.run(lambda shard, now_ms: shard.on_loaded(now_ms))
+
+
+def replay(shard: GroupShard, entry: Written | Ended) -> None:
+    if isinstance(entry, Ended):
+        shard.end_transaction(entry.producer_id, committed=entry.committed)
+        return
+    record = shard.decode(entry.key, entry.value)
+    assert record is not None
+    if entry.producer_id is None:
+        shard.replay(record)
+    else:
+        shard.replay_pending(record, entry.producer_id)

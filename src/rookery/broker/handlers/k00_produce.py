@@ -8,33 +8,39 @@ for the fsync that `flush.messages` asks for; what does not get there in time is
 - A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error.
 - Partitions fail on their own: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD (with the index
   of the record), INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and so on.
-- Transactional batches are refused with INVALID_TXN_STATE: no transaction can have been begun.
+- A transactional batch that begins its producer's transaction on a partition needs the coordinator's consent, as
+  `broker.verification` tells. Where that has to be waited for, the whole request is appended when it is there, and
+  later requests with the same transactional id go behind it. A marker in between makes it INVALID_TXN_STATE.
 
 Versions: v0 to v2 carry old message formats; they are advertised, for the sake of old clients, and refused with
 UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record errors and
-messages. v9 flexible. v10 the current leader, where this broker is not it (KIP-951). v11 and v12 concern transactions.
-v13 names topics by id.
+messages. v9 flexible. v10 the current leader, where this broker is not it (KIP-951). v11 may answer
+TRANSACTION_ABORTABLE. v12 adds partitions to their transaction (KIP-890). v13 names topics by id.
 """
 
+import asyncio
 import struct
-from collections.abc import Set
+from collections.abc import Awaitable, Set
 from typing import Final, NamedTuple
 
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.parking import park
+from rookery.broker.verification import Verdicts, verify
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.net.connection import Answer
 from rookery.net.send import Reply
 from rookery.protocol.hot import (
     ProducePartitionResult,
     ProduceRequest,
+    ProduceTopic,
     ProduceTopicResult,
     decode_produce,
     encode_produce_response,
 )
 from rookery.replication.replica import ACKS_ALL, ACKS_NONE, Appended, Replica
+from rookery.storage.producers import Verification
 
 _ACKS: Final = (ACKS_ALL, ACKS_NONE, 1)
 _ZSTD_SINCE = 7
@@ -57,15 +63,21 @@ class _Waiting(NamedTuple):
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     request = decode_produce(context.api_version, frame, position)
+    if request.transactional_id is not None:
+        return _handle_transactional(context, request, request.transactional_id)
     produce = _Produce(context, request.acks)
     produce.append_all(request)
+    return _answer(produce, request)
+
+
+def _answer(produce: "_Produce", request: ProduceRequest) -> Answer:
     if request.acks == ACKS_NONE:
         _close_on_error(produce.topics)
         return None
     if not produce.waiting:
         return produce.answer()
     return park(
-        context.services.pending,
+        produce.context.services.pending,
         [each.partition for each in produce.waiting],
         timeout_ms=request.timeout_ms,
         is_ready=produce.is_settled,
@@ -73,20 +85,55 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     )
 
 
+def _handle_transactional(context: RequestContext, request: ProduceRequest, transactional_id: str) -> Answer:
+    produce = _TransactionalProduce(context, request.acks, transactional_id)
+    turns = context.services.produce_turns
+    verdicts: Verdicts | Awaitable[Verdicts] | None = None
+    if turns.is_free(transactional_id):
+        verdicts = produce.verify(request)
+        if isinstance(verdicts, dict):
+            produce.append_verified(request, verdicts)
+            return _answer(produce, request)
+    kept = _copy(request)
+    appended = turns.take(transactional_id, lambda: produce.append_later(kept, verdicts))
+    return _answer_later(produce, kept, appended)
+
+
+def _copy(request: ProduceRequest) -> ProduceRequest:
+    """What can wait: the frame is reused when the handler returns."""
+    topics: list[ProduceTopic] = [
+        (
+            name,
+            topic_id,
+            [(index, None if records is None else memoryview(bytearray(records))) for index, records in items],
+        )
+        for name, topic_id, items in request.topics
+    ]
+    return request._replace(topics=topics)
+
+
+async def _answer_later(
+    produce: "_TransactionalProduce", request: ProduceRequest, appended: "asyncio.Task[None]"
+) -> Reply | None:
+    await appended
+    answer = _answer(produce, request)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
 class _Produce:
     """One request: its results, those of them that have to wait, and the leaders that they point to."""
 
-    __slots__ = ("_acks", "_context", "_leaders", "topics", "waiting")
+    __slots__ = ("_acks", "_leaders", "context", "topics", "waiting")
 
     def __init__(self, context: RequestContext, acks: int) -> None:
-        self._context = context
+        self.context = context
         self._acks = acks
         self._leaders: list[NodeId] = []
         self.topics: list[ProduceTopicResult] = []
         self.waiting: list[_Waiting] = []
 
     def append_all(self, request: ProduceRequest) -> None:
-        services = self._context.services
+        services = self.context.services
         now_ms = services.clock.now_ms()
         for name, topic_id, partitions in request.topics:
             if topic_id is not None:
@@ -105,7 +152,7 @@ class _Produce:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if self._acks not in _ACKS:
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+        if name in INTERNAL_TOPICS and self.context.client_id != _ADMIN_CLIENT_ID:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return None
 
@@ -115,17 +162,19 @@ class _Produce:
         records: memoryview | None,
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
+        verification: Verification | None = None,
     ) -> ProducePartitionResult:
         """The result, which will be the next of `results`."""
         acks = self._acks
-        replica = self._context.services.replicas.find(partition)
+        replica = self.context.services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
             return self._fail(partition, replica)
         appended = replica.append(
             records if records is not None else _NO_RECORDS,
             acks=acks,
             now_ms=now_ms,
-            zstd_allowed=self._context.api_version >= _ZSTD_SINCE,
+            zstd_allowed=self.context.api_version >= _ZSTD_SINCE,
+            verification=verification,
         )
         code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
         if code is not _OK:
@@ -146,7 +195,7 @@ class _Produce:
                 error_message=message,
             )
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = self._context.services.current_leader(partition)
+            leader = self.context.services.current_leader(partition)
             self._leaders.append(leader[0])
             result = result._replace(current_leader=leader)
         return result
@@ -158,7 +207,7 @@ class _Produce:
 
     def _settle(self, waiting: _Waiting) -> ErrorCode | None:
         """What became of an append; None while it has to wait."""
-        replica = self._context.services.replicas.find(waiting.partition)
+        replica = self.context.services.replicas.find(waiting.partition)
         if isinstance(replica, ErrorCode):
             return replica
         if replica is not waiting.replica or not replica.state.is_leader:
@@ -180,9 +229,63 @@ class _Produce:
 
     def answer(self) -> Reply:
         leaders = dict.fromkeys(self._leaders)
-        endpoints = self._context.services.endpoints(leaders, self._context.listener) if leaders else ()
-        body = encode_produce_response(self._context.api_version, self.topics, node_endpoints=endpoints)
-        return self._context.reply([body])
+        endpoints = self.context.services.endpoints(leaders, self.context.listener) if leaders else ()
+        body = encode_produce_response(self.context.api_version, self.topics, node_endpoints=endpoints)
+        return self.context.reply([body])
+
+
+class _TransactionalProduce(_Produce):
+    """A request with a transactional id. Its batches are verified first; those that may not be written are refused."""
+
+    __slots__ = ("_transactional_id", "_verdicts")
+
+    def __init__(self, context: RequestContext, acks: int, transactional_id: str) -> None:
+        super().__init__(context, acks)
+        self._transactional_id = transactional_id
+        self._verdicts: Verdicts = {}
+
+    def verify(self, request: ProduceRequest) -> Verdicts | Awaitable[Verdicts]:
+        return verify(self.context, self._transactional_id, self._find_unverified(request))
+
+    def append_verified(self, request: ProduceRequest, verdicts: Verdicts) -> None:
+        self._verdicts = verdicts
+        self.append_all(request)
+
+    async def append_later(self, request: ProduceRequest, verdicts: Verdicts | Awaitable[Verdicts] | None) -> None:
+        """Without `verdicts`, what is verified is what there is now that the requests before have been appended."""
+        if verdicts is None:
+            verdicts = self.verify(request)
+        self.append_verified(request, await verdicts if isinstance(verdicts, Awaitable) else verdicts)
+
+    def _find_unverified(self, request: ProduceRequest) -> dict[TopicPartition, Verification]:
+        replicas = self.context.services.replicas
+        found: dict[TopicPartition, Verification] = {}
+        for name, topic_id, partitions in request.topics:
+            if topic_id is not None:
+                name = replicas.topic_name(topic_id)
+            if name is None or self._refuse_topic(name) is not None:
+                continue
+            for index, records in partitions:
+                replica = replicas.find(TopicPartition(name, index))
+                if isinstance(replica, ErrorCode) or not replica.state.is_leader or records is None:
+                    continue
+                verification = replica.verification_of(records)
+                if verification is not None:
+                    found[TopicPartition(name, index)] = verification
+        return found
+
+    def _append(
+        self,
+        partition: TopicPartition,
+        records: memoryview | None,
+        now_ms: TimestampMs,
+        results: list[ProducePartitionResult],
+        verification: Verification | None = None,
+    ) -> ProducePartitionResult:
+        verdict = self._verdicts.get(partition, verification)
+        if isinstance(verdict, Appended):
+            return self._fail(partition, verdict.error_code, verdict)
+        return super()._append(partition, records, now_ms, results, verdict)
 
 
 def _close_on_error(topics: list[ProduceTopicResult]) -> None:

@@ -3,8 +3,9 @@
 The answer follows at once if there are `min_bytes` to send, a partition fails, or the client does not want to wait;
 otherwise the fetch is parked until appends bring enough or `max_wait_ms` is over. Whoever reads first gets at least one
 batch, however large, so that every reader makes progress; apart from that the limits are the request's, each
-partition's, and the broker's `fetch.max.bytes`. Consumers see records below the high watermark (or the last stable
-offset with `read_committed`), replicas all.
+partition's, and the broker's `fetch.max.bytes`. Consumers see records below the high watermark, replicas all. With
+`read_committed` they see those below the last stable offset, and hear which transactions among them were aborted: the
+records of these are sent like all others, and the client skips them.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (the session's topic was
 deleted and made anew), OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
@@ -234,14 +235,13 @@ class _Fetch:
     def _result(self, partition: SessionPartition, fetched: Fetched) -> FetchPartitionResult:
         version, index = self._context.api_version, partition.key[1]
         if fetched.error_code is _OK:
-            committed = self._request.isolation_level == _READ_COMMITTED
             return FetchPartitionResult(
                 index,
                 _OK,
                 fetched.high_watermark,
                 fetched.last_stable_offset,
                 fetched.log_start_offset,
-                () if committed else None,
+                fetched.aborted_transactions,
                 records=fetched.slices,
                 diverging_epoch=fetched.diverging_epoch,
             )

@@ -1,7 +1,8 @@
 """OffsetFetch (9): how far a group has read.
 
 A partition without a committed offset, and a group that nobody knows, are offset -1 without an error. `require_stable`
-asks not to be told offsets that an open transaction is about to replace (UNSTABLE_OFFSET_COMMIT); there are none here.
+asks not to be told offsets that an open transaction is about to replace: those are UNSTABLE_OFFSET_COMMIT, and the
+client asks again.
 
 Versions: v1 reads from the offsets topic. v2 null topics for all, and an error for the whole response. v3 throttle
 time. v5 leader epochs. v6 flexible. v7 `require_stable`. v8 several groups in one request. v9 member id and epoch, for
@@ -26,9 +27,10 @@ _TOPIC_IDS_SINCE = 10
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
     groups = context.services.groups
     if context.api_version < _GROUPS_SINCE:
-        return respond(groups.fetch(_request(context, request)), lambda result: _group(context, request, result))
+        asked = _request(context, request, require_stable=request.get("require_stable", False))
+        return respond(groups.fetch(asked), lambda result: _group(context, request, result))
     return respond_to_all(
-        [groups.fetch(_request(context, group)) for group in request.groups],
+        [groups.fetch(_request(context, group, require_stable=request.require_stable)) for group in request.groups],
         lambda results: Message(
             throttle_time_ms=0,
             groups=[_group(context, *pair) for pair in zip(request.groups, results, strict=True)],
@@ -36,7 +38,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     )
 
 
-def _request(context: RequestContext, group: Message) -> FetchRequest:
+def _request(context: RequestContext, group: Message, *, require_stable: bool) -> FetchRequest:
     partitions = None
     if group.topics is not None:
         partitions = tuple(
@@ -50,6 +52,7 @@ def _request(context: RequestContext, group: Message) -> FetchRequest:
         member_id=group.get("member_id"),
         member_epoch=group.get("member_epoch", -1),
         partitions=partitions,
+        require_stable=require_stable,
     )
 
 
@@ -113,7 +116,7 @@ def _partition(offset: FetchedOffset) -> Message:
         committed_offset=offset.offset,
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
-        error_code=ErrorCode.NONE,
+        error_code=offset.error_code,
     )
 
 

@@ -33,8 +33,7 @@ def handle(context: RequestContext, request: Message) -> Message:
 
 
 def _describe(context: RequestContext) -> Message:
-    services = context.services
-    broker = services.image.brokers.get(services.node_id)
+    image = context.services.image
     return Message(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
@@ -46,11 +45,11 @@ def _describe(context: RequestContext) -> Message:
             for feature in SUPPORTED_FEATURES
             if feature.min_supported_version > 0 or context.api_version >= _ZERO_FEATURE_VERSIONS_SINCE
         ],
-        # The features as of this broker's registration; its epoch is the metadata log's offset at that time.
-        finalized_features_epoch=broker.broker_epoch if broker is not None else -1,
+        # The epoch grows with every change of the metadata: clients believe the highest that they have seen.
+        finalized_features_epoch=image.offset,
         finalized_features=[
             Message(name=name, max_version_level=level, min_version_level=level)
-            for name, level in services.image.features.items()
+            for name, level in image.features.items()
             if level > 0
         ],
     )

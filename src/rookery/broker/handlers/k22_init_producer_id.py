@@ -1,30 +1,70 @@
-"""InitProducerId (22): an id and epoch for an idempotent producer.
+"""InitProducerId (22): an id and epoch for a producer, idempotent or transactional.
 
-Every request gets a new id with epoch 0; the id and epoch that a producer had before (v3) only matter with a
-transactional id. Transactional ids are refused with UNSUPPORTED_VERSION, which ends the producer with a clear error,
-as there are no transactions here; an empty one is INVALID_REQUEST.
+Without a transactional id every request gets a new id with epoch 0; the id and epoch that a producer had before do not
+matter. With one, the coordinator gives the id that belongs to it, with an epoch above all that were given before: older
+instances are fenced. If one of them left a transaction open it is aborted, and the answer is CONCURRENT_TRANSACTIONS
+while that goes on. An empty transactional id is INVALID_REQUEST, a time-out that is not above 0 or is above
+`transaction.max.timeout.ms` INVALID_TRANSACTION_TIMEOUT.
 
-Versions: v2 flexible. v3 the former id and epoch, of which both or none must be given. v4 may answer PRODUCER_FENCED.
-v5 and v6 concern transactions.
+Versions: v2 flexible. v3 the former id and epoch, of which both or none must be given: a producer that goes on after
+an error, and is PRODUCER_FENCED if somebody else has begun meanwhile. v4 may answer so; before, that is
+INVALID_PRODUCER_EPOCH. v5 may answer TRANSACTION_ABORTABLE, which never happens. v6 two-phase commit (KIP-939):
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` allows it, and UNSUPPORTED_VERSION
+even then; so is keeping a prepared transaction.
 """
+
+from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_ID
+from rookery.broker.answers import known_to, respond
 from rookery.broker.context import RequestContext
+from rookery.coordinators.txn.results import InitRequest, InitResult
 from rookery.protocol.message import Message
 
+_FENCED_SINCE = 4
 _NO_EPOCH = -1
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
-    former_id = request.get("producer_id", NO_PRODUCER_ID)
-    former_epoch = request.get("producer_epoch", _NO_EPOCH)
-    if (former_id == NO_PRODUCER_ID) != (former_epoch == _NO_EPOCH) or request.transactional_id == "":
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    producer_id = request.get("producer_id", NO_PRODUCER_ID)
+    producer_epoch = request.get("producer_epoch", _NO_EPOCH)
+    transactional_id = request.transactional_id
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == _NO_EPOCH) or transactional_id == "":
         return _answer(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _answer(ErrorCode.UNSUPPORTED_VERSION)
+    if transactional_id is None:
+        return _take_new_id(context)
+    refusal = _refuse_two_phase_commit(context, request)
+    if refusal is not None:
+        return _answer(refusal)
+    initialized = context.services.transactions.init_producer_id(
+        InitRequest(
+            transactional_id=transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+    )
+    return respond(initialized, lambda result: _respond(context.api_version, result))
+
+
+async def _take_new_id(context: RequestContext) -> Message:
     code, producer_id = await context.services.producer_ids.take()
     return _answer(code, producer_id, 0 if code is ErrorCode.NONE else _NO_EPOCH)
+
+
+def _refuse_two_phase_commit(context: RequestContext, request: Message) -> ErrorCode | None:
+    if request.get("enable2_pc", False):
+        is_allowed = context.services.config().boolean("transaction.two.phase.commit.enable")
+        return ErrorCode.UNSUPPORTED_VERSION if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.UNSUPPORTED_VERSION if request.get("keep_prepared_txn", False) else None
+
+
+def _respond(version: int, result: InitResult | ErrorCode) -> Message:
+    if isinstance(result, ErrorCode):
+        return _answer(result)
+    code = known_to(version, result.error_code, fenced_since=_FENCED_SINCE)
+    return _answer(code, result.producer_id, result.producer_epoch)
 
 
 def _answer(code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = _NO_EPOCH) -> Message:

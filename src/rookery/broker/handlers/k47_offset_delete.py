@@ -12,6 +12,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
+from rookery.broker.partition_codes import topics_with_codes
 from rookery.coordinators.group.offsets.commit import CommittedPartition
 from rookery.protocol.message import Message
 
@@ -33,25 +34,5 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
 def _respond(request: Message, result: tuple[CommittedPartition, ...] | ErrorCode) -> Message:
     if isinstance(result, ErrorCode):
         return Message(throttle_time_ms=0, error_code=result, topics=[])
-    codes = dict(result)
-
-    def code(topic: str, index: int) -> ErrorCode:
-        return codes.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    return Message(
-        throttle_time_ms=0,
-        error_code=ErrorCode.NONE,
-        topics=[
-            Message(
-                name=topic.name,
-                partitions=[
-                    Message(
-                        partition_index=partition.partition_index,
-                        error_code=code(topic.name, partition.partition_index),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    topics = topics_with_codes(request.topics, dict(result))
+    return Message(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics)

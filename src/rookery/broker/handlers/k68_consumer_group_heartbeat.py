@@ -2,6 +2,7 @@
 
 A member joins with epoch 0 and leaves with -1, or with -2 if it is static and will be back. It says what changed since
 the last request, and null for the rest; the assignment in the answer is null where the member knows it already.
+While the feature `group.version` is at level 0 there is no such protocol: UNSUPPORTED_VERSION.
 
 Versions: v1 has the topic pattern, and the client makes up the member's id; in v0 it may be empty and the coordinator
 gives one.
@@ -13,6 +14,7 @@ from typing import Any
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import Answer, respond
 from rookery.broker.context import RequestContext
+from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
 from rookery.coordinators.group.consumer.environment import Refusal
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
@@ -22,6 +24,8 @@ _MEMBER_ID_REQUIRED_SINCE = 1
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
+        return _refuse(ErrorCode.UNSUPPORTED_VERSION, f"the feature {GROUP_VERSION} is at level 0")
     groups, beat = context.services.groups, _request(context, request)
     problem = validate(
         beat,

@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe (69): groups of the new protocol with their members, what they own and what they shall own.
 
 A group that nobody knows, or that is a classic one, is GROUP_ID_NOT_FOUND; an empty group id is INVALID_GROUP_ID.
+While the feature `group.version` is at level 0 there are no such groups: UNSUPPORTED_VERSION.
 
 Versions: v1 tells whether a member uses the classic protocol (0) or the new one (1).
 """
@@ -10,6 +11,7 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
+from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
 from rookery.protocol.message import Message
 
@@ -18,6 +20,9 @@ _CONSUMER_MEMBER = 1
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
+        refused = [DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        return Message(throttle_time_ms=0, groups=[_group(group, NO_OPERATIONS) for group in refused])
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
 
     def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> Message:

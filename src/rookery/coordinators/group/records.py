@@ -9,7 +9,7 @@ import struct
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from rookery.base.errors import CorruptionError
-from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName
+from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.coordinators.group.consumer_records import CONSUMER_RECORD_KINDS, ConsumerKey, ConsumerValue
 from rookery.metadata import schema
@@ -32,6 +32,10 @@ class OffsetCommitKey:
     group_id: str
     topic: TopicName
     partition: PartitionIndex
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 @value_class(kw_only=True)

@@ -31,6 +31,7 @@ from rookery.coordinators.group.consumer.environment import ConsumerSettings, Re
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
+from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard, ListedGroup
 from rookery.coordinators.runtime import Coordinator, Replicas
@@ -90,6 +91,12 @@ class GroupCoordinator:
         if deleted:
             self.runtime.write_all(lambda shard, _: shard.forget_topics(deleted))
 
+    def partition_of(self, group_id: str) -> TopicPartition | None:
+        """Where a group is kept: a transaction that commits its offsets must know it. None while there is no topic."""
+        if not self.runtime.partition_count:
+            return None
+        return TopicPartition(OFFSETS_TOPIC, self.runtime.partition_of(group_id))
+
     async def close(self) -> None:
         await self.runtime.close()
 
@@ -123,6 +130,9 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit(request, now_ms))
+
+    def commit_transactional(self, request: TransactionalCommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
+        return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit_transactional(request, now_ms))
 
     def fetch(self, request: FetchRequest) -> Answer[FetchedOffsets]:
         return self.runtime.read(request.group_id, lambda shard: shard.fetch(request))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import TimestampMs, TopicName, TopicPartition
+from rookery.base.types import ProducerId, TimestampMs, TopicName, TopicPartition
 from rookery.coordinators.decision import Decision, Timer, TimerKey, Token
 from rookery.coordinators.group.classic import describe, join, membership, sync
 from rookery.coordinators.group.classic.group import ClassicGroup, from_stored
@@ -38,6 +38,7 @@ from rookery.coordinators.group.offsets import commit, removal
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
 from rookery.coordinators.group.offsets.rules import Group
 from rookery.coordinators.group.offsets.store import OffsetStore
+from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest, commit_transactional
 from rookery.coordinators.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -98,14 +99,31 @@ class GroupShard:
             case OffsetCommitKey():
                 assert value is None or isinstance(value, OffsetCommitValue)
                 self.offsets.replay(key, value)
-                if value is not None and key.group_id not in self.groups:
-                    # Offsets without members make a simple group.
-                    self.groups[key.group_id] = ClassicGroup(group_id=key.group_id)
+                if value is not None:
+                    self._ensure_group(key.group_id)
             case GroupMetadataKey():
                 assert value is None or isinstance(value, GroupMetadataValue)
                 self._replay_classic(key.group_id, value)
             case _:
                 self._replay_consumer(key, record)
+
+    def replay_pending(self, record: GroupRecord, producer_id: ProducerId) -> None:
+        """Only commits of offsets wait for the end of a transaction; nothing else is written in one."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            self.offsets.replay_pending(key, value, producer_id)
+            self._ensure_group(key.group_id)
+        else:
+            self.replay(record)
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        for group_id in self.offsets.end_transaction(producer_id, committed=committed):
+            self._ensure_group(group_id)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Offsets without members make a simple group."""
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id=group_id)
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is not None:
@@ -220,6 +238,12 @@ class GroupShard:
 
     def commit(self, request: CommitRequest, now_ms: TimestampMs) -> Decision[tuple[CommittedPartition, ...]]:
         return commit.commit(self.groups.get(request.group_id), request, settings=self.settings, now_ms=now_ms)
+
+    def commit_transactional(
+        self, request: TransactionalCommitRequest, now_ms: TimestampMs
+    ) -> Decision[tuple[CommittedPartition, ...]]:
+        group = self.groups.get(request.group_id)
+        return commit_transactional(group, request, settings=self.settings, now_ms=now_ms)
 
     def fetch(self, request: FetchRequest) -> FetchedOffsets:
         return commit.fetch(self.groups.get(request.group_id), self.offsets, request)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.group.consumer import assignment, regex
+from rookery.coordinators import regex
+from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.environment import MemberTimer
 from rookery.coordinators.group.consumer.group import ConsumerGroup, GroupState
 from tests.coordinators.group.consumer.scenario import GROUP, Client, Coordinator, assert_no_overlap, topic_id

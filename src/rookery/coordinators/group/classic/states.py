@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from rookery.coordinators.diagram import state_diagram
+
 
 class State(Enum):
     """The values are what ListGroups and DescribeGroups say."""
@@ -49,8 +51,7 @@ def can_move(before: State, after: State) -> bool:
 
 def diagram() -> str:
     """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.value}"]
-    for before, ways in TRANSITIONS.items():
-        lines += [f"    {before.value} --> {after.value}: {cause}" for after, cause in ways.items()]
-    lines.append(f"    {State.DEAD.value} --> [*]")
-    return "\n".join(lines) + "\n"
+    ways = (
+        (before.value, after.value, cause) for before, found in TRANSITIONS.items() for after, cause in found.items()
+    )
+    return state_diagram(ways, first=State.EMPTY.value, last=State.DEAD.value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.values import value_class
-from rookery.coordinators.group.consumer import regex
+from rookery.coordinators import regex
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, is_subset
 from rookery.coordinators.group.consumer.draft import Draft
 from rookery.coordinators.group.consumer.environment import Environment, Refusal

@@ -1,8 +1,8 @@
 """From what happened to a new target assignment: topics, the group's epoch, the assignor, and a member's next step."""
 
 from rookery.base.types import TopicName
+from rookery.coordinators import regex
 from rookery.coordinators.decision import Timer
-from rookery.coordinators.group.consumer import regex
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS, Subscriber
 from rookery.coordinators.group.consumer.draft import Draft

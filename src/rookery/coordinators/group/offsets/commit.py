@@ -1,9 +1,10 @@
 """OffsetCommit and OffsetFetch: writing down how far a group has read, and reading it back.
 
-Commits inside of transactions will be records of their own, pending until their transaction ends; `check` and `fetch`
-are where they come in.
+Commits inside of transactions are in `transactional`.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
@@ -12,6 +13,7 @@ from rookery.base.values import value_class
 from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.membership import session_timer
+from rookery.coordinators.group.offsets.pending import PlacedOffset
 from rookery.coordinators.group.offsets.rules import Group, check_commit, check_fetch
 from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -45,12 +47,16 @@ class CommittedPartition(NamedTuple):
 
 @value_class(kw_only=True)
 class FetchRequest:
-    """`partitions` of None are all that the group has committed for."""
+    """`partitions` of None are all that the group has committed for.
+
+    `require_stable` asks not to be told an offset that an open transaction is about to replace.
+    """
 
     group_id: str
     member_id: str | None = None
     member_epoch: int = -1
     partitions: tuple[TopicPartition, ...] | None = None
+    require_stable: bool = False
 
 
 class FetchedOffset(NamedTuple):
@@ -58,6 +64,7 @@ class FetchedOffset(NamedTuple):
     offset: Offset = NO_OFFSET
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 class FetchedOffsets(NamedTuple):
@@ -76,16 +83,33 @@ def commit(
         api_version=request.api_version,
     )
     if code is not ErrorCode.NONE:
-        return Decision(response=tuple(CommittedPartition(item.partition, code) for item in request.offsets))
+        return refuse(request.offsets, code)
     expire_ms = NO_EXPIRY if request.retention_ms is None else now_ms + request.retention_ms
+    written = write_down(request.group_id, request.offsets, settings=settings, now_ms=now_ms, expire_ms=expire_ms)
+    return replace(written, timers=_sign_of_life(group, request))
+
+
+def refuse(offsets: Iterable[OffsetToCommit], code: ErrorCode) -> Decision[tuple[CommittedPartition, ...]]:
+    return Decision(response=tuple(CommittedPartition(item.partition, code) for item in offsets))
+
+
+def write_down(
+    group_id: str,
+    offsets: Iterable[OffsetToCommit],
+    *,
+    settings: GroupSettings,
+    now_ms: TimestampMs,
+    expire_ms: TimestampMs = NO_EXPIRY,
+) -> Decision[tuple[CommittedPartition, ...]]:
+    """The records of a commit that is allowed; metadata that is too long concerns its partition only."""
     results, records = [], []
-    for item in request.offsets:
+    for item in offsets:
         fits = len(item.metadata.encode()) <= settings.offset_metadata_max_bytes
         if fits:
-            records.append(_record(request.group_id, item, now_ms, expire_ms))
+            records.append(_record(group_id, item, now_ms, expire_ms))
         code = ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
         results.append(CommittedPartition(item.partition, code))
-    return Decision(response=tuple(results), records=records, timers=_sign_of_life(group, request))
+    return Decision(response=tuple(results), records=records)
 
 
 def _record(group_id: str, item: OffsetToCommit, now_ms: TimestampMs, expire_ms: TimestampMs) -> GroupRecord:
@@ -114,10 +138,17 @@ def fetch(group: Group | None, store: OffsetStore, request: FetchRequest) -> Fet
         return FetchedOffsets(code)
     known = store.of(request.group_id)
     wanted = known if request.partitions is None else request.partitions
-    return FetchedOffsets(ErrorCode.NONE, tuple(_fetched(partition, known.get(partition)) for partition in wanted))
+    unstable = store.pending.of(request.group_id) if request.require_stable else ()
+    fetched = (
+        FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if partition in unstable
+        else _fetched(partition, known.get(partition))
+        for partition in wanted
+    )
+    return FetchedOffsets(ErrorCode.NONE, tuple(fetched))
 
 
-def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> FetchedOffset:
-    if value is None:
+def _fetched(partition: TopicPartition, offset: PlacedOffset | None) -> FetchedOffset:
+    if offset is None:
         return FetchedOffset(partition)
-    return FetchedOffset(partition, value.offset, value.leader_epoch, value.metadata)
+    return FetchedOffset(partition, offset.value.offset, offset.value.leader_epoch, offset.value.metadata)

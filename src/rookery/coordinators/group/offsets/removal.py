@@ -7,6 +7,7 @@ from rookery.base.types import TimestampMs, TopicName, TopicPartition
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.offsets.commit import CommittedPartition
+from rookery.coordinators.group.offsets.pending import PlacedOffset
 from rookery.coordinators.group.offsets.rules import (
     Group,
     check_delete,
@@ -29,7 +30,8 @@ def delete_offsets(
     code = check_offset_delete(group)
     if group is None or code is not ErrorCode.NONE:
         return Decision(response=code)
-    results, records, known = [], [], store.of(group_id)
+    results, records = [], []
+    known = store.partitions_of(group_id)
     is_subscribed = subscription(group)
     for partition in partitions:
         in_use = is_subscribed(partition.topic)
@@ -43,7 +45,7 @@ def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> Deci
     code = check_delete(group)
     if group is None or code is not ErrorCode.NONE:
         return Decision(response=code)
-    records = [tombstone(group_id, partition) for partition in store.of(group_id)]
+    records = [tombstone(group_id, partition) for partition in store.partitions_of(group_id)]
     return Decision(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
 
 
@@ -52,8 +54,8 @@ def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[N
     deleted = frozenset(topics)
     records = [
         tombstone(group_id, partition)
-        for group_id, offsets in store
-        for partition in offsets
+        for group_id in store.groups()
+        for partition in store.partitions_of(group_id)
         if partition.topic in deleted
     ]
     return Decision(response=None, records=records, divisible=True)
@@ -62,20 +64,23 @@ def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[N
 def expire(
     groups: Mapping[str, Group], store: OffsetStore, settings: GroupSettings, now_ms: TimestampMs
 ) -> list[GroupRecord]:
-    """Tombstones of offsets whose time is over, and of groups that have neither offsets nor members left."""
+    """Tombstones of offsets whose time is over, and of groups that have neither offsets nor members left.
+
+    What an open transaction is about to commit for is in use, and so is the group.
+    """
     records: list[GroupRecord] = []
     for group_id, group in groups.items():
-        offsets = store.of(group_id)
-        expired = _expired(group, offsets, settings, now_ms)
+        offsets, pending = store.of(group_id), store.pending.of(group_id)
+        expired = [partition for partition in _expired(group, offsets, settings, now_ms) if partition not in pending]
         records += [tombstone(group_id, partition) for partition in expired]
-        if len(expired) == len(offsets) and is_empty(group) and not _has_pending(group):
+        if len(expired) == len(offsets) and not pending and is_empty(group) and not _awaits_members(group):
             records += group_tombstones(group)
     return records
 
 
 def _expired(
     group: Group,
-    offsets: Mapping[TopicPartition, OffsetCommitValue],
+    offsets: Mapping[TopicPartition, PlacedOffset],
     settings: GroupSettings,
     now_ms: TimestampMs,
 ) -> list[TopicPartition]:
@@ -84,7 +89,7 @@ def _expired(
     is_subscribed = subscription(group)
     return [
         partition
-        for partition, value in offsets.items()
+        for partition, (_, value) in offsets.items()
         if not is_subscribed(partition.topic) and _is_expired(value, expiry_base_ms(group, value), settings, now_ms)
     ]
 
@@ -95,6 +100,6 @@ def _is_expired(value: OffsetCommitValue, base_ms: TimestampMs, settings: GroupS
     return now_ms - base_ms >= settings.offsets_retention_ms
 
 
-def _has_pending(group: Group) -> bool:
+def _awaits_members(group: Group) -> bool:
     """Whether members were given an id and are about to come."""
     return isinstance(group, ClassicGroup) and bool(group.pending_joins)

@@ -37,14 +37,34 @@ def check_commit(
         return _check_consumer_commit(group.members.get(member_id), generation, api_version)
     if generation < 0 and not member_id and instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    code = group.check_member(member_id, instance_id)
-    if code is not ErrorCode.NONE:
-        return code
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
+    code = _check_classic_commit(group, member_id, instance_id, generation)
     # The member knows the new generation, and must not commit for what it has not been assigned yet.
-    is_completing = group.state is State.COMPLETING_REBALANCE
-    return ErrorCode.REBALANCE_IN_PROGRESS if is_completing else ErrorCode.NONE
+    is_completing = code is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE
+    return ErrorCode.REBALANCE_IN_PROGRESS if is_completing else code
+
+
+def check_transactional_commit(
+    group: Group | None, member_id: str, instance_id: str | None, *, generation: int
+) -> ErrorCode:
+    """As `check_commit`, but a producer need not say for whom it commits (old ones cannot), nor await a rebalance."""
+    if group is None:
+        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+    if generation < 0 and is_empty(group):
+        return ErrorCode.NONE
+    if isinstance(group, ConsumerGroup):
+        member = group.members.get(member_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, generation)
+        return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+    if generation < 0 and not member_id and instance_id is None:
+        return ErrorCode.NONE
+    return _check_classic_commit(group, member_id, instance_id, generation)
+
+
+def _check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    code = group.check_member(member_id, instance_id)
+    if code is ErrorCode.NONE and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
 
 
 def _check_consumer_commit(member: Member | None, epoch: int, api_version: int) -> ErrorCode:

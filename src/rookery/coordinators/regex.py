@@ -1,11 +1,11 @@
-"""Topic patterns of subscriptions, in RE2's syntax and in linear time; the only door to re2.
+"""Patterns of clients, for topics and transactional ids, in RE2's syntax and in linear time; the only door to re2.
 
-The pattern comes from a client and is matched against every topic's name on the event loop, so an engine that
+The pattern comes from a client and is matched against every name on the event loop, so an engine that
 backtracks would let one client stop a broker. RE2 is also what Kafka's coordinator uses (as RE2/J). Whole names are
 matched. An empty pattern is no pattern: it matches nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -32,8 +32,13 @@ def problem(pattern: str) -> str | None:
 def matching(pattern: str, names: Iterable[TopicName]) -> frozenset[TopicName]:
     if not pattern:
         return frozenset()
-    matches = _compile(pattern).fullmatch
-    return frozenset(name for name in names if matches(name))
+    return frozenset(filter(matcher(pattern), names))
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a whole name matches."""
+    fullmatch = _compile(pattern).fullmatch
+    return lambda name: fullmatch(name) is not None
 
 
 @lru_cache(maxsize=256)

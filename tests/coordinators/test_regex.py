@@ -1,4 +1,4 @@
-from rookery.coordinators.group.consumer import regex
+from rookery.coordinators import regex
 
 
 def test_whole_names_are_matched() -> None:

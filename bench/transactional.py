@@ -1,0 +1,159 @@
+"""Transactions of librdkafka (bench.librdkafka), as many as it can, at intervals, or by a timetable.
+
+A commit in librdkafka first flushes: it sends what lies in the queue without lingering, waits for the acknowledgements
+and then ends the transaction. So a transaction here is begin, records, commit, without a flush of its own. An abort
+throws away what was not sent yet, which would leave nothing to abort, so that the records are flushed before.
+
+Every error, also one that a patient application would retry after, fails the load. What the topic must hold in the end
+is part of the measurements: the records, and one marker for each transaction in each partition, since every transaction
+writes to all of them; one more transaction comes before the measurement.
+"""
+
+import time
+from collections.abc import Mapping
+
+from bench.librdkafka import ClientError, Messages, flush, new_producer, send
+from bench.load import Measurements, await_go, run_action
+from bench.paced import due_times, percentiles, wake_punctually
+
+# Of the Java client's `buffer.memory`: what a commit at the end of an interval has to wait for is at most this.
+PRODUCER_SETTINGS = {"queue.buffering.max.kbytes": "32768"}
+_TIMEOUT_MS = 60_000
+_CHUNK_BYTES = 240_000
+
+
+class Transactions:
+    """A producer with a transactional id, ready to begin."""
+
+    def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+        self.client = new_producer(bootstrap, topic, {**PRODUCER_SETTINGS, **settings})
+        self._library, self._handle = self.client.library, self.client.handle
+        self.client.check_error(self._library.rd_kafka_init_transactions(self._handle, _TIMEOUT_MS))
+
+    def begin(self) -> None:
+        self.client.check_error(self._library.rd_kafka_begin_transaction(self._handle))
+
+    def commit(self) -> None:
+        self.client.check_error(self._library.rd_kafka_commit_transaction(self._handle, _TIMEOUT_MS))
+
+    def abort(self) -> None:
+        flush(self.client)
+        self.client.check_error(self._library.rd_kafka_abort_transaction(self._handle, _TIMEOUT_MS))
+
+    def run(self, messages: Messages, records: int, *, commit: bool = True) -> None:
+        """One whole transaction."""
+        self.begin()
+        send(self.client, messages, records)
+        if commit:
+            self.commit()
+        else:
+            self.abort()
+
+    def close(self) -> None:
+        if self.client.errors:
+            raise ClientError(f"{len(self.client.errors)} records were not delivered: {self.client.errors[0]}")
+        self.client.close()
+
+
+def produce(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    records: int,
+    transactions: int,
+    commit: bool,
+    settings: Mapping[str, str],
+) -> Measurements:
+    """That many transactions of that many records each, one after the other, as fast as they end."""
+    messages = Messages(record_bytes, partitions, records)
+    producer = _warm(bootstrap, topic, messages, settings)
+    await_go()
+    started_s = time.perf_counter()
+    for _ in range(transactions):
+        producer.run(messages, records, commit=commit)
+    elapsed_s = time.perf_counter() - started_s
+    producer.close()
+    return {
+        "elapsed_s": elapsed_s,
+        "transactions": transactions,
+        "bytes": transactions * records * record_bytes,
+        "offsets": messages.count + transactions * records + (1 + transactions) * partitions,
+    }
+
+
+def commit_every(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    interval_s: float,
+    duration_s: float,
+    settings: Mapping[str, str],
+) -> Measurements:
+    """Send as fast as records are taken, and commit whenever the interval since the last commit is over."""
+    messages = Messages(record_bytes, partitions, _CHUNK_BYTES // record_bytes)
+    producer = _warm(bootstrap, topic, messages, settings)
+    await_go()
+    started_s = time.perf_counter()
+    chunks = transactions = 0
+    while time.perf_counter() < started_s + duration_s:
+        chunks += _fill_interval(producer, messages, interval_s)
+        transactions += 1
+    elapsed_s = time.perf_counter() - started_s
+    producer.close()
+    return {
+        "elapsed_s": elapsed_s,
+        "bytes": chunks * messages.count * record_bytes,
+        "offsets": (1 + chunks) * messages.count + (1 + transactions) * partitions,
+    }
+
+
+def _fill_interval(producer: Transactions, messages: Messages, interval_s: float) -> int:
+    """One transaction; how often the messages were sent in it."""
+    chunks = 0
+    until_s = time.perf_counter() + interval_s
+    producer.begin()
+    while not chunks or time.perf_counter() < until_s:
+        send(producer.client, messages, messages.count)
+        chunks += 1
+    producer.commit()
+    return chunks
+
+
+def commit_paced(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    records: int,
+    transactions: int,
+    rate: int,
+    skipped: int,
+    settings: Mapping[str, str],
+) -> Measurements:
+    """Percentiles in milliseconds from when a transaction is due until it is committed, after the first ones."""
+    wake_punctually()
+    messages = Messages(record_bytes, partitions, records)
+    producer = _warm(bootstrap, topic, messages, settings)
+    await_go()
+    late_ns = []
+    for due_ns in due_times(time.monotonic_ns(), transactions, rate):
+        producer.run(messages, records)
+        late_ns.append(time.monotonic_ns() - due_ns)
+    producer.close()
+    return percentiles(late_ns[skipped:])
+
+
+def _warm(bootstrap: str, topic: str, messages: Messages, settings: Mapping[str, str]) -> Transactions:
+    """A producer that knows its coordinator and its partitions' leaders, because it has made one transaction."""
+    producer = Transactions(bootstrap, topic, settings)
+    producer.run(messages, messages.count)
+    return producer
+
+
+if __name__ == "__main__":
+    run_action({"produce": produce, "commit_every": commit_every, "commit_paced": commit_paced})

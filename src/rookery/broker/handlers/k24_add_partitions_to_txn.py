@@ -1,0 +1,128 @@
+"""AddPartitionsToTxn (24): partitions become part of a transaction, before or while their records are written.
+
+All or nothing: if one partition cannot be added, those that could are OPERATION_NOT_ATTEMPTED. A partition that does
+not exist is UNKNOWN_TOPIC_OR_PARTITION; to a client, one of an internal topic is TOPIC_AUTHORIZATION_FAILED. Whatever
+the coordinator says (INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS and so on) is every partition's answer.
+
+Versions: v0 to v3 are the clients', with one transaction; v4 and v5 the brokers', with several, which may ask whether
+partitions are in their transaction instead of adding them (`verify_only`): those that are not are
+TRANSACTION_ABORTABLE. v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.broker.answers import Answer, known_to, respond_to_all
+from rookery.broker.context import RequestContext
+from rookery.controller.topics import INTERNAL_TOPICS
+from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
+from rookery.protocol.message import Message
+
+_FENCED_SINCE = 2
+_BATCHES_SINCE = 4
+
+
+class _Asked(NamedTuple):
+    """One transaction of a request, of whatever version."""
+
+    add: AddRequest
+    topics: list[Message]
+    verify_only: bool
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    asked = list(_transactions(context, request))
+
+    def convert(outcomes: list[VerifiedPartitions | ErrorCode]) -> Message:
+        results = [_results(context, each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
+        if context.api_version < _BATCHES_SINCE:
+            return Message(throttle_time_ms=0, results_by_topic_v3_and_below=results[0])
+        return Message(
+            throttle_time_ms=0,
+            error_code=ErrorCode.NONE,
+            results_by_transaction=[
+                Message(transactional_id=each.add.transactional_id, topic_results=result)
+                for each, result in zip(asked, results, strict=True)
+            ],
+        )
+
+    return respond_to_all([_carry_out(context, each) for each in asked], convert)
+
+
+def _transactions(context: RequestContext, request: Message) -> Iterator[_Asked]:
+    if context.api_version >= _BATCHES_SINCE:
+        for item in request.transactions:
+            add = _add_request(item.transactional_id, item.producer_id, item.producer_epoch, item.topics)
+            yield _Asked(add, item.topics, item.verify_only)
+    else:
+        topics = request.v3_and_below_topics
+        add = _add_request(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            topics,
+        )
+        yield _Asked(add, topics, verify_only=False)
+
+
+def _add_request(transactional_id: str, producer_id: int, producer_epoch: int, topics: list[Message]) -> AddRequest:
+    return AddRequest(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partitions=frozenset(_partitions(topics)),
+    )
+
+
+def _partitions(topics: Iterable[Message]) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+
+
+def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartitions]:
+    refused = _refused(context, asked.add.partitions)
+    if refused:
+        answer: Answer[VerifiedPartitions] = asyncio.get_running_loop().create_future()
+        answer.set_result(
+            tuple((each, refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)) for each in asked.add.partitions)
+        )
+        return answer
+    transactions = context.services.transactions
+    if asked.verify_only:
+        return transactions.verify_partitions(asked.add)
+    # An addition is answered by one code for all, which an answer may be in any case.
+    return cast(Answer[VerifiedPartitions], transactions.add_partitions(asked.add))
+
+
+def _refused(context: RequestContext, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
+    return {each: code for each in partitions if (code := _refuse(context, each)) is not ErrorCode.NONE}
+
+
+def _refuse(context: RequestContext, partition: TopicPartition) -> ErrorCode:
+    if context.api_version < _BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = context.services.image.topics.get(partition.topic)
+    if topic is None or partition.partition not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _results(context: RequestContext, asked: _Asked, outcome: VerifiedPartitions | ErrorCode) -> list[Message]:
+    codes = {} if isinstance(outcome, ErrorCode) else dict(outcome)
+    for_all = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
+
+    def code(partition: TopicPartition) -> ErrorCode:
+        return known_to(context.api_version, codes.get(partition, for_all), fenced_since=_FENCED_SINCE)
+
+    return [
+        Message(
+            name=topic.name,
+            results_by_partition=[
+                Message(partition_index=index, partition_error_code=code(TopicPartition(topic.name, index)))
+                for index in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]

@@ -1,0 +1,51 @@
+"""AddOffsetsToTxn (25): a group's offsets become part of a transaction, before they are committed in it.
+
+What is added is the partition of `__consumer_offsets` that the group's offsets are kept in. A group that nobody has
+looked for yet is no obstacle: the topic is created here too.
+
+Versions: v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may answer
+TRANSACTION_ABORTABLE, which never happens here.
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.broker import internal_topics
+from rookery.broker.answers import Answer, known_to, respond
+from rookery.broker.context import RequestContext
+from rookery.coordinators.group.service import OFFSETS_TOPIC
+from rookery.coordinators.txn.results import AddRequest
+from rookery.protocol.message import Message
+
+_FENCED_SINCE = 2
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    partition = context.services.groups.partition_of(request.group_id)
+    if partition is None:
+        return _create_and_add(context, request)
+    return respond(_add(context, request, partition), lambda code: _respond(context.api_version, code))
+
+
+async def _create_and_add(context: RequestContext, request: Message) -> Message:
+    await internal_topics.create(context.services, OFFSETS_TOPIC)
+    partition = context.services.groups.partition_of(request.group_id)
+    if partition is None:
+        return _respond(context.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _respond(context.api_version, await _add(context, request, partition))
+
+
+def _add(context: RequestContext, request: Message, partition: TopicPartition) -> Answer[ErrorCode]:
+    return context.services.transactions.add_partitions(
+        AddRequest(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=frozenset({partition}),
+        )
+    )
+
+
+def _respond(version: int, code: ErrorCode) -> Message:
+    return Message(throttle_time_ms=0, error_code=known_to(version, code, fenced_since=_FENCED_SINCE))

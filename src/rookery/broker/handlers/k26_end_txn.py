@@ -1,0 +1,47 @@
+"""EndTxn (26): commit or abort a transaction.
+
+Answered when the outcome is certain, that is, when the coordinator's record of it is committed; the markers follow.
+Until the last of them is written a new transaction of the same producer is told CONCURRENT_TRANSACTIONS. A request that
+is sent again gets the answer of the first.
+
+Versions: v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may answer
+TRANSACTION_ABORTABLE, which never happens here. v5 (KIP-890) every transaction has an epoch of its own: the answer
+carries the id and epoch of the next one, and a transaction that the coordinator never heard of may be aborted.
+"""
+
+from collections.abc import Awaitable
+
+from rookery.base.errors import ErrorCode
+from rookery.broker.answers import known_to, respond
+from rookery.broker.context import RequestContext
+from rookery.coordinators.txn.results import EndRequest, EndResult
+from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP
+from rookery.protocol.message import Message
+
+_FENCED_SINCE = 2
+_EPOCH_BUMP_SINCE = 5
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    version = context.api_version
+    ended = context.services.transactions.end(
+        EndRequest(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            commit=request.committed,
+            client_version=EPOCH_BUMP if version >= _EPOCH_BUMP_SINCE else CLASSIC,
+        )
+    )
+    return respond(ended, lambda result: _respond(version, result))
+
+
+def _respond(version: int, result: EndResult | ErrorCode) -> Message:
+    if isinstance(result, ErrorCode):
+        result = EndResult(result)
+    return Message(
+        throttle_time_ms=0,
+        error_code=known_to(version, result.error_code, fenced_since=_FENCED_SINCE),
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
+    )

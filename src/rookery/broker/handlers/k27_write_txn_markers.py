@@ -1,0 +1,72 @@
+"""WriteTxnMarkers (27): the ends of transactions, into partitions that this broker leads.
+
+Sent by the coordinators of other brokers, and by administrators who end a transaction that hangs. Each partition has
+its own answer, when its marker is committed; the response waits for all of them. What the coordinator of a partition of
+`__consumer_offsets` says about itself is NOT_LEADER_OR_FOLLOWER, which tells the sender to try again.
+
+Versions: v1 flexible. v2 the version of the transaction's protocol (KIP-1228); 2 has stricter rules for epochs.
+"""
+
+from collections.abc import Awaitable, Iterator
+from typing import Final
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import ProducerId, TopicName, TopicPartition
+from rookery.broker.answers import respond_to_all
+from rookery.broker.context import RequestContext
+from rookery.protocol.message import Message
+from rookery.records.control import Marker
+
+_ABOUT_COORDINATORS: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_Results = dict[ProducerId, dict[TopicName, list[Message]]]
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    asked = list(_markers(request))
+    answers = [context.services.markers.write(partition, marker) for partition, marker in asked]
+
+    def convert(codes: list[ErrorCode]) -> Message:
+        results: _Results = {marker.producer_id: {} for marker in request.markers}
+        for (partition, marker), code in zip(asked, codes, strict=True):
+            result = Message(partition_index=partition.partition, error_code=_translate(code))
+            results[marker.producer_id].setdefault(partition.topic, []).append(result)
+        return _respond(results)
+
+    return respond_to_all(answers, convert)
+
+
+def _markers(request: Message) -> Iterator[tuple[TopicPartition, Marker]]:
+    for item in request.markers:
+        marker = Marker(
+            item.producer_id,
+            item.producer_epoch,
+            item.transaction_result,
+            item.coordinator_epoch,
+            item.get("transaction_version", 0),
+        )
+        for topic in item.topics:
+            for index in topic.partition_indexes:
+                yield TopicPartition(topic.name, index), marker
+
+
+def _translate(code: ErrorCode) -> ErrorCode:
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _ABOUT_COORDINATORS else code
+
+
+def _respond(results: _Results) -> Message:
+    """Several markers of one producer are one item."""
+    return Message(
+        markers=[
+            Message(
+                producer_id=producer_id,
+                topics=[Message(name=name, partitions=partitions) for name, partitions in topics.items()],
+            )
+            for producer_id, topics in results.items()
+        ]
+    )

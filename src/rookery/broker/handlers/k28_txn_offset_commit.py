@@ -1,0 +1,139 @@
+"""TxnOffsetCommit (28): a producer commits a group's offsets as part of its transaction.
+
+The offsets are pending until the transaction ends. The group's partition of `__consumer_offsets` must be part of the
+transaction. Until v4 the client has added it with AddOffsetsToTxn, which is verified (TRANSACTION_ABORTABLE if it has
+not), unless `transaction.partition.verification.enable` is off; from v5 on it is added here. Topics and partitions that
+do not exist are UNKNOWN_TOPIC_OR_PARTITION, and metadata above `offset.metadata.max.bytes` is
+OFFSET_METADATA_TOO_LARGE; both concern their partition only. An empty group id is INVALID_GROUP_ID. A producer that was
+fenced is INVALID_PRODUCER_EPOCH.
+
+Versions: v2 leader epochs, and COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before. v3 flexible;
+member id, generation and instance id, with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a stale member epoch) and
+FENCED_INSTANCE_ID. v4 TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before. v5 adds the partition (KIP-890).
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import NamedTuple, TypeAlias
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
+from rookery.broker.answers import Answer, respond
+from rookery.broker.context import RequestContext
+from rookery.broker.partition_codes import topics_with_codes
+from rookery.coordinators.group.offsets.commit import CommittedPartition, OffsetToCommit
+from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
+from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
+from rookery.protocol.message import Message
+
+# What the transaction's coordinator says about partitions, or about the whole request.
+Verdict: TypeAlias = VerifiedPartitions | ErrorCode
+Question: TypeAlias = asyncio.Future[Verdict] | asyncio.Future[ErrorCode]
+
+_LOADING_SINCE = 2
+_ABORTABLE_SINCE = 4
+_ADDED_SINCE = 5
+
+
+class _Commit(NamedTuple):
+    """A request, and what of it can be committed: the offsets of partitions that exist."""
+
+    context: RequestContext
+    request: Message
+    offsets: tuple[OffsetToCommit, ...]
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    commit = _Commit(context, request, _offsets(context, request))
+    if not commit.offsets:
+        return _respond(commit, ())
+    question = _ask_transaction(commit)
+    if isinstance(question, asyncio.Future) and not question.done():
+        return _commit_later(commit, question)
+    refusal = _refusal(question.result() if isinstance(question, asyncio.Future) else question)
+    if refusal is not ErrorCode.NONE:
+        return _respond(commit, refusal)
+    return respond(_write(commit), lambda result: _respond(commit, result))
+
+
+async def _commit_later(commit: _Commit, question: Question) -> Message:
+    refusal = _refusal(await question)
+    return _respond(commit, await _write(commit) if refusal is ErrorCode.NONE else refusal)
+
+
+def _offsets(context: RequestContext, request: Message) -> tuple[OffsetToCommit, ...]:
+    known = context.services.image.topics
+    return tuple(
+        OffsetToCommit(
+            TopicPartition(topic.name, partition.partition_index),
+            partition.committed_offset,
+            partition.get("committed_leader_epoch", NO_LEADER_EPOCH),
+            partition.committed_metadata or "",
+        )
+        for topic in request.topics
+        if topic.name in known
+        for partition in topic.partitions
+        if partition.partition_index in known[topic.name].partitions
+    )
+
+
+def _ask_transaction(commit: _Commit) -> Question | ErrorCode:
+    """Whether the group's partition is, or now is, part of the transaction; a code where that is not asked."""
+    context, request, _ = commit
+    services = context.services
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    partition = services.groups.partition_of(request.group_id)
+    if partition is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    wanted = AddRequest(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        partitions=frozenset({partition}),
+    )
+    if context.api_version >= _ADDED_SINCE:
+        return services.transactions.add_partitions(wanted)
+    if not services.config().boolean("transaction.partition.verification.enable"):
+        return ErrorCode.NONE
+    return services.transactions.verify_partitions(wanted)
+
+
+def _refusal(verdict: Verdict) -> ErrorCode:
+    codes = [verdict] if isinstance(verdict, ErrorCode) else [code for _, code in verdict]
+    return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
+
+
+def _write(commit: _Commit) -> Answer[tuple[CommittedPartition, ...]]:
+    context, request, offsets = commit
+    return context.services.groups.commit_transactional(
+        TransactionalCommitRequest(
+            group_id=request.group_id,
+            member_id=request.get("member_id", ""),
+            instance_id=request.get("group_instance_id"),
+            generation=request.get("generation_id", -1),
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            offsets=offsets,
+        )
+    )
+
+
+def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode) -> Message:
+    if isinstance(result, ErrorCode):
+        refusal = _known_code(result, commit.context.api_version)
+        codes = {item.partition: refusal for item in commit.offsets}
+    else:
+        codes = dict(result)
+    return Message(throttle_time_ms=0, topics=topics_with_codes(commit.request.topics, codes))
+
+
+def _known_code(code: ErrorCode, version: int) -> ErrorCode:
+    """As producers of the version know it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code

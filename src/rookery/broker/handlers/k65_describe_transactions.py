@@ -1,0 +1,63 @@
+"""DescribeTransactions (65): the state of transactional ids that this broker coordinates.
+
+Each is answered on its own: TRANSACTIONAL_ID_NOT_FOUND for one that nobody uses, INVALID_REQUEST for an empty one, and
+what the coordinator says of itself. The partitions are those of the open transaction, and while it is being ended those
+that it had.
+
+Versions: v0, flexible.
+"""
+
+from collections.abc import Awaitable, Iterable
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicName, TopicPartition
+from rookery.broker.answers import respond_to_all
+from rookery.broker.context import RequestContext
+from rookery.coordinators.txn.results import DescribedTransaction
+from rookery.protocol.message import Message
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    transactional_ids: list[str] = request.transactional_ids
+
+    def convert(results: list[DescribedTransaction | ErrorCode]) -> Message:
+        states = [_state(*pair) for pair in zip(transactional_ids, results, strict=True)]
+        return Message(throttle_time_ms=0, transaction_states=states)
+
+    transactions = context.services.transactions
+    return respond_to_all([transactions.describe(each) for each in transactional_ids], convert)
+
+
+def _state(transactional_id: str, found: DescribedTransaction | ErrorCode) -> Message:
+    if isinstance(found, ErrorCode):
+        return _missing(transactional_id, found)
+    return Message(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state.label,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[Message(topic=topic, partitions=indexes) for topic, indexes in _by_topic(found.partitions).items()],
+    )
+
+
+def _missing(transactional_id: str, code: ErrorCode) -> Message:
+    return Message(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        topics=[],
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
+    topics: dict[TopicName, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics

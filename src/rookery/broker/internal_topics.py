@@ -1,0 +1,73 @@
+"""The topics that coordinators keep their state in, made when somebody first needs them.
+
+They have as many replicas as configured, or as there are brokers if these are fewer. A creation that fails leaves
+things as they were: there is still no coordinator, which is what the client is told, and it tries again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from rookery.base.config import BrokerLayers
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicName
+from rookery.broker.context import Services
+from rookery.controller.topics import NewTopic
+from rookery.coordinators.group.service import OFFSETS_TOPIC
+from rookery.coordinators.txn.service import TRANSACTIONS_TOPIC
+
+logger = structlog.get_logger(__name__)
+
+
+def is_missing(services: Services, name: TopicName) -> bool:
+    return name not in services.image.topics
+
+
+async def create(services: Services, name: TopicName) -> None:
+    """Make the topic and wait until it is served."""
+    brokers = sum(not broker.fenced for broker in services.image.brokers.values())
+    topic = _TOPICS[name](services.config(), max(brokers, 1))
+    (created,) = await services.controller.create_topics([topic])
+    if created.outcome.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        logger.warning(
+            "cannot create an internal topic",
+            topic=name,
+            error=created.outcome.code.name,
+            message=created.outcome.message,
+        )
+
+
+def _offsets_topic(config: BrokerLayers, brokers: int) -> NewTopic:
+    return NewTopic(
+        name=OFFSETS_TOPIC,
+        partition_count=config.integer("offsets.topic.num.partitions"),
+        replication_factor=min(config.integer("offsets.topic.replication.factor"), brokers),
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(config.integer("offsets.topic.segment.bytes"))),
+        ),
+    )
+
+
+def _transactions_topic(config: BrokerLayers, brokers: int) -> NewTopic:
+    return NewTopic(
+        name=TRANSACTIONS_TOPIC,
+        partition_count=config.integer("transaction.state.log.num.partitions"),
+        replication_factor=min(config.integer("transaction.state.log.replication.factor"), brokers),
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("compression.type", "uncompressed"),
+            ("min.insync.replicas", str(config.integer("transaction.state.log.min.isr"))),
+            ("segment.bytes", str(config.integer("transaction.state.log.segment.bytes"))),
+            # An outcome that was promised must not be lost with a replica that was behind.
+            ("unclean.leader.election.enable", "false"),
+        ),
+    )
+
+
+_TOPICS: Final[Mapping[TopicName, Callable[[BrokerLayers, int], NewTopic]]] = {
+    OFFSETS_TOPIC: _offsets_topic,
+    TRANSACTIONS_TOPIC: _transactions_topic,
+}

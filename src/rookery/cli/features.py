@@ -1,0 +1,123 @@
+"""`rookery features`: describe, upgrade, downgrade."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    Json,
+    Timeout,
+    Yes,
+    parse_pairs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeVar
+
+    from rookery.base.feature_codes import UpgradeType
+    from rookery.client.features import FeatureAdmin
+
+    Result = TypeVar("Result")
+
+app = typer.Typer(help="Describe, raise and lower the levels of the cluster's features.", no_args_is_help=True)
+
+Levels = Annotated[list[str], typer.Argument(metavar="FEATURE=LEVEL...", help="Features and their new levels.")]
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")]
+
+
+@app.command("describe", epilog="Example: rookery features describe --json")
+def describe(
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the level of each feature, and the levels that the broker supports. Level 0 is a feature switched off."""
+    from rookery.cli.output import print_json, print_table
+
+    found = _with_features(bootstrap_server, timeout_s, lambda features: features.describe())
+    if as_json:
+        keys = ("feature", "level", "supported_min", "supported_max")
+        rows = [(f.name, f.level, f.supported_min, f.supported_max) for f in found.features]
+        print_json({"epoch": found.epoch, "features": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return
+    cells = [
+        (f.name, f.level, None if f.supported_min is None else f"{f.supported_min} to {f.supported_max}")
+        for f in found.features
+    ]
+    print_table(["FEATURE", "LEVEL", "SUPPORTED"], cells)
+
+
+@app.command("upgrade", epilog="Example: rookery features upgrade transaction.version=2")
+def upgrade(
+    levels: Levels,
+    validate_only: ValidateOnly = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Raise features to higher levels: all that are named, or none."""
+    from rookery.base.feature_codes import UpgradeType
+
+    wanted = _parse(levels)
+    _update(wanted, UpgradeType.UPGRADE, bootstrap_server, timeout_s, validate_only=validate_only)
+    _report(wanted, "would upgrade" if validate_only else "upgraded")
+
+
+@app.command(
+    "downgrade",
+    epilog="Examples:\n\nrookery features downgrade transaction.version=1 --validate-only"
+    "\n\nrookery features downgrade transaction.version=0",
+)
+def downgrade(
+    levels: Levels,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata gets lost. Asks first.")] = False,
+    validate_only: ValidateOnly = False,
+    yes: Yes = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Lower features to older levels: all that are named, or none. Level 0 switches a feature off."""
+    from rookery.base.feature_codes import UpgradeType
+    from rookery.cli.output import confirm
+
+    wanted = _parse(levels)
+    if unsafe and not validate_only:
+        confirm(f"Downgrade {', '.join(levels)}, even if metadata gets lost?", yes=yes)
+    kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    _update(wanted, kind, bootstrap_server, timeout_s, validate_only=validate_only)
+    _report(wanted, "would downgrade" if validate_only else "downgraded")
+
+
+def _parse(levels: list[str]) -> dict[str, int]:
+    pairs = parse_pairs(levels, "FEATURE=LEVEL")
+    for name, level in pairs.items():
+        if not (level.isascii() and level.isdigit()):
+            raise typer.BadParameter(f"'{level}' is no level of {name}", param_hint="FEATURE=LEVEL")
+    if len(pairs) < len(levels):
+        raise typer.BadParameter("a feature has one level", param_hint="FEATURE=LEVEL")
+    return {name: int(level) for name, level in pairs.items()}
+
+
+def _update(
+    levels: "Mapping[str, int]", kind: "UpgradeType", bootstrap_server: str, timeout_s: float, *, validate_only: bool
+) -> None:
+    _with_features(
+        bootstrap_server, timeout_s, lambda features: features.update(levels, kind, validate_only=validate_only)
+    )
+
+
+def _report(levels: "Mapping[str, int]", done: str) -> None:
+    for name, level in levels.items():
+        typer.echo(f"{done} {name} to {level}")
+
+
+def _with_features(
+    bootstrap_server: str, timeout_s: float, work: "Callable[[FeatureAdmin], Awaitable[Result]]"
+) -> "Result":
+    from rookery.cli.session import with_cluster
+    from rookery.client.features import FeatureAdmin
+
+    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(FeatureAdmin(cluster)))

@@ -1,0 +1,225 @@
+"""`rookery transactions`: list, describe, describe-producers, abort, find-hanging."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    Json,
+    Timeout,
+    Yes,
+    parse_words,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVar
+
+    from rookery.base.types import TopicPartition
+    from rookery.client.cluster import Cluster
+    from rookery.client.transactions import (
+        ActiveProducer,
+        OpenTransaction,
+        TransactionAdmin,
+        TransactionDescription,
+    )
+
+    Result = TypeVar("Result")
+
+app = typer.Typer(help="Look at transactions, find those that hang, and abort them.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.", show_default=False)]
+OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, metavar="P", help="Only this partition.")]
+BrokerId = Annotated[
+    int | None, typer.Option("--broker-id", min=0, metavar="ID", help="Ask this broker about its replicas.")
+]
+
+_MS_PER_MINUTE = 60_000
+
+
+@app.command(
+    "list",
+    epilog="Examples:\n\nrookery transactions list --state ongoing --running-longer-than-ms 60000"
+    "\n\nrookery transactions list --id-pattern 'billing-.*' --json",
+)
+def list_(
+    states: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only those in this state. Repeatable.")
+    ] = None,
+    producer_ids: Annotated[
+        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer id. Repeatable.")
+    ] = None,
+    running_longer_than_ms: Annotated[
+        int | None,
+        typer.Option("--running-longer-than-ms", min=0, metavar="MS", help="Only those that run for longer."),
+    ] = None,
+    id_pattern: Annotated[
+        str | None,
+        typer.Option("--id-pattern", metavar="REGEX", help="Only transactional ids that match as a whole (RE2)."),
+    ] = None,
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """List transactional ids, who coordinates them, and their transactions' states."""
+    from rookery.cli.transaction_tables import print_listings
+    from rookery.client.transactions import TRANSACTION_STATES
+
+    wanted = parse_words(states or [], TRANSACTION_STATES, "--state")
+    found = _with_transactions(
+        bootstrap_server,
+        timeout_s,
+        lambda transactions: transactions.list_transactions(
+            states=wanted,
+            producer_ids=producer_ids or [],
+            running_longer_than_ms=running_longer_than_ms,
+            id_pattern=id_pattern,
+        ),
+    )
+    print_listings(found, as_json=as_json)
+
+
+@app.command("describe", epilog="Example: rookery transactions describe billing-1 billing-2")
+def describe(
+    ids: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...", help="One or more transactional ids.")],
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show what a coordinator knows: producer, state, for how long it runs, and on which partitions."""
+    from rookery.base.clock import SystemClock
+    from rookery.cli.transaction_tables import print_descriptions
+
+    async def work(transactions: "TransactionAdmin") -> "list[TransactionDescription]":
+        return [await transactions.describe_transaction(transactional_id) for transactional_id in ids]
+
+    found = _with_transactions(bootstrap_server, timeout_s, work)
+    print_descriptions(found, now_ms=SystemClock().now_ms(), as_json=as_json)
+
+
+@app.command("describe-producers", epilog="Example: rookery transactions describe-producers --topic orders")
+def describe_producers(
+    topic: Topic,
+    partition: Partition = None,
+    broker_id: BrokerId = None,
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the producers that a topic's partitions remember, and where their open transactions begin."""
+    from rookery.cli.transaction_tables import print_producers
+    from rookery.client.hanging import Scope, partitions_in
+    from rookery.client.transactions import TransactionAdmin
+
+    scope = Scope(node=broker_id, topic=topic, partition=partition)
+
+    async def work(cluster: "Cluster") -> "dict[TopicPartition, list[ActiveProducer]]":
+        partitions = await partitions_in(cluster, scope)
+        return await TransactionAdmin(cluster).describe_producers(partitions, node=broker_id)
+
+    print_producers(_with_cluster(bootstrap_server, timeout_s, work), as_json=as_json)
+
+
+@app.command(
+    "abort",
+    epilog="Examples:\n\nrookery transactions abort --topic orders --partition 0 --start-offset 1500"
+    "\n\nrookery transactions abort -t orders -p 0 --producer-id 9 --producer-epoch 2 --coordinator-epoch 0 --yes"
+    "\n\nrookery transactions abort --transactional-id billing-1",
+)
+def abort(
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id", metavar="ID", help="Lock its producer out and abort everywhere what it has open."
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Abort on one partition of this topic.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, metavar="P", help="The partition to abort on.")
+    ] = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where the transaction begins.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", min=0, metavar="ID", help="Or whose it is, with the two epochs.")
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", min=0, metavar="N", help="The producer's epoch.")
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option("--coordinator-epoch", min=-1, metavar="N", help="The coordinator's epoch; -1 if unknown."),
+    ] = None,
+    yes: Yes = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Abort a transaction: of a transactional id, or one that hangs on a partition. Asks first."""
+    from rookery.cli.aborts import Choice, choose
+    from rookery.cli.output import confirm
+
+    choice = Choice(transactional_id, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
+    question, work = choose(choice)
+    confirm(question, yes=yes)
+    typer.echo(_with_transactions(bootstrap_server, timeout_s, work))
+
+
+@app.command(
+    "find-hanging",
+    epilog="Examples:\n\nrookery transactions find-hanging\n\nrookery transactions find-hanging --topic orders",
+)
+def find_hanging(
+    broker_id: BrokerId = None,
+    max_transaction_timeout_minutes: Annotated[
+        int,
+        typer.Option(
+            "--max-transaction-timeout",
+            min=0,
+            metavar="MINUTES",
+            help="The longest that a transaction may last; what is open for longer is suspect.",
+        ),
+    ] = 15,
+    topic: OptionalTopic = None,
+    partition: Partition = None,
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Find transactions that are open on partitions but that no coordinator will end."""
+    from rookery.base.clock import SystemClock
+    from rookery.cli.progress import counted
+    from rookery.cli.transaction_tables import print_hanging
+    from rookery.client.hanging import HangingSearch, Scope, partitions_in
+
+    if partition is not None and topic is None:
+        raise typer.BadParameter("a partition of which topic? Give --topic")
+    scope = Scope(node=broker_id, topic=topic, partition=partition)
+    now_ms = SystemClock().now_ms()
+
+    async def work(cluster: "Cluster") -> "list[OpenTransaction]":
+        search = HangingSearch(cluster, node=broker_id, longer_than_ms=max_transaction_timeout_minutes * _MS_PER_MINUTE)
+        partitions = await partitions_in(cluster, scope)
+        with counted("looking at partitions", len(partitions)) as on_progress:
+            return await search.run(partitions, now_ms=now_ms, on_progress=on_progress)
+
+    print_hanging(_with_cluster(bootstrap_server, timeout_s, work), now_ms=now_ms, as_json=as_json)
+
+
+def _with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> "Result":
+    from rookery.cli.session import with_cluster
+
+    return with_cluster(bootstrap_server, timeout_s, work)
+
+
+def _with_transactions(
+    bootstrap_server: str, timeout_s: float, work: "Callable[[TransactionAdmin], Awaitable[Result]]"
+) -> "Result":
+    from rookery.client.transactions import TransactionAdmin
+
+    return _with_cluster(bootstrap_server, timeout_s, lambda cluster: work(TransactionAdmin(cluster)))

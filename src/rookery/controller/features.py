@@ -1,0 +1,73 @@
+"""UpdateFeatures: raise or lower the levels that the cluster works at, all features of a request or none.
+
+A level must be one that this controller and every registered broker supports. Which way it goes must be said: raising
+needs UPGRADE, lowering one of the two downgrades, so that nobody lowers a level by accident. A lossless downgrade may
+be called safe or unsafe; nothing that a lossy one would lose can be lowered here, since `metadata.version` has one
+level only. The level that a feature has already is no change, whichever way was meant.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rookery.base.errors import ErrorCode
+from rookery.base.feature_codes import UpgradeType
+from rookery.controller.brokers import SUPPORTED_FEATURES
+from rookery.controller.decision import OK, Decision, Outcome, duplicates
+from rookery.metadata.image import ClusterImage
+from rookery.metadata.records import BrokerFeature, FeatureLevelRecord
+
+_UPGRADE_TYPES = frozenset(UpgradeType)
+
+
+class FeatureUpdate(NamedTuple):
+    """`upgrade_type` is what the client sent, which may be no UpgradeType."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+def decide_update_features(
+    image: ClusterImage, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+) -> Decision[Outcome]:
+    named_twice = duplicates(update.name for update in updates)
+    if named_twice:
+        names = ", ".join(sorted(map(str, named_twice)))
+        return Decision((), Outcome(ErrorCode.INVALID_REQUEST, f"named more than once: {names}"))
+    for update in updates:
+        problem = _problem(image, update)
+        if problem is not None:
+            message = f"no feature was changed: {update.name} cannot be set to level {update.level}: {problem}"
+            return Decision((), Outcome(ErrorCode.INVALID_UPDATE_VERSION, message))
+    changed = [update for update in updates if update.level != image.feature_level(update.name)]
+    records = tuple(FeatureLevelRecord(update.name, update.level) for update in changed)
+    return Decision(() if validate_only else records, OK)
+
+
+def _problem(image: ClusterImage, update: FeatureUpdate) -> str | None:
+    if update.upgrade_type not in _UPGRADE_TYPES:
+        return f"there is no upgrade type {update.upgrade_type}"
+    current = image.feature_level(update.name)
+    for owner, features in _supporters(image):
+        problem = _unsupported(features, update)
+        if problem is not None:
+            return f"{owner} {problem}"
+    if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        return f"it is at level {current}, and going back must be asked for as a safe or unsafe downgrade"
+    if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        return f"it is at level {current}, which is no downgrade"
+    return None
+
+
+def _supporters(image: ClusterImage) -> Iterator[tuple[str, Sequence[BrokerFeature]]]:
+    yield "the controller", SUPPORTED_FEATURES
+    for node_id, broker in image.brokers.items():
+        yield f"broker {node_id}", broker.features
+
+
+def _unsupported(features: Sequence[BrokerFeature], update: FeatureUpdate) -> str | None:
+    for feature in features:
+        if feature.name == update.name:
+            lowest, highest = feature.min_supported_version, feature.max_supported_version
+            return None if lowest <= update.level <= highest else f"supports levels {lowest} to {highest}"
+    return "does not know this feature"

@@ -1,0 +1,55 @@
+"""Which partitions take part in a transaction: adding them, and asking whether they do.
+
+A partition is added before anything is written to it, so that the end of the transaction is told to all of them.
+"""
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TimestampMs
+from rookery.coordinators.decision import Decision
+from rookery.coordinators.txn.records import TransactionRecord
+from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
+from rookery.coordinators.txn.states import State
+from rookery.coordinators.txn.transaction import CLASSIC, NO_PRODUCER_EPOCH, Transaction
+
+
+def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+    code = _check(transaction, request)
+    if transaction is None or code is not ErrorCode.NONE:
+        return Decision(response=code)
+    if request.partitions <= transaction.partitions:
+        return Decision(response=ErrorCode.NONE)
+    begun = transaction.moved(
+        State.ONGOING,
+        now_ms,
+        partitions=transaction.partitions | request.partitions,
+        start_ms=transaction.start_ms if transaction.state is State.ONGOING else now_ms,
+        # The producer uses its epoch, so it has got the answer that told it.
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        client_version=CLASSIC,
+    )
+    return Decision(response=ErrorCode.NONE, records=[TransactionRecord(begun.transactional_id, begun)])
+
+
+def verify(transaction: Transaction | None, request: AddRequest) -> VerifiedPartitions | ErrorCode:
+    code = _check(transaction, request)
+    if transaction is None or code is not ErrorCode.NONE:
+        return code
+    return tuple(
+        (each, ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE)
+        for each in sorted(request.partitions)
+    )
+
+
+def _check(transaction: Transaction | None, request: AddRequest) -> ErrorCode:
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if transaction is None or transaction.state is State.DEAD:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.is_prepared and (request.producer_id, request.producer_epoch) == transaction.next_producer:
+        # Perhaps with an id that is to follow when the transaction is complete.
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if request.producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_prepared else ErrorCode.NONE

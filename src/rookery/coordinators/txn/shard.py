@@ -1,0 +1,148 @@
+"""All transactional ids of one partition of `__transaction_state`.
+
+The front door of the pure core: each method takes a request as plain values and returns a `Decision`, or an answer
+where nothing is to be decided. State changes only by `replay` of written records.
+
+A decision that ends a transaction has the effect `SendMarkers`. Whoever carries that out calls `complete` afterwards; a
+shard that is loaded asks for it again for everything that is not complete.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import ProducerEpoch, ProducerId, TimestampMs
+from rookery.coordinators.decision import Decision, Timer, TimerKey
+from rookery.coordinators.txn import describe, ending, expiry, init, partitions
+from rookery.coordinators.txn.records import (
+    FLEXIBLE_VERSION,
+    PLAIN_VERSION,
+    TransactionRecord,
+    decode_record,
+    encode_record,
+)
+from rookery.coordinators.txn.results import (
+    AddRequest,
+    DescribedTransaction,
+    EndRequest,
+    EndResult,
+    InitRequest,
+    InitResult,
+    ListedTransaction,
+    ListFilters,
+    NeedsProducerId,
+    VerifiedPartitions,
+    markers_of,
+)
+from rookery.coordinators.txn.settings import TransactionSettings
+from rookery.coordinators.txn.states import IDLE, can_move
+from rookery.coordinators.txn.timers import AbortTimer, ExpiryTimer, TimeoutTimer
+from rookery.coordinators.txn.transaction import Transaction
+
+
+class Draft(Enum):
+    """What the log does not carry."""
+
+    LOADED = "loaded"
+
+
+class TransactionShard:
+    """`transaction_version` is the level of the cluster's feature of that name, as it is now."""
+
+    def __init__(self, settings: TransactionSettings, *, transaction_version: Callable[[], int]) -> None:
+        self.settings = settings
+        self._transaction_version = transaction_version
+        self.transactions: dict[str, Transaction] = {}
+        self._is_loaded = False
+
+    # What the runtime needs
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        version = FLEXIBLE_VERSION if self._transaction_version() else PLAIN_VERSION
+        return encode_record(record, version=version)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return decode_record(key, value)
+
+    def replay(self, record: TransactionRecord) -> None:
+        transactional_id, transaction = record
+        before = self.transactions.get(transactional_id)
+        if transaction is None:
+            assert before is None or before.state in IDLE or not self._is_loaded
+            self.transactions.pop(transactional_id, None)
+            return
+        is_allowed = can_move(before.state if before is not None else None, transaction.state)
+        assert is_allowed or not self._is_loaded, f"{before} cannot become {transaction}"
+        self.transactions[transactional_id] = transaction
+
+    def replay_pending(self, record: TransactionRecord, producer_id: ProducerId) -> None:
+        """No record of this topic is part of a transaction: it is not ours, whoever wrote it."""
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """A client may have added this topic to its transaction; its marker means nothing here."""
+
+    def install(self, draft: Draft) -> None:
+        assert draft is Draft.LOADED
+        self._is_loaded = True
+
+    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
+        """What was prepared must be completed."""
+        timers = (
+            Timer(AbortTimer(), self.settings.timeout_check_interval_ms),
+            Timer(ExpiryTimer(), self.settings.expiration_check_interval_ms),
+        )
+        effects = [markers_of(each) for each in self.transactions.values() if each.is_prepared]
+        return Decision(response=None, timers=timers, drafts=[Draft.LOADED], effects=effects)
+
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]:
+        match key:
+            case AbortTimer():
+                again = Timer(key, self.settings.timeout_check_interval_ms)
+                return Decision(response=None, timers=[again, *expiry.timed_out(self.transactions.values(), now_ms)])
+            case TimeoutTimer():
+                transaction = self.transactions.get(key.transactional_id)
+                return expiry.on_timeout(transaction, key, self._transaction_version(), now_ms)
+            case ExpiryTimer():
+                records = expiry.expire(self.transactions.values(), self.settings, now_ms)
+                again = Timer(key, self.settings.expiration_check_interval_ms)
+                return Decision(response=None, records=records, timers=(again,), divisible=True)
+        raise AssertionError(f"a timer that nobody set: {key}")
+
+    # Producers
+
+    def init(
+        self, request: InitRequest, now_ms: TimestampMs, *, new_producer_id: ProducerId | None
+    ) -> Decision[InitResult | NeedsProducerId]:
+        return init.init(
+            self.transactions.get(request.transactional_id),
+            request,
+            settings=self.settings,
+            transaction_version=self._transaction_version(),
+            now_ms=now_ms,
+            new_producer_id=new_producer_id,
+        )
+
+    def add_partitions(self, request: AddRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+        return partitions.add(self.transactions.get(request.transactional_id), request, now_ms)
+
+    def verify_partitions(self, request: AddRequest) -> VerifiedPartitions | ErrorCode:
+        return partitions.verify(self.transactions.get(request.transactional_id), request)
+
+    def end(
+        self, request: EndRequest, now_ms: TimestampMs, *, new_producer_id: ProducerId | None
+    ) -> Decision[EndResult | NeedsProducerId]:
+        transaction = self.transactions.get(request.transactional_id)
+        return ending.end(transaction, request, now_ms=now_ms, new_producer_id=new_producer_id)
+
+    def complete(
+        self, transactional_id: str, producer_id: ProducerId, producer_epoch: ProducerEpoch, now_ms: TimestampMs
+    ) -> Decision[ErrorCode]:
+        return ending.complete(self.transactions.get(transactional_id), producer_id, producer_epoch, now_ms)
+
+    # Tools
+
+    def describe(self, transactional_id: str) -> DescribedTransaction | ErrorCode:
+        return describe.describe(self.transactions.get(transactional_id), transactional_id)
+
+    def list(self, filters: ListFilters, now_ms: TimestampMs) -> list[ListedTransaction]:
+        return describe.list_filtered(self.transactions.values(), filters, now_ms)

@@ -1,0 +1,66 @@
+"""The coordinators of a node, and what they need of each other: transactions also end in the logs of groups."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from rookery.base.clock import Clock
+from rookery.base.config import BrokerLayers
+from rookery.base.types import NodeId
+from rookery.broker.producer_ids import ProducerIds
+from rookery.controller.service import Controller
+from rookery.coordinators.group.service import OFFSETS_TOPIC, GroupCoordinator
+from rookery.coordinators.txn.markers import MarkerWriter
+from rookery.coordinators.txn.service import TransactionCoordinator
+from rookery.replication.manager import ReplicaManager
+from rookery.replication.pending import Pending
+
+
+class Coordination(NamedTuple):
+    producer_ids: ProducerIds
+    groups: GroupCoordinator
+    markers: MarkerWriter
+    transactions: TransactionCoordinator
+
+    def start(self, controller: Controller) -> None:
+        """Load what this node leads, and follow the cluster; the replicas must be there."""
+        for coordinator in (self.groups, self.transactions):
+            coordinator.start(controller.image)
+            controller.on_image(coordinator.apply)
+
+    async def close(self) -> None:
+        await self.transactions.close()
+        await self.groups.close()
+
+
+def build_coordination(
+    layers: BrokerLayers,
+    *,
+    node_id: NodeId,
+    controller: Controller,
+    replicas: ReplicaManager,
+    pending: Pending,
+    clock: Clock,
+    new_uuid: Callable[[], UUID],
+) -> Coordination:
+    producer_ids = ProducerIds(controller, node_id=node_id)
+    groups = GroupCoordinator(
+        layers, node_id=node_id, replicas=replicas, pending=pending, clock=clock, new_uuid=new_uuid
+    )
+    markers = MarkerWriter(
+        replicas,
+        pending,
+        clock,
+        coordinators={OFFSETS_TOPIC: groups.runtime},
+        timeout_ms=layers.integer("request.timeout.ms"),
+    )
+    transactions = TransactionCoordinator(
+        layers,
+        node_id=node_id,
+        replicas=replicas,
+        pending=pending,
+        clock=clock,
+        markers=markers,
+        take_producer_id=producer_ids.take,
+    )
+    return Coordination(producer_ids, groups, markers, transactions)

@@ -1,0 +1,70 @@
+"""Who plays a scenario of transactions: one foreign client, and the broker that it plays against."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conformance.clients import TIMEOUT_S
+from tests.conformance.java_tools import speak_classic
+from tests.conformance.transactors import Source, Transactor
+
+T = TypeVar("T")
+JAVA, JAVA_CLASSIC = "java", "java-classic"
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Player:
+    """Makes transactional producers and group consumers of one client, and closes those that a test leaves open."""
+
+    def __init__(
+        self, name: str, bootstrap: str, transactor: Callable[..., Transactor], source: Callable[..., Source]
+    ) -> None:
+        self.name = name
+        self.bootstrap = bootstrap
+        self._transactor = transactor
+        self._source = source
+        self._open: list[_Closable] = []
+
+    def move_to(self, bootstrap: str) -> None:
+        """Play against another broker, which the test started for itself."""
+        self.bootstrap = bootstrap
+        if self.name == JAVA_CLASSIC:
+            speak_classic(bootstrap)
+
+    def transactor(self, transactional_id: str, *, timeout_ms: int = 60_000, codec: str = "none") -> Transactor:
+        made = self._transactor(self.bootstrap, transactional_id, timeout_ms=timeout_ms, codec=codec)
+        self._open.append(made)
+        return made
+
+    def source(self, group_id: str, topic: str) -> Source:
+        made = self._source(self.bootstrap, group_id, topic)
+        self._open.append(made)
+        return made
+
+    def drop(self, *made: _Closable) -> None:
+        for one in made:
+            self._open.remove(one)
+            one.close()
+
+    def close(self) -> None:
+        self.drop(*self._open)
+
+
+def expect(read: Callable[[], T], expected: T) -> None:
+    """Wait for what follows the end of a transaction: a coordinator may answer before all markers are written."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while (found := read()) != expected:
+        assert time.monotonic() < deadline, f"{found} instead of {expected}"
+        time.sleep(0.02)
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> str:
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(TIMEOUT_S)
+    return topic

@@ -1,0 +1,104 @@
+"""Markers are delivered until every partition has them, against a writer that fails as told."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.coordinators.txn import delivery
+from rookery.coordinators.txn.delivery import Delivery
+from rookery.records.control import Marker
+
+MARKER = Marker(7, 2, True, 5)
+A, B, C = (TopicPartition("t", index) for index in range(3))
+
+
+class Writer:
+    """Answers each partition with its next code, or by and by where it is told to `wait`."""
+
+    def __init__(self, codes: dict[TopicPartition, list[ErrorCode]], *, wait: bool = False) -> None:
+        self._codes = codes
+        self._wait = wait
+        self.written: list[TopicPartition] = []
+
+    def write(self, partition: TopicPartition, marker: Marker) -> "asyncio.Future[ErrorCode]":
+        assert marker == MARKER
+        self.written.append(partition)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ErrorCode] = loop.create_future()
+        codes = self._codes.get(partition, [])
+        code = codes.pop(0) if codes else ErrorCode.NONE
+        if self._wait:
+            loop.call_later(0.001, future.set_result, code)
+        else:
+            future.set_result(code)
+        return future
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_RETRY_FIRST_S", 0.001)
+
+
+def deliver(
+    writer: Writer,
+    partitions: Iterable[TopicPartition],
+    *,
+    is_wanted: Callable[[], bool] = lambda: True,
+    expect_done: bool = True,
+) -> None:
+    async def main() -> None:
+        done = asyncio.Event()
+        times: list[None] = []
+
+        def finish() -> None:
+            times.append(None)
+            done.set()
+
+        Delivery(writer, MARKER, partitions, is_wanted=is_wanted, done=finish).start()
+        if expect_done:
+            await asyncio.wait_for(done.wait(), 5)
+        await asyncio.sleep(0.02)
+        assert len(times) == expect_done
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_all_partitions_get_it_once(wait: bool) -> None:
+    writer = Writer({}, wait=wait)
+    deliver(writer, {C, A, B})
+    assert writer.written == [A, B, C]
+
+
+def test_a_transaction_without_partitions_is_done_at_once() -> None:
+    deliver(Writer({}), ())
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_only_those_that_failed_are_tried_again(wait: bool) -> None:
+    writer = Writer({B: [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]}, wait=wait)
+    deliver(writer, (A, B))
+    assert writer.written == [A, B, B, B]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_what_cannot_be_ended_any_more_counts_as_ended(code: ErrorCode) -> None:
+    writer = Writer({A: [code]})
+    deliver(writer, (A, B))
+    assert writer.written == [A, B]
+
+
+def test_a_coordinator_that_was_replaced_gives_up() -> None:
+    writer = Writer({A: [ErrorCode.TRANSACTION_COORDINATOR_FENCED]})
+    deliver(writer, (A, B), expect_done=False)
+    assert writer.written == [A, B]
+
+
+def test_nothing_is_tried_for_a_shard_that_is_gone() -> None:
+    wanted = [True]
+    writer = Writer({A: [ErrorCode.NOT_ENOUGH_REPLICAS] * 100})
+    deliver(writer, (A,), is_wanted=lambda: bool(wanted) and wanted.pop(), expect_done=False)
+    assert writer.written == [A]

@@ -1,0 +1,242 @@
+"""A worker of the bank, in a process that may be killed at any moment: `python -m tests.faults.bank_worker {options}`.
+
+    teller    makes transfers of its own, one transaction after the other; some are aborted on purpose
+    clerk     consumes requests and makes their transfers, with the offsets in the same transaction
+    drifter   a teller that dawdles before it commits, about as long as its transaction may take
+
+The rules are librdkafka's. A call whose error is retriable is made again, a few times. After any other error the
+transaction is aborted; where that is refused too (a fenced producer, a fatal error) there must be a new producer, with
+the same transactional id, and nobody knows what became of the transaction.
+"""
+
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.faults.bank import (
+    ABORTED,
+    ACCOUNTS,
+    BEGUN,
+    COMMITTED,
+    DOOMED,
+    FAILED,
+    REQUESTS,
+    Journal,
+    Transfer,
+    decode_transfer,
+    postings,
+)
+
+TELLER, CLERK, DRIFTER = "teller", "clerk", "drifter"
+GROUP = "bank-clerks"
+CALL_TIMEOUT_S = 10.0
+CALLS_MAX = 3
+DOOMED_PART = 0.2
+TRANSFERS_MAX = 3
+REQUESTS_MAX = 20
+AMOUNT_MAX = 100
+TRANSACTION_TIMEOUT_MS = 20_000
+DRIFTER_TIMEOUT_MS = 2_000
+DAWDLE_S = (0.5, 4.0)
+SESSION_TIMEOUT_MS = 2_000
+CLIENT_SETTINGS: dict[str, Any] = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the process is told on its command line, as JSON."""
+
+    role: str
+    name: str
+    # How often the worker was started before, so that no two of its transactions have the same name.
+    generation: int
+    bootstrap: str
+    journal: str
+    seed: int
+
+
+class Worker:
+    """The transactions of one transactional id, one after the other."""
+
+    def __init__(self, options: Options) -> None:
+        self.random = random.Random(f"{options.seed}/{options.name}/{options.generation}")
+        self.must_stop = False
+        self._options = options
+        self._journal = Journal(Path(options.journal))
+        self._count = 0
+        self._producer = self._new_producer()
+
+    def transact(
+        self, transfers: Sequence[Transfer], finish: Callable[[], None] = lambda: None, *, doomed: bool = False
+    ) -> bool:
+        """Make the transfers in one transaction; whether it is known to be committed."""
+        self._count += 1
+        name = f"{self._options.name}.{self._options.generation}.{self._count}"
+        self._journal.note(DOOMED if doomed else BEGUN, name)
+        try:
+            self._fill(name, transfers, finish)
+            if not doomed:
+                _patiently(self._producer.commit_transaction)
+                self._journal.note(COMMITTED, name)
+                return True
+        except KafkaException as error:
+            self._journal.note(FAILED, name, repr(error))
+        self._abort(name)
+        return False
+
+    def send_offsets(self, offsets: list[TopicPartition], metadata: object) -> None:
+        _patiently(lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, metadata, timeout_s))
+
+    def _fill(self, name: str, transfers: Sequence[Transfer], finish: Callable[[], None]) -> None:
+        self._producer.begin_transaction()
+        for posting in postings(name, transfers):
+            topic, partition = posting.place
+            self._producer.produce(topic, posting.encode(), str(posting.account), partition=partition)
+        # An abort drops what was not sent, and there shall be something to abort; a commit would wait anyway.
+        self._producer.flush(CALL_TIMEOUT_S)
+        finish()
+
+    def _abort(self, name: str) -> None:
+        try:
+            _patiently(self._producer.abort_transaction)
+            self._journal.note(ABORTED, name)
+        except KafkaException as error:
+            self._journal.note(FAILED, name, repr(error))
+            self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        """One that has taken over the transactional id, after which what was open before it is at its end."""
+        timeout_ms = DRIFTER_TIMEOUT_MS if self._options.role == DRIFTER else TRANSACTION_TIMEOUT_MS
+        while True:
+            producer = Producer(
+                {
+                    **CLIENT_SETTINGS,
+                    "bootstrap.servers": self._options.bootstrap,
+                    "transactional.id": self._options.name,
+                    "transaction.timeout.ms": timeout_ms,
+                    "linger.ms": 0,
+                }
+            )
+            try:
+                _patiently(producer.init_transactions)
+            except KafkaException as error:
+                self._journal.note(FAILED, "init", repr(error))
+            else:
+                return producer
+
+
+def _patiently(call: Callable[[float], None]) -> None:
+    for _ in range(CALLS_MAX - 1):
+        try:
+            return call(CALL_TIMEOUT_S)
+        except KafkaException as error:
+            if not _reason(error).retriable():
+                raise
+    return call(CALL_TIMEOUT_S)
+
+
+def _reason(error: KafkaException) -> KafkaError:
+    reason = error.args[0]
+    assert isinstance(reason, KafkaError)
+    return reason
+
+
+def run_teller(worker: Worker, dawdle_s: tuple[float, float] = (0.0, 0.0)) -> None:
+    count = 0
+    while not worker.must_stop:
+        transfers = []
+        for _ in range(worker.random.randint(1, TRANSFERS_MAX)):
+            count += 1
+            debited, credited = worker.random.sample(range(ACCOUNTS), 2)
+            transfers.append(Transfer(f"own-{count}", debited, credited, worker.random.randint(1, AMOUNT_MAX)))
+        pause_s = worker.random.uniform(*dawdle_s)
+        doomed = worker.random.random() < DOOMED_PART
+        worker.transact(transfers, partial(time.sleep, pause_s), doomed=doomed)
+
+
+class Clerk:
+    """Consume, transform, produce."""
+
+    def __init__(self, worker: Worker, bootstrap: str) -> None:
+        self._worker = worker
+        self._rebalanced = False
+        self._consumer = Consumer(
+            {
+                **CLIENT_SETTINGS,
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 5,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        # With functions for it the group moves on only while this consumer polls, never in the middle of a transaction.
+        self._consumer.subscribe([REQUESTS], on_assign=self._note, on_revoke=self._note, on_lost=self._note)
+
+    def run(self) -> None:
+        while not self._worker.must_stop:
+            self._rebalanced = False
+            messages = [each for each in self._consumer.consume(REQUESTS_MAX, 0.2) if each.error() is None]
+            if messages and (self._rebalanced or not self._apply(messages)):
+                self._go_back()
+        self._consumer.close()
+
+    def _note(self, *_: object) -> None:
+        """What was consumed in the same call may be of partitions that are gone."""
+        self._rebalanced = True
+
+    def _apply(self, messages: Sequence[Message]) -> bool:
+        offsets, metadata = _offsets_after(messages), self._consumer.consumer_group_metadata()
+        transfers = [decode_transfer(message.value() or b"") for message in messages]
+        doomed = self._worker.random.random() < DOOMED_PART
+        return self._worker.transact(transfers, partial(self._worker.send_offsets, offsets, metadata), doomed=doomed)
+
+    def _go_back(self) -> None:
+        """To where the group stands, whatever became of the transaction: what is not committed is consumed again."""
+        while not self._worker.must_stop and (assigned := self._consumer.assignment()):
+            try:
+                self._consumer.assign(self._consumer.committed(assigned, CALL_TIMEOUT_S))
+                return
+            except KafkaException:
+                # Nobody is there, or a transaction still holds offsets. Meanwhile the group may move on.
+                self._consumer.consume(1, 0.05)
+
+
+def _offsets_after(messages: Sequence[Message]) -> list[TopicPartition]:
+    last: dict[int, int] = {}
+    for message in messages:
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        last[partition] = offset
+    return [TopicPartition(REQUESTS, partition, offset + 1) for partition, offset in last.items()]
+
+
+def main() -> None:
+    options = Options(**json.loads(sys.argv[1]))
+    worker = Worker(options)
+
+    def stop(*_: object) -> None:
+        worker.must_stop = True
+
+    signal.signal(signal.SIGTERM, stop)
+    if options.role == CLERK:
+        Clerk(worker, options.bootstrap).run()
+    else:
+        run_teller(worker, DAWDLE_S if options.role == DRIFTER else (0.0, 0.0))
+
+
+if __name__ == "__main__":
+    main()

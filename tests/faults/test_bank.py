@@ -1,0 +1,187 @@
+"""Money moves in transactions while the broker and the workers are killed with SIGKILL again and again.
+
+Afterwards the bank holds as much as before. No transfer is torn, none that was aborted is visible, every one whose
+commit was acknowledged is visible exactly once, and every request is applied exactly once, whoever died in between.
+Nothing stays open: the last stable offset of each partition is its high watermark, although one worker left in the
+middle of a transaction and did not come back. A reader that was there all the time saw the same as one that comes
+afterwards.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.bank import (
+    ABORTED,
+    BEGUN,
+    COMMITTED,
+    DOOMED,
+    Audit,
+    Posting,
+    Seen,
+    Transfer,
+    opening_postings,
+    postings,
+    read_journal,
+    read_journals,
+)
+from tests.faults.bank_building import (
+    STAFF,
+    Customer,
+    Reader,
+    Staff,
+    await_true,
+    branch_partitions,
+    end_offsets,
+    internal_partitions,
+    open_bank,
+)
+from tests.faults.bank_worker import DRIFTER
+from tests.support.broker import start_broker
+
+SEED = 20
+COMMITS_BETWEEN_KILLS = 10
+SETTLE_S_MAX = 0.1
+BROKER = "the broker"
+LEAVER = next(name for name, role in STAFF.items() if role == DRIFTER)
+SETTINGS = (
+    "group.min.session.timeout.ms=500",
+    "group.initial.rebalance.delay.ms=0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+)
+
+
+class Bank:
+    """A broker that can be killed, and all that goes on around it."""
+
+    def __init__(self, bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, seed: int) -> None:
+        self.bootstrap = bootstrap
+        self._random = random.Random(seed)
+        self._restart_broker = restart_broker
+        open_bank(bootstrap)
+        self.staff = Staff(bootstrap, directory, seed=seed)
+        self.reader = Reader(bootstrap)
+        self.customer = Customer(bootstrap, seed=seed)
+        for name in STAFF:
+            self.staff.start(name)
+
+    def run(self, rounds: int) -> None:
+        """Kill the broker and every worker once a round, in a random order."""
+        for _ in range(rounds):
+            for victim in self._random.sample([BROKER, *STAFF], k=1 + len(STAFF)):
+                self.await_commits(COMMITS_BETWEEN_KILLS)
+                # Commits are noticed right after they came, which is not when a kill shall come.
+                time.sleep(self._random.uniform(0.0, SETTLE_S_MAX))
+                if victim == BROKER:
+                    self._restart_broker()
+                else:
+                    self.staff.kill(victim)
+                    self.staff.start(victim)
+
+    def await_commits(self, more: int) -> None:
+        goal = self.staff.committed() + more
+        await_true(lambda: self.staff.committed() >= goal, lambda: f"nobody gets on\n{self.staff.logs()}")
+
+    def finish(self) -> None:
+        """Let all requests be applied, and everybody go home; one leaves without a word."""
+        self.customer.stop()
+        requests = set(self.customer.requests)
+        await_true(
+            lambda: requests <= self.reader.transfers(),
+            lambda: f"not applied: {sorted(requests - self.reader.transfers())[:5]}\n{self.staff.logs()}",
+        )
+        events = self.staff.journal(LEAVER)
+        await_true(lambda: read_journal(events)[-1][0] in {BEGUN, DOOMED}, lambda: self.staff.log(LEAVER))
+        self.staff.kill(LEAVER)
+        for name in STAFF.keys() - {LEAVER}:
+            self.staff.stop(name)
+
+    def check_nothing_is_open(self) -> None:
+        places = [*branch_partitions(), *internal_partitions(self.bootstrap, "__consumer_offsets")]
+        await_true(
+            lambda: self._ends("read_committed", places) == self._ends("read_uncommitted", places),
+            lambda: f"{self._ends('read_committed', places)} and {self._ends('read_uncommitted', places)}",
+        )
+
+    def audit(self) -> None:
+        ends = self._ends("read_committed", branch_partitions())
+        self.reader.await_ends(ends)
+        late = Reader(self.bootstrap)
+        late.await_ends(ends)
+        late.stop()
+        self.reader.stop()
+        journals = read_journals(self.staff.journals)
+        violations = Audit(late.seen, journals, self.customer.requests).violations()
+        assert not violations, "\n".join([*violations, self.staff.logs()])
+        assert self.reader.by_partition() == late.by_partition()
+        assert len(journals[COMMITTED]) > 0 < len(journals[ABORTED])
+
+    def close(self) -> None:
+        self.staff.close()
+        self.customer.stop()
+        self.reader.stop()
+
+    def _ends(self, isolation: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return end_offsets(self.bootstrap, isolation, places)
+
+
+LONG = (pytest.mark.long, pytest.mark.timeout(3_600))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "settings"),
+    [
+        pytest.param(2, SETTINGS, marks=pytest.mark.timeout(600), id="short"),
+        pytest.param(20, SETTINGS, marks=LONG, id="long"),
+        # Every step of a transaction waits for the disk, so that kills come between them.
+        pytest.param(10, (*SETTINGS, "log.flush.interval.messages=1"), marks=LONG, id="synced"),
+    ],
+)
+def test_a_bank_survives_sigkill(tmp_path: Path, rounds: int, settings: tuple[str, ...]) -> None:
+    brokers = [start_broker(tmp_path / "data", *settings)]
+
+    def restart() -> None:
+        brokers[-1].kill()
+        brokers.append(start_broker(tmp_path / "data", *settings, port=brokers[0].port))
+
+    try:
+        run_bank(brokers[0].address, tmp_path / "staff", restart, rounds=rounds)
+        assert brokers[-1].stop() == 0
+        assert "Traceback" not in brokers[-1].log()
+    finally:
+        if brokers[-1].process.poll() is None:
+            brokers[-1].kill()
+
+
+def run_bank(bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, rounds: int) -> None:
+    bank = Bank(bootstrap, directory, restart_broker, seed=SEED)
+    try:
+        bank.run(rounds)
+        bank.finish()
+        bank.check_nothing_is_open()
+        bank.audit()
+    finally:
+        bank.close()
+
+
+def _audit(*transactions: list[Posting], requests: tuple[str, ...] = (), **journal: str) -> list[str]:
+    posted = [posting for transaction in (opening_postings(), *transactions) for posting in transaction]
+    seen = [Seen(*posting.place, offset, posting) for offset, posting in enumerate(posted)]
+    return Audit(seen, {event: {transaction} for event, transaction in journal.items()}, requests).violations()
+
+
+def test_the_audit_finds_what_is_wrong() -> None:
+    moved = list(postings("t", [Transfer("r", 0, 1, 5)]))
+    assert _audit(moved, requests=("r",), committed="t") == []
+    assert _audit(begun="t") == [], "nobody knows, and it did not happen"
+    (_, torn) = _audit(moved[:1])
+    assert "torn" in torn
+    assert "torn" in _audit(moved, moved)[0]
+    assert "aborted and visible" in _audit(moved, aborted="t")[0]
+    assert "doomed and visible" in _audit(moved, doomed="t")[0]
+    assert "committed and not visible" in _audit(committed="t")[0]
+    assert "applied by []" in _audit(requests=("r",))[0]
+    assert "applied by ['t', 'u']" in _audit(moved, list(postings("u", [Transfer("r", 0, 1, 5)])), requests=("r",))[0]

@@ -1,0 +1,263 @@
+"""The log with transactions against a plain history: last stable offset, aborted list, and what a consumer sees.
+
+Keys are unique, so compaction may remove aborted records and markers only: readers must not notice any of it.
+"""
+
+import logging
+from pathlib import Path
+
+import structlog
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from rookery.base.clock import ManualClock
+from rookery.records.batch import read_header
+from rookery.records.record import Record, build_batch
+from rookery.storage.config import LogConfig
+from rookery.storage.log import Log
+from tests.faults.files import CrashFiles, Survival
+from tests.storage import cleaning
+from tests.storage.committed import (
+    Entry,
+    Transaction,
+    aborted_of,
+    read_committed,
+    stable_offset_of,
+    transactions_of,
+    visible_of,
+)
+from tests.storage.samples import DIRECTORY, append, marker, open_log
+
+PRODUCERS = st.integers(1, 3)
+_RETENTION_MS = 50
+
+
+class TransactionModel(RuleBasedStateMachine):
+    """`history` is everything that the log should know of, also what lies below its start."""
+
+    log: Log
+
+    def __init__(self) -> None:
+        super().__init__()
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        self.files = CrashFiles()
+        self.files.make_directory(DIRECTORY.parent)
+        self.files.sync_directory(Path("/"))
+        self.clock = ManualClock(1_000)
+        self.history: list[Entry] = []
+        self.start = 0
+        self.flushed = 0
+        self.high_watermark = 0
+        self.number = 0
+        # What lies below may have been compacted: its aborted records are gone, and their entries with them.
+        self.cleaned = 0
+
+    @property
+    def end(self) -> int:
+        return max(self.start, self.history[-1].end_offset if self.history else 0)
+
+    @initialize(segment_bytes=st.integers(150, 900), compacts=st.booleans(), interval=st.integers(0, 300))
+    def open(self, segment_bytes: int, compacts: bool, interval: int) -> None:
+        config = LogConfig(
+            segment_bytes=segment_bytes,
+            index_interval_bytes=interval,
+            segment_index_bytes=600,
+            retention_ms=-1,
+            cleanup_policy=frozenset({"compact", "delete"} if compacts else {"delete"}),
+            min_cleanable_dirty_ratio=0.0,
+            delete_retention_ms=_RETENTION_MS,
+        )
+        self.log = open_log(self.files, config=config, clock=self.clock)
+
+    def _append(self, producer_id: int, count: int, *, transactional: bool) -> None:
+        state = self.log.producers.get(producer_id)
+        sequence = state.last_sequence + 1 if state is not None else 0
+        records = [Record(index, self.clock.now_ms(), b"%d" % (self.number + index), b"v") for index in range(count)]
+        self.number += count
+        data = build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence if producer_id >= 0 else -1,
+            transactional=transactional,
+        )
+        producers, header = self.log.producers, read_header(data)
+        assert producers.check(header) is None
+        if transactional:
+            is_open = any(item.producer_id == producer_id and item.committed is None for item in self._transactions)
+            verification = producers.verify(header)
+            assert (verification is None) == is_open
+            assert producers.check_transaction(header, verification) is None
+        offset = append(self.log, data)
+        assert offset == self.end
+        self.history.append(Entry(offset, count, producer_id, transactional))
+
+    @property
+    def _transactions(self) -> list[Transaction]:
+        return transactions_of(self.history)
+
+    @rule(producer_id=PRODUCERS, count=st.integers(1, 3))
+    def write_in_transaction(self, producer_id: int, count: int) -> None:
+        self._append(producer_id, count, transactional=True)
+
+    @rule(count=st.integers(1, 3))
+    def write(self, count: int) -> None:
+        self._append(-1, count, transactional=False)
+
+    @rule(producer_id=PRODUCERS, committed=st.booleans())
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        offset = append(self.log, marker(producer_id, committed=committed, timestamp_ms=self.clock.now_ms()))
+        self.history.append(Entry(offset, 1, producer_id, transactional=True, committed=committed))
+
+    @rule(part=st.floats(0, 1))
+    def commit_more(self, part: float) -> None:
+        ends = [entry.end_offset for entry in self.history if entry.end_offset > self.high_watermark]
+        if ends:
+            self.high_watermark = ends[round(part * (len(ends) - 1))]
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll()
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush()
+        self.flushed = self.end
+
+    @rule(part=st.floats(0, 1))
+    def truncate(self, part: float) -> None:
+        # What was cleaned is committed everywhere: nobody cuts it.
+        lowest = max(self.start, self.cleaned)
+        offset = lowest + round(part * (self.end - lowest))
+        if offset < self.end:
+            kept = [entry for entry in self.history if entry.end_offset <= offset]
+            if offset <= self.start or not kept or kept[-1].end_offset < self.start:
+                kept = []
+            self.history = kept
+            self._ended_at(self.end)
+        self.log.truncate_to(offset)
+        self._forget_what_is_gone()
+
+    def _ended_at(self, offset: int) -> None:
+        """The log ends here now. A leader's high watermark would not go back; here that of one replica does."""
+        self.flushed = min(self.flushed, offset)
+        self.high_watermark = offset
+
+    @rule(part=st.floats(0, 1))
+    def delete_records(self, part: float) -> None:
+        offset = self.start + round(part * (self.high_watermark - self.start))
+        self.log.advance_start_offset(offset)
+        self.start = max(self.start, offset)
+
+    @rule(retention_bytes=st.integers(0, 2000))
+    def retain(self, retention_bytes: int) -> None:
+        config = self.log.config
+        self.log.update_config(LogConfig(retention_bytes=retention_bytes, retention_ms=-1))
+        self.log.apply_retention(self.clock.now_ms(), self.high_watermark)
+        self.log.update_config(config)
+        for path in self.log.take_doomed():
+            self.files.remove(path)
+        self.start = self.log.start_offset
+
+    @precondition(lambda self: self.log.config.compacts)
+    @rule(wait_ms=st.sampled_from([0, _RETENTION_MS]), seals=st.booleans())
+    def clean(self, wait_ms: int, seals: bool) -> None:
+        if seals:
+            self.log.roll()
+            self.flush()
+            self.high_watermark = self.end
+        self.clock.advance(wait_ms)
+        cleaner = cleaning.make_cleaner(self.log)
+        cleaner._high_watermark = lambda _: self.high_watermark
+        if cleaning.clean(cleaner) is not None:
+            self.cleaned = self.log.segments[-1].base_offset
+            self.flushed = max(self.flushed, self.log.recovery_point)
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        self.log.close()
+        self.flushed = self.end
+        self._reopen(clean=True)
+        assert self.log.end_offset == self.end
+        self.high_watermark = self.end
+
+    @rule(survival=st.sampled_from(list(Survival)), loses_checkpoint=st.booleans())
+    def crash(self, survival: Survival, loses_checkpoint: bool) -> None:
+        self.files.crash(survival)
+        # What was cleaned is not told from a hole without the recovery point.
+        if loses_checkpoint and not self.cleaned:
+            self.log.recovery_point = 0
+        self._reopen(clean=False)
+        assert self.flushed <= self.log.end_offset <= self.end
+        self.history = [entry for entry in self.history if entry.end_offset <= self.log.end_offset]
+        self._ended_at(self.log.end_offset)
+        self._forget_what_is_gone()
+
+    def _forget_what_is_gone(self) -> None:
+        """After a loss, the part of a transaction that lies below the first segment may be unknown.
+
+        A snapshot tells of it, but one that was not synced may be lost or torn.
+        """
+        base = self.log.segments[0].base_offset
+        for producer_id, first_offset, _, committed in self._transactions:
+            state = self.log.producers.get(producer_id)
+            is_known = state is not None and state.current_transaction_offset == first_offset
+            if committed is None and first_offset < base and not is_known:
+                self.history = [
+                    Entry(entry.base_offset, entry.size)
+                    if entry.producer_id == producer_id and entry.base_offset < base
+                    else entry
+                    for entry in self.history
+                ]
+
+    def _reopen(self, *, clean: bool) -> None:
+        self.log = open_log(
+            self.files,
+            config=self.log.config,
+            clock=self.clock,
+            recovery_point=self.log.recovery_point,
+            start_offset=self.log.start_offset,
+            clean=clean,
+        )
+
+    @invariant()
+    def offsets_agree(self) -> None:
+        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
+
+    @invariant()
+    def readers_stop_at_the_last_stable_offset(self) -> None:
+        expected = stable_offset_of(self.history, self.high_watermark, self.start)
+        assert self.log.last_stable_offset(self.high_watermark) == expected
+
+    @rule(part=st.floats(0, 1), max_bytes=st.integers(1, 1500))
+    def consume(self, part: float, max_bytes: int) -> None:
+        stable = self.log.last_stable_offset(self.high_watermark)
+        offset = self.start + round(part * (stable - self.start))
+        found = read_committed(self.log, self.high_watermark, offset=offset, max_bytes=max_bytes)
+        assert found == visible_of(self.history, offset, stable)
+
+    @rule(part=st.floats(0, 1), end_part=st.floats(0, 1))
+    def find_aborted(self, part: float, end_part: float) -> None:
+        if self.cleaned or self.log.segments[0].base_offset:
+            return
+        offset = self.start + round(part * (self.end - self.start))
+        end = offset + round(end_part * (self.end - offset))
+        assert list(self.log._segments.find_aborted(offset, end)) == aborted_of(self.history, offset, end)
+
+    @rule()
+    def files_are_there_where_something_was_aborted(self) -> None:
+        self.log.roll()
+        names = set(self.files.list_directory(DIRECTORY))
+        for segment in self.log.segments[:-1]:
+            name = f"{segment.base_offset:020d}.txnindex"
+            assert (name in names) == (len(segment.aborted) > 0) == segment.has_aborted_file
+
+    def teardown(self) -> None:
+        structlog.reset_defaults()
+
+
+TestTransactionModel = TransactionModel.TestCase
+TestTransactionModel.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,331 @@
+"""A bank whose workers move money between accounts, one transaction for each transfer, and never trust each other.
+
+    Teller   makes transfers up, and gives some up again
+    Clerk    carries out requests that it reads from a topic; how far it has read is committed with the transfers
+
+Accounts are spread over the partitions of several topics. A worker's job is a `Post`, with a transactional id: its
+instances come, stall, are killed, and are replaced while they still work, without being told. Each speaks the protocol
+that the seed chose for it. What an instance sent may be sent again late, as if the network had held it back; with the
+classic protocol only once its epoch is over: before that the broker cannot know better (KAFKA-17754, KIP-890).
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rookery.base.errors import ApiError
+from rookery.base.types import Offset, TopicPartition
+from rookery.client.accumulator import NO_IDENTITY, ProducerIdentity
+from rookery.client.admin import LATEST
+from rookery.client.cluster import Cluster
+from rookery.client.consumer import ConsumedRecord, Consumer, StartOffset
+from rookery.client.coordinators import Coordinators
+from tests.simulation.checkers import GroupHistory
+from tests.simulation.ledger import Entry, Fate, Ledger, Transfer
+from tests.simulation.loop import Process
+from tests.simulation.members import fetch_committed
+from tests.simulation.users import REQUEST_TIMEOUT_S
+from tests.simulation.world import World
+from tests.support.transactions import AbortableError, Ended, Protocol, SentRequest, TransactionalProducer
+
+GROUP = "clerks"
+TRANSACTION_TIMEOUT_MS = 9_000
+_ACCOUNT_COUNT = 9
+_PATIENCE_S = 12.0
+# Some give up soon, and then do not know what became of their requests.
+_PATIENCES_S = (2.0, _PATIENCE_S)
+_SENT_KEPT = 15
+_SIZES = (0, 10, 100, 1500)
+
+_GIVE_UP_CHANCE = 0.2
+_STALL_CHANCE = 0.02
+_STALL_S_MAX = 1.5 * TRANSACTION_TIMEOUT_MS / 1000
+_REPEAT_CHANCE = 0.1
+_REPEAT_S_MAX = 4.0
+_PROTOCOL_CHANGE_CHANCE = 0.2
+# Transfers that a teller makes when the faults have ended.
+_LAST_TRANSFERS = 3
+
+Leg = tuple[int, int]
+
+
+@dataclass
+class Bank:
+    """What all workers share."""
+
+    world: World
+    bootstrap: str
+    partitions: Sequence[TopicPartition]
+    hosts: list[str]
+    ledger: Ledger
+    offsets: GroupHistory
+    # The faults have ended: finish what is to be done.
+    is_closing: bool = field(default=False)
+
+    @property
+    def accounts(self) -> range:
+        return range(_ACCOUNT_COUNT)
+
+    def home(self, account: int) -> TopicPartition:
+        return self.partitions[account % len(self.partitions)]
+
+
+class Post:
+    """A worker's job, whoever does it."""
+
+    def __init__(self, bank: Bank, name: str, requests: TopicPartition | None = None) -> None:
+        self.bank = bank
+        self.name = name
+        self.requests = requests
+        self.random = bank.world.new_random()
+        self.sent: deque[SentRequest] = deque(maxlen=_SENT_KEPT)
+        # The newest that an instance was given.
+        self.identity: ProducerIdentity = NO_IDENTITY
+        self._protocol = self.random.choice(list(Protocol))
+        self._next_number = 0
+        self._instances: list[Process] = []
+
+    def new_transfer(self, legs: Sequence[tuple[Leg, str]]) -> Transfer:
+        number, self._next_number = self._next_number, self._next_number + 1
+        entries = [
+            (
+                self.bank.home(account),
+                Entry(self.name, number, index, amount, request, self.random.choice(_SIZES)),
+            )
+            for index, ((account, amount), request) in enumerate(legs)
+        ]
+        transfer = Transfer(self.name, number, tuple(entries))
+        self.bank.ledger.add(transfer)
+        return transfer
+
+    async def staff(self, duration_s: float) -> None:
+        """Put one instance after the other to work; the last one is left there."""
+        loop = self.bank.world.loop
+        end_s = loop.time() + duration_s
+        while loop.time() < end_s:
+            instance = self._hire()
+            while not instance.done() and loop.time() < end_s:
+                await asyncio.wait([instance], timeout=self.random.uniform(1, 12))
+                if self.random.random() < 0.6:
+                    break
+            if not instance.done() and self.random.random() < 0.5:
+                self._kill(self._instances[-1])
+            await asyncio.sleep(self.random.uniform(0, 1.5))
+
+    async def finish(self) -> None:
+        """Until an instance says that nothing is left to be done."""
+        while not await self._hire():
+            await asyncio.sleep(0.2)
+        for process in self._instances:
+            self._kill(process)
+
+    def _hire(self) -> "asyncio.Task[bool]":
+        if self.random.random() < _PROTOCOL_CHANGE_CHANCE:
+            self._protocol = self.random.choice(list(Protocol))
+        name = f"{self.name}.{len(self._instances) + 1}"
+        world = self.bank.world
+        process = world.new_process(name, name)
+        self._instances.append(process)
+        self.bank.hosts.append(name)
+        world.tell(f"{name} comes, and speaks {self._protocol.name}")
+        worker = Teller(self, self._protocol) if self.requests is None else Clerk(self, self._protocol, self.requests)
+        return world.loop.spawn(process, worker.run())
+
+    def _kill(self, process: Process) -> None:
+        if process.alive:
+            self.bank.world.tell(f"{process.name} dies")
+            process.kill()
+            self.bank.world.network.process_ended(process, silently=False)
+
+    def late_request(self) -> SentRequest | None:
+        """Something that an instance sent, and that the broker must be able to bear now."""
+        allowed = [each for each in self.sent if each.protocol is Protocol.V2 or each.identity < self.identity]
+        return self.random.choice(allowed) if allowed else None
+
+
+class Worker(ABC):
+    """One instance."""
+
+    def __init__(self, post: Post, protocol: Protocol) -> None:
+        self._post = post
+        self._bank = post.bank
+        self._world = post.bank.world
+        self._random = post.bank.world.new_random()
+        self._cluster = Cluster.at(self._bank.bootstrap, client_id=post.name, timeout_s=REQUEST_TIMEOUT_S)
+        self._producer = TransactionalProducer(
+            self._cluster,
+            post.name,
+            protocol=protocol,
+            clock=self._world.clock,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            patience_s=self._random.choice(_PATIENCES_S),
+            sent=post.sent,
+        )
+        self._repeating: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> bool:
+        """Work until there is nothing left (True), or another instance has to go on (False)."""
+        try:
+            await self._producer.init()
+            self._note_identity()
+            await self._begin()
+            while not self._bank.is_closing or not await self._is_finished():
+                if not await self._work():
+                    return False
+        except ApiError as error:
+            self._world.tell(f"ends: {error}")
+            return False
+        self._world.tell("has finished")
+        return True
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Learn where the work was left."""
+
+    @abstractmethod
+    async def _is_finished(self) -> bool:
+        """Asked when the bank is closing."""
+
+    @abstractmethod
+    async def _work(self) -> bool:
+        """One transaction; False if this instance cannot go on."""
+
+    async def _carry_out(self, transfer: Transfer, offsets: dict[TopicPartition, Offset] | None = None) -> Ended:
+        """Write, and commit or not. `fate` tells whether it was committed."""
+        try:
+            await self._write(transfer)
+            if offsets is not None:
+                await self._producer.send_offsets(GROUP, offsets)
+                await self._think()
+            is_given_up = self._random.random() < _GIVE_UP_CHANCE
+        except AbortableError as error:
+            self._world.tell(f"{transfer} must be aborted: {error}")
+            is_given_up = True
+        if is_given_up:
+            return await self._end(commit=False)
+        transfer.fate = Fate.UNKNOWN
+        ended = await self._end(commit=True)
+        if ended is Ended.DONE:
+            transfer.fate = Fate.CONFIRMED
+        elif ended is Ended.REFUSED:
+            transfer.fate = Fate.NOT_COMMITTED
+        self._world.tell(f"{transfer} committed: {ended.name}")
+        return ended
+
+    async def _end(self, *, commit: bool) -> Ended:
+        ended = await self._producer.end(commit=commit)
+        self._note_identity()
+        return ended
+
+    async def _write(self, transfer: Transfer) -> None:
+        """All at once, side by side, or one after the other."""
+        batches: dict[TopicPartition, list[bytes]] = {}
+        for partition, entry in transfer.legs:
+            batches.setdefault(partition, []).append(entry.encode())
+        way = self._random.randrange(3)
+        if way == 0:
+            transfer.offsets |= await self._producer.produce(batches)
+        elif way == 1:
+            parts = [self._producer.produce({partition: values}) for partition, values in batches.items()]
+            # All answers are awaited before the end, as clients do: a batch under way could join the next transaction.
+            for written in await asyncio.gather(*parts, return_exceptions=True):
+                if isinstance(written, BaseException):
+                    raise written
+                transfer.offsets |= written
+        else:
+            for partition, values in batches.items():
+                transfer.offsets |= await self._producer.produce({partition: values})
+                await self._think()
+        await self._think()
+
+    async def _think(self) -> None:
+        await asyncio.sleep(self._random.uniform(0, 0.3))
+        if self._bank.is_closing:
+            return
+        if self._random.random() < _STALL_CHANCE:
+            self._world.tell("stalls")
+            await asyncio.sleep(self._random.uniform(1, _STALL_S_MAX))
+        if self._random.random() < _REPEAT_CHANCE:
+            task = asyncio.ensure_future(self._repeat())
+            self._repeating.add(task)
+            task.add_done_callback(self._repeating.discard)
+
+    async def _repeat(self) -> None:
+        await asyncio.sleep(self._random.uniform(0, _REPEAT_S_MAX))
+        request = self._post.late_request()
+        if request is None:
+            return
+        self._world.tell(f"repeats {request.api_key.name} of epoch {request.identity.producer_epoch}")
+        try:
+            await self._producer.repeat(request)
+        except ApiError as error:
+            self._world.tell(f"cannot repeat: {error}")
+
+    def _note_identity(self) -> None:
+        self._post.identity = max(self._post.identity, self._producer.identity)
+
+
+class Teller(Worker):
+    _transfers_left = _LAST_TRANSFERS
+
+    async def _begin(self) -> None:
+        """Every transfer is as good as any other."""
+
+    async def _is_finished(self) -> bool:
+        return self._transfers_left <= 0
+
+    async def _work(self) -> bool:
+        payer, *payees = self._random.sample(self._bank.accounts, self._random.randint(2, 3))
+        credits = [(payee, self._random.randint(1, 100)) for payee in payees]
+        legs = [(payer, -sum(amount for _, amount in credits)), *credits]
+        transfer = self._post.new_transfer([(leg, "-") for leg in legs])
+        ended = await self._carry_out(transfer)
+        if self._bank.is_closing and transfer.fate is Fate.CONFIRMED:
+            self._transfers_left -= 1
+        await self._think()
+        return ended is Ended.DONE
+
+
+class Clerk(Worker):
+    def __init__(self, post: Post, protocol: Protocol, partition: TopicPartition) -> None:
+        super().__init__(post, protocol)
+        self._partition = partition
+        self._consumer = Consumer(self._cluster, wait_ms=200)
+
+    async def _begin(self) -> None:
+        await Coordinators(self._cluster).find(GROUP)
+        committed = await self._cluster.retry(
+            lambda: fetch_committed(self._cluster, GROUP, [self._partition], self._bank.offsets), timeout_s=_PATIENCE_S
+        )
+        self._world.tell(f"begins at {committed}")
+        await self._consumer.assign({partition: StartOffset(at) for partition, at in committed.items()})
+
+    async def _is_finished(self) -> bool:
+        ends = await self._consumer.offsets_at([self._partition], LATEST)
+        return self._consumer.position(self._partition) >= ends[self._partition]
+
+    async def _work(self) -> bool:
+        begin = self._consumer.position(self._partition)
+        requests = (await self._consumer.poll())[: self._random.randint(1, 3)]
+        if not requests:
+            return True
+        offsets = {self._partition: requests[-1].offset + 1}
+        transfer = self._post.new_transfer([leg for request in requests for leg in _legs(request)])
+        self._bank.offsets.on_committing(offsets)
+        ended = await self._carry_out(transfer, offsets)
+        if transfer.fate is Fate.CONFIRMED:
+            self._bank.offsets.on_committed(offsets)
+        elif transfer.fate is Fate.NOT_COMMITTED:
+            self._bank.offsets.on_refused(offsets)
+        is_done = transfer.fate is Fate.CONFIRMED
+        self._consumer.seek(self._partition, offsets[self._partition] if is_done else begin)
+        await self._think()
+        return ended is Ended.DONE
+
+
+def _legs(request: ConsumedRecord) -> list[tuple[Leg, str]]:
+    """A request is its name, the account that pays, the one that is paid, and how much."""
+    name, payer, payee, amount = (request.value or b"").decode().split(" ")
+    return [((int(payer), -int(amount)), name), ((int(payee), int(amount)), name)]

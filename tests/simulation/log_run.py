@@ -1,0 +1,106 @@
+"""Runs with producers, readers, members of consumer groups and an operator: what is in the log, and who owns what."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from rookery.base.errors import ApiError
+from tests.simulation.checkers import (
+    History,
+    check_confirmed_topics,
+    check_exactly_once_in_order,
+    check_stable_log,
+)
+from tests.simulation.classic_members import ClassicMember
+from tests.simulation.consumer_members import ConsumerMember
+from tests.simulation.groups import Group
+from tests.simulation.members import Member
+from tests.simulation.run import Counts, Run, Scenario
+from tests.simulation.users import (
+    OperatorUser,
+    ProducerUser,
+    ReaderUser,
+    choose_names,
+    list_topics,
+    read_everything,
+)
+from tests.simulation.world import World
+
+_PEACE_S = 3.0
+
+
+class LogRun(Run):
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        super().__init__(world, scenario)
+        self._history = History(
+            world.violations, unsynced_topics=scenario.unsynced_topics, loses_power=scenario.loses_power
+        )
+        self._machine.on_power_loss = self._history.on_power_loss
+        self._groups = [self._new_group("billing", ClassicMember), self._new_group("shipping", ConsumerMember)]
+        self._producers: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(
+            acknowledged=self._history.acknowledged_count,
+            read=self._history.read_count,
+            commits=sum(group.history.commit_count for group in self._groups),
+            generations=sum(group.history.generation for group in self._groups),
+        )
+
+    def _new_group(self, name: str, member_type: type[Member]) -> Group:
+        return Group(
+            self._world,
+            self._world.violations,
+            name=name,
+            member_type=member_type,
+            bootstrap=self._machine.address,
+            partitions=self._partitions,
+            hosts=self._hosts,
+        )
+
+    def _start_users(self) -> None:
+        self._start_producers()
+        self._start_readers()
+        operator = OperatorUser(self._world, self._history, bootstrap=self._machine.address)
+        self._start(operator.name, operator.run())
+
+    def _churn(self, duration_s: float) -> list[Coroutine[Any, Any, None]]:
+        return [group.churn(duration_s) for group in self._groups]
+
+    async def _settle(self) -> None:
+        for group in self._groups:
+            group.calm_down()
+        await self._await_users(self._producers)
+        for group in self._groups:
+            await group.check_convergence()
+        await asyncio.sleep(_PEACE_S)
+
+    def _start_producers(self) -> None:
+        for name in choose_names(self._random, "producer", 3):
+            user = ProducerUser(
+                self._world, self._history, name=name, bootstrap=self._machine.address, partitions=self._partitions
+            )
+            pause_s = self._random.choice((0.05, 0.2, 0.5))
+            count = round(1.5 * self._scenario.faults_s / pause_s)
+            self._producers[name] = self._start(name, user.run(count, pause_s))
+
+    def _start_readers(self) -> None:
+        for name in choose_names(self._random, "reader", 2):
+            user = ReaderUser(
+                self._world, self._history, name=name, bootstrap=self._machine.address, partitions=self._partitions
+            )
+            self._start(name, user.run())
+
+    async def _audit(self) -> None:
+        try:
+            log = await self._start("auditor", read_everything(self._machine.address, self._partitions))
+            for group in self._groups:
+                await self._start("auditor", group.check_offsets())
+            topics = await self._start("auditor", list_topics(self._machine.address))
+        except ApiError as error:
+            self._violate("exactly-once-in-order", f"the log cannot be read at the end: {error}")
+            return
+        check_exactly_once_in_order(self._history, log)
+        check_stable_log(self._history, log)
+        check_confirmed_topics(self._history, topics)

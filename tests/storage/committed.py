@@ -1,0 +1,121 @@
+"""A reader of committed records, which skips what was aborted as clients do, and what it should see."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rookery.base.types import Offset, ProducerId
+from rookery.records.batch import iterate_headers
+from rookery.records.control import read_marker
+from rookery.records.record import decode_records
+from rookery.storage.log import Log
+from tests.storage.samples import read_bytes
+
+
+def committed_offsets(data: bytes, aborted: Iterable[tuple[ProducerId, Offset]]) -> list[Offset]:
+    """The records that a client shows of a read_committed fetch."""
+    waiting, skipped = list(aborted), set[ProducerId]()
+    assert waiting == sorted(waiting, key=lambda pair: pair[1])
+    found: list[Offset] = []
+    for position, header in iterate_headers(data):
+        batch = data[position : position + header.size_bytes]
+        while waiting and waiting[0][1] <= header.last_offset:
+            skipped.add(waiting.pop(0)[0])
+        if header.is_control:
+            end = read_marker(batch)
+            if end is not None and not end.committed:
+                skipped.discard(header.producer_id)
+        elif not header.is_transactional or header.producer_id not in skipped:
+            found += [record.offset for record in decode_records(batch)]
+    return found
+
+
+def read_committed(
+    log: Log, high_watermark: Offset, *, offset: Offset | None = None, max_bytes: int = 400
+) -> list[Offset]:
+    """What a consumer sees from `offset` on, in small fetches."""
+    offset = log.start_offset if offset is None else offset
+    start, stable, found = offset, log.last_stable_offset(high_watermark), list[Offset]()
+    while offset < stable:
+        read = log.read(offset, max_bytes, end_offset=stable)
+        data = read_bytes(read.slices)
+        found += committed_offsets(data, log.find_aborted(offset, read, stable))
+        ends = [header.last_offset + 1 for _, header in iterate_headers(data)]
+        if not ends:
+            break
+        offset = ends[-1]
+    return [record_offset for record_offset in found if record_offset >= start]
+
+
+class Entry(NamedTuple):
+    """One batch of a history; `committed` is None unless it is a marker."""
+
+    base_offset: Offset
+    size: int = 1
+    producer_id: ProducerId = -1
+    transactional: bool = False
+    committed: bool | None = None
+
+    @property
+    def end_offset(self) -> Offset:
+        return self.base_offset + self.size
+
+
+class Transaction(NamedTuple):
+    producer_id: ProducerId
+    first_offset: Offset
+    marker_offset: Offset | None
+    committed: bool | None
+
+
+def transactions_of(history: Sequence[Entry]) -> list[Transaction]:
+    """In the order of their first offsets; without a marker where they are open."""
+    open_ones: dict[ProducerId, Offset] = {}
+    found: list[Transaction] = []
+    for entry in history:
+        if entry.committed is not None:
+            first_offset = open_ones.pop(entry.producer_id, None)
+            if first_offset is not None:
+                found.append(Transaction(entry.producer_id, first_offset, entry.base_offset, entry.committed))
+        elif entry.transactional:
+            open_ones.setdefault(entry.producer_id, entry.base_offset)
+    found += [Transaction(producer_id, offset, None, None) for producer_id, offset in open_ones.items()]
+    return sorted(found, key=lambda transaction: transaction.first_offset)
+
+
+def stable_offset_of(history: Sequence[Entry], high_watermark: Offset, start_offset: Offset = 0) -> Offset:
+    undecided = [
+        transaction.first_offset
+        for transaction in transactions_of(history)
+        if transaction.marker_offset is None or transaction.marker_offset >= high_watermark
+    ]
+    return max(min([high_watermark, *undecided]), start_offset)
+
+
+def aborted_of(history: Sequence[Entry], start: Offset, end: Offset) -> list[tuple[ProducerId, Offset]]:
+    return [
+        (transaction.producer_id, transaction.first_offset)
+        for transaction in transactions_of(history)
+        if transaction.committed is False
+        and transaction.marker_offset is not None
+        and transaction.marker_offset >= start
+        and transaction.first_offset < end
+    ]
+
+
+def visible_of(history: Sequence[Entry], start: Offset, end: Offset) -> list[Offset]:
+    """The records in [start, end) that were not aborted."""
+    aborted = [transaction for transaction in transactions_of(history) if transaction.committed is False]
+    return [
+        offset
+        for entry in history
+        for offset in range(max(entry.base_offset, start), min(entry.end_offset, end))
+        if entry.committed is None and not (entry.transactional and _is_in(entry, aborted))
+    ]
+
+
+def _is_in(entry: Entry, transactions: Iterable[Transaction]) -> bool:
+    return any(
+        transaction.producer_id == entry.producer_id
+        and transaction.first_offset <= entry.base_offset < (transaction.marker_offset or 0)
+        for transaction in transactions
+    )
