@@ -1,6 +1,7 @@
 """TxnOffsetCommit and `require_stable` as frames: every version, and offsets through the life of a transaction."""
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,31 @@ def test_a_commit_waits_for_the_transactions_coordinator(tmp_path: Path, version
         code = code_of(decode(ApiKey.TXN_OFFSET_COMMIT, version, reply))
         assert code is (ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NONE)
         assert await earlier is ErrorCode.NONE
+
+    play(tmp_path, scene)
+
+
+def test_a_commit_that_comes_too_late_does_not_hang(tmp_path: Path) -> None:
+    """Its transaction was open when that was asked, and has ended when the offsets would be written."""
+
+    async def scene(broker: Broker) -> None:
+        producer, other = await begin_with_group(broker, 4), await begin(broker, "other")
+        coordinator = SlowCoordinator(broker)
+        earlier = asyncio.ensure_future(add(broker, other))
+        await settle()
+        answer = broker.send(ApiKey.TXN_OFFSET_COMMIT, 4, **committing(producer))
+        assert isinstance(answer, Awaitable)
+        late, ended = asyncio.ensure_future(answer), asyncio.ensure_future(end(broker, producer, 4))
+        await settle()
+        await coordinator.catch_up()
+        await coordinator.catch_up()
+        assert (await ended).error_code == ErrorCode.NONE
+        reply = await late
+        assert reply is not None
+        assert code_of(decode(ApiKey.TXN_OFFSET_COMMIT, 4, reply)) is ErrorCode.INVALID_TXN_STATE
+        assert await earlier is ErrorCode.NONE
+        offsets = broker.replica("__consumer_offsets", broker.services.groups.runtime.partition_of("g"))
+        assert offsets.last_stable_offset == offsets.state.high_watermark
 
     play(tmp_path, scene)
 

@@ -36,7 +36,7 @@ def test_records_of_a_transaction_count_when_it_is_committed(tmp_path: Path) -> 
         headers = [header for _, header in segment.headers()]
         assert [header.is_transactional for header in headers] == [False, True, True, True]
         assert [header.is_control for header in headers] == [False, False, False, True]
-        assert {(header.producer_id, header.producer_epoch) for header in headers[1:]} == {PRODUCER}
+        assert {(header.producer_id, header.producer_epoch) for header in headers[1:]} == {(7, 2)}
 
     play(tmp_path, scene, partitions=1)
 
@@ -73,6 +73,26 @@ def test_a_marker_that_the_log_refuses_changes_nothing(tmp_path: Path) -> None:
         stale = coordinator.write("k", note(b"a", b"2", producer=Producer(7, 1)))
         assert stale.result() is ErrorCode.INVALID_PRODUCER_EPOCH
         assert broker.replica(TOPIC).log.end_offset == 2
+
+    play(tmp_path, scene, partitions=1)
+
+
+def test_records_are_refused_whose_transaction_ended_since_it_was_verified(tmp_path: Path) -> None:
+    """They would begin a transaction that nobody ends (KIP-890)."""
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        early, late = (PRODUCER._replace(guard=coordinator.guard("k", 7)) for _ in range(2))
+        assert coordinator.write("k", note(b"a", b"1", producer=early)).result() == "done"
+        # The transaction is open: whoever was verified may still join it.
+        assert coordinator.write("k", note(b"a", b"2", producer=late)).result() == "done"
+        later = PRODUCER._replace(guard=coordinator.guard("k", 7))
+        coordinator.end_transaction(0, marker(committed=True))
+        for producer in (early, later):
+            refused = coordinator.write("k", note(b"a", b"3", producer=producer))
+            assert refused.result() is ErrorCode.INVALID_TXN_STATE
+        fresh = PRODUCER._replace(guard=coordinator.guard("k", 7))
+        assert coordinator.write("k", note(b"a", b"4", producer=fresh)).result() == "done"
+        assert state_of(coordinator) == {b"a": b"2"}
 
     play(tmp_path, scene, partitions=1)
 

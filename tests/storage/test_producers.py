@@ -268,9 +268,9 @@ def test_a_marker_may_be_repeated() -> None:
 
 def test_a_coordinators_batch_needs_no_sequence() -> None:
     known = states(in_transaction(0, epoch=2))
-    assert known.check_epoch(in_transaction(-1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert known.check_epoch(in_transaction(-1, epoch=2)) is None
-    assert known.check_epoch(in_transaction(-1, producer_id=6)) is None
+    assert known.check_coordinated(in_transaction(-1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check_coordinated(in_transaction(-1, epoch=2)) is None
+    assert known.check_coordinated(in_transaction(-1, producer_id=6)) is None
 
 
 def test_open_transactions_survive_a_snapshot() -> None:

@@ -22,6 +22,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 NO_TOPIC_ID = UUID(int=0)
 NO_PRODUCER_ID: ProducerId = -1
+NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_TIMESTAMP: TimestampMs = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
 NO_OFFSET: Offset = -1

@@ -47,10 +47,11 @@ class Timer(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """Whose transaction records belong to; `guard` if that was verified before (see `Coordinator.guard`)."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    guard: object | None = None
 
 
 @value_class(kw_only=True)

@@ -46,7 +46,7 @@ from rookery.records.control import Marker
 from rookery.records.record import Record, build_batch
 from rookery.replication.commitment import when_committed
 from rookery.replication.pending import Pending
-from rookery.replication.replica import ACKS_ALL, Appended, Replica
+from rookery.replication.replica import Replica
 
 logger = structlog.get_logger(__name__)
 
@@ -212,6 +212,14 @@ class Coordinator(Generic[ShardT]):
             if hosted.is_active:
                 self._run(hosted, decide, None)
 
+    def guard(self, key: str, producer_id: ProducerId) -> object | None:
+        """To be taken before a producer's transaction is verified, and given with its records.
+
+        They are refused if the transaction ends in between. None if there is no coordinator at work.
+        """
+        hosted = self._find(key)
+        return None if isinstance(hosted, ErrorCode) else hosted.replica.guard(producer_id)
+
     def end_transaction(self, index: PartitionIndex, marker: Marker) -> "asyncio.Future[ErrorCode]":
         """End a producer's transaction on one partition of the topic; answered when the marker is committed."""
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -351,20 +359,19 @@ class Coordinator(Generic[ShardT]):
         self, hosted: _Hosted[ShardT], encoded: Sequence[Encoded], producer: Producer | None, now_ms: TimestampMs
     ) -> ErrorCode | None:
         log_records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)]
-        appended = self._append_records(hosted.replica, log_records, producer, now_ms)
+        if producer is None:
+            batch, guard = build_batch(log_records, codec=self._codec), None
+        else:
+            producer_id, epoch, guard = producer
+            batch = build_batch(
+                log_records, codec=self._codec, transactional=True, producer_id=producer_id, producer_epoch=epoch
+            )
+        appended = hosted.replica.append_coordinated(batch, now_ms=now_ms, guard=guard)
         if appended.error_code is not ErrorCode.NONE:
             logger.warning("coordinator write failed", topic=self._topic, error=appended.error_code.name)
             return _APPEND_ERRORS.get(appended.error_code, appended.error_code)
         hosted.end_offset = appended.end_offset
         return None
-
-    def _append_records(
-        self, replica: Replica, log_records: Sequence[Record], producer: Producer | None, now_ms: TimestampMs
-    ) -> Appended:
-        if producer is None:
-            return replica.append(build_batch(log_records, codec=self._codec), acks=ACKS_ALL, now_ms=now_ms)
-        batch = build_batch(log_records, codec=self._codec, transactional=True, **producer._asdict())
-        return replica.append_coordinated(batch, now_ms=now_ms)
 
     def _answer_when_committed(
         self, hosted: _Hosted[ShardT], answers: "Sequence[tuple[asyncio.Future[Any] | None, Any]]"

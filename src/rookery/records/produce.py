@@ -105,7 +105,7 @@ def prepare(
 
     Answers with the header and the bytes to append: those that came in, unless the batch was compressed anew.
     `zstd_allowed` is false for Produce below v7, whose clients do not know zstd. `is_internal` is for the broker's own
-    batches, which may have a producer and no sequence numbers.
+    batches: they may have a producer and no sequence numbers, and their records need no look.
     """
     if not 0 < len(data) <= policy.batch_size_max:
         raise _wrong_size(len(data), policy)
@@ -116,7 +116,8 @@ def prepare(
     if not zstd_allowed and header.codec_id == Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
     is_too_new = header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
-    if is_too_new or policy.compacted or policy.timestamp_before_max_ms != _FOREVER_MS:
+    is_looked_into = is_too_new or policy.compacted or policy.timestamp_before_max_ms != _FOREVER_MS
+    if is_looked_into and not is_internal:
         _check_records(data, header, policy, now_ms)
     if policy.codec is not None and policy.codec != header.codec_id:
         data = _recompress(data, policy.codec, policy)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import (
     NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Buffer,
     LeaderEpoch,
@@ -36,7 +37,6 @@ from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress, decompr
 _NULL = -1
 _VARINT_SIZE_MAX = 10
 _INT64_LIMIT = 2**63
-_NO_PRODUCER_EPOCH = -1
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -221,7 +221,7 @@ def build_batch(
     codec: Codec = Codec.NONE,
     level: int | None = None,
     producer_id: ProducerId = NO_PRODUCER_ID,
-    producer_epoch: ProducerEpoch = _NO_PRODUCER_EPOCH,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,

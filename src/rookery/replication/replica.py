@@ -183,11 +183,21 @@ class Replica:
             # The append meets the same trouble and tells of it.
             return None
 
-    def append_coordinated(self, data: bytearray | memoryview, *, now_ms: TimestampMs) -> Appended:
+    def guard(self, producer_id: ProducerId) -> object | None:
+        """What `append_coordinated` wants if a producer's transaction is verified before; void when that ends."""
+        try:
+            return self.log.producers.guard(producer_id)
+        except (StorageError, CorruptionError):
+            # The append meets the same trouble and tells of it.
+            return None
+
+    def append_coordinated(
+        self, data: bytearray | memoryview, *, now_ms: TimestampMs, guard: object | None = None
+    ) -> Appended:
         """Take a coordinator's own batch, which may be part of a producer's transaction, as safely as `acks=all`."""
         return self._append_own(
             lambda: prepare(data, self.policy, now_ms=now_ms, is_internal=True),
-            lambda header: self.log.producers.check_epoch(header),
+            lambda header: self.log.producers.check_coordinated(header, guard),
         )
 
     def append_marker(self, marker: Marker, *, now_ms: TimestampMs) -> Appended:

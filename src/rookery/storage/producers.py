@@ -23,6 +23,7 @@ from crc32c import crc32c
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.base.types import (
     NO_OFFSET,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Buffer,
@@ -193,12 +194,21 @@ class ProducerStates:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return None
 
-    def check_epoch(self, header: BatchHeader) -> ErrorCode | None:
-        """The only check of a coordinator's batch: that its producer was not fenced. None: it was not."""
+    def guard(self, producer_id: ProducerId) -> object:
+        """Void once the producer's transaction has ended: for a coordinator's batches, which have no sequence."""
+        return self._guards.setdefault(producer_id, _Guard(NO_PRODUCER_EPOCH, NO_SEQUENCE))
+
+    def check_coordinated(self, header: BatchHeader, guard: object | None = None) -> ErrorCode | None:
+        """Whether its producer may still write a coordinator's batch: not if it was fenced. None: yes.
+
+        With a `guard`, the batch must not begin a transaction if another ended since that was taken.
+        """
         state = self._states.get(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        return None
+        if guard is None or self._is_in_transaction(header) or self._guards.get(header.producer_id) is guard:
+            return None
+        return ErrorCode.INVALID_TXN_STATE
 
     def check_marker(self, marker: Marker) -> ErrorCode | None:
         """Whether a coordinator's marker may be written. None: yes, also if there is no transaction to end."""

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import TopicPartition
+from rookery.base.types import NO_PRODUCER_EPOCH, TopicPartition
 from rookery.coordinators.decision import Decision, TimerKey
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import (
@@ -25,7 +25,7 @@ from rookery.coordinators.txn.results import (
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.shard import TransactionShard
 from rookery.coordinators.txn.states import State
-from rookery.coordinators.txn.transaction import EPOCH_BUMP, NO_PRODUCER_EPOCH, Transaction
+from rookery.coordinators.txn.transaction import EPOCH_BUMP, Transaction
 
 START_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000

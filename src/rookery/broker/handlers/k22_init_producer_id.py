@@ -16,21 +16,20 @@ even then; so is keeping a prepared transaction.
 from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from rookery.broker.answers import known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import InitRequest, InitResult
 from rookery.protocol.message import Message
 
 _FENCED_SINCE = 4
-_NO_EPOCH = -1
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
     producer_id = request.get("producer_id", NO_PRODUCER_ID)
-    producer_epoch = request.get("producer_epoch", _NO_EPOCH)
+    producer_epoch = request.get("producer_epoch", NO_PRODUCER_EPOCH)
     transactional_id = request.transactional_id
-    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == _NO_EPOCH) or transactional_id == "":
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH) or transactional_id == "":
         return _answer(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
         return _take_new_id(context)
@@ -50,7 +49,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
 
 async def _take_new_id(context: RequestContext) -> Message:
     code, producer_id = await context.services.producer_ids.take()
-    return _answer(code, producer_id, 0 if code is ErrorCode.NONE else _NO_EPOCH)
+    return _answer(code, producer_id, 0 if code is ErrorCode.NONE else NO_PRODUCER_EPOCH)
 
 
 def _refuse_two_phase_commit(context: RequestContext, request: Message) -> ErrorCode | None:
@@ -67,5 +66,5 @@ def _respond(version: int, result: InitResult | ErrorCode) -> Message:
     return _answer(code, result.producer_id, result.producer_epoch)
 
 
-def _answer(code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = _NO_EPOCH) -> Message:
+def _answer(code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH) -> Message:
     return Message(throttle_time_ms=0, error_code=code, producer_id=producer_id, producer_epoch=epoch)

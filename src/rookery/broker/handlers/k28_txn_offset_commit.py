@@ -41,10 +41,13 @@ class _Commit(NamedTuple):
     context: RequestContext
     request: Message
     offsets: tuple[OffsetToCommit, ...]
+    # Void if the transaction ends before the offsets are written.
+    guard: object | None
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-    commit = _Commit(context, request, _offsets(context, request))
+    guard = context.services.groups.guard(request.group_id, request.producer_id)
+    commit = _Commit(context, request, _offsets(context, request), guard)
     if not commit.offsets:
         return _respond(commit, ())
     question = _ask_transaction(commit)
@@ -79,7 +82,7 @@ def _offsets(context: RequestContext, request: Message) -> tuple[OffsetToCommit,
 
 def _ask_transaction(commit: _Commit) -> Question | ErrorCode:
     """Whether the group's partition is, or now is, part of the transaction; a code where that is not asked."""
-    context, request, _ = commit
+    context, request = commit.context, commit.request
     services = context.services
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -105,8 +108,8 @@ def _refusal(verdict: Verdict) -> ErrorCode:
 
 
 def _write(commit: _Commit) -> Answer[tuple[CommittedPartition, ...]]:
-    context, request, offsets = commit
-    return context.services.groups.commit_transactional(
+    request = commit.request
+    return commit.context.services.groups.commit_transactional(
         TransactionalCommitRequest(
             group_id=request.group_id,
             member_id=request.get("member_id", ""),
@@ -114,7 +117,8 @@ def _write(commit: _Commit) -> Answer[tuple[CommittedPartition, ...]]:
             generation=request.get("generation_id", -1),
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
-            offsets=offsets,
+            guard=commit.guard,
+            offsets=commit.offsets,
         )
     )
 

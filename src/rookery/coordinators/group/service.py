@@ -14,7 +14,7 @@ from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.identifiers import encode_uuid
-from rookery.base.types import NodeId, TopicName, TopicPartition
+from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.results import (
     DescribedGroup,
@@ -96,6 +96,10 @@ class GroupCoordinator:
         if not self.runtime.partition_count:
             return None
         return TopicPartition(OFFSETS_TOPIC, self.runtime.partition_of(group_id))
+
+    def guard(self, group_id: str, producer_id: ProducerId) -> object | None:
+        """To be taken before a transaction is verified, and given with its offsets; see `Coordinator.guard`."""
+        return self.runtime.guard(group_id, producer_id)
 
     async def close(self) -> None:
         await self.runtime.close()

@@ -11,7 +11,7 @@ the repetition comes with the epoch before; a request with the present epoch is 
 from typing import Any
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import NEEDS_PRODUCER_ID, EndRequest, EndResult, NeedsProducerId, markers_of
@@ -21,7 +21,6 @@ from rookery.coordinators.txn.transaction import (
     EPOCH_BUMP,
     EPOCH_MAX,
     LAST_EPOCH,
-    NO_PRODUCER_EPOCH,
     Transaction,
 )
 

@@ -11,7 +11,7 @@ is the same. Any other instance has been fenced.
 from dataclasses import replace
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TimestampMs
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.txn.ending import fenced
 from rookery.coordinators.txn.records import TransactionRecord
@@ -24,7 +24,7 @@ from rookery.coordinators.txn.results import (
 )
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.states import State
-from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_MAX, NO_PRODUCER_EPOCH, Transaction
+from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_MAX, Transaction
 
 
 def init(

@@ -4,12 +4,12 @@ A partition is added before anything is written to it, so that the end of the tr
 """
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import TimestampMs
+from rookery.base.types import NO_PRODUCER_EPOCH, TimestampMs
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.coordinators.txn.states import State
-from rookery.coordinators.txn.transaction import CLASSIC, NO_PRODUCER_EPOCH, Transaction
+from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
 def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:

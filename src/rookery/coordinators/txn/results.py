@@ -5,10 +5,10 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from rookery.base.values import value_class
 from rookery.coordinators.txn.states import State
-from rookery.coordinators.txn.transaction import NO_PRODUCER_EPOCH, Transaction
+from rookery.coordinators.txn.transaction import Transaction
 
 
 class NeedsProducerId(Enum):

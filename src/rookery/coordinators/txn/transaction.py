@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rookery.base.types import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ProducerEpoch,
@@ -21,7 +22,6 @@ from rookery.base.types import (
 from rookery.base.values import value_class
 from rookery.coordinators.txn.states import PREPARED, State, can_move
 
-NO_PRODUCER_EPOCH: Final[ProducerEpoch] = -1
 EPOCH_MAX: Final[ProducerEpoch] = 2**15 - 1
 # The last epoch that a producer may have.
 LAST_EPOCH: Final[ProducerEpoch] = EPOCH_MAX - 1

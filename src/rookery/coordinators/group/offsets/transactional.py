@@ -25,6 +25,8 @@ class TransactionalCommitRequest:
     generation: int = -1
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    # Taken before the transaction was verified.
+    guard: object | None = None
     offsets: tuple[OffsetToCommit, ...] = ()
 
 
@@ -36,4 +38,4 @@ def commit_transactional(
     if code is not ErrorCode.NONE:
         return refuse(request.offsets, code)
     written = write_down(request.group_id, request.offsets, settings=settings, now_ms=now_ms)
-    return replace(written, producer=Producer(request.producer_id, request.producer_epoch))
+    return replace(written, producer=Producer(request.producer_id, request.producer_epoch, request.guard))
