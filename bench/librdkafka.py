@@ -138,13 +138,13 @@ def open_library() -> ctypes.CDLL:
 
 
 class Client:
-    """A producer or consumer with one topic."""
+    """A producer or consumer with one topic. `notes_deliveries`: look at each report that the settings let through."""
 
-    def __init__(self, kind: int, topic: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, kind: int, topic: str, settings: Mapping[str, str], *, notes_deliveries: bool = True) -> None:
         self.library = open_library()
         self.errors: list[str] = []
         # Kept here, because C holds no reference that would keep it alive.
-        self._on_delivery = _DELIVERY_CALLBACK(self._note_delivery)
+        self._on_delivery = _DELIVERY_CALLBACK(self._note_delivery) if notes_deliveries else self._ignore_delivery()
         self.handle = self._new(kind, settings)
         self.topic = self.library.rd_kafka_topic_new(self.handle, topic.encode(), None)
         self._fetch_metadata()
@@ -174,6 +174,10 @@ class Client:
     def _note_delivery(self, _handle: int, message: Any, _opaque: int) -> None:
         if message.contents.err:
             self.errors.append(self.describe(message.contents.err))
+
+    def _ignore_delivery(self) -> Any:
+        """A C function that ignores its arguments and costs nothing, as each record is reported."""
+        return ctypes.cast(self.library.rd_kafka_version, _DELIVERY_CALLBACK)
 
     def check(self, code: int) -> None:
         if code:
@@ -216,10 +220,9 @@ class Messages:
         return next((message.err for message in self._array[:count] if message.err), 0)
 
 
-def new_producer(bootstrap: str, topic: str, settings: Mapping[str, str]) -> Client:
-    return Client(
-        _PRODUCER, topic, {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **settings, "bootstrap.servers": bootstrap}
-    )
+def new_producer(bootstrap: str, topic: str, settings: Mapping[str, str], *, notes_deliveries: bool = True) -> Client:
+    combined = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **settings, "bootstrap.servers": bootstrap}
+    return Client(_PRODUCER, topic, combined, notes_deliveries=notes_deliveries)
 
 
 def produce(

@@ -16,8 +16,14 @@ from bench.librdkafka import ClientError, Messages, flush, new_producer, send
 from bench.load import Measurements, await_go, run_action
 from bench.paced import due_times, percentiles, wake_punctually
 
-# Of the Java client's `buffer.memory`: what a commit at the end of an interval has to wait for is at most this.
-PRODUCER_SETTINGS = {"queue.buffering.max.kbytes": "32768"}
+PRODUCER_SETTINGS = {
+    # As large as the Java client's `buffer.memory`: what a commit at the end of an interval has to wait for is at most
+    # this.
+    "queue.buffering.max.kbytes": "32768",
+    # A commit waits for deliveries, and only their reports wake it; otherwise it sleeps for ten milliseconds at a time.
+    # That a delivery failed is told by the commit too.
+    "delivery.report.only.error": "false",
+}
 _TIMEOUT_MS = 60_000
 _CHUNK_BYTES = 240_000
 
@@ -26,7 +32,7 @@ class Transactions:
     """A producer with a transactional id, ready to begin."""
 
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
-        self.client = new_producer(bootstrap, topic, {**PRODUCER_SETTINGS, **settings})
+        self.client = new_producer(bootstrap, topic, {**PRODUCER_SETTINGS, **settings}, notes_deliveries=False)
         self._library, self._handle = self.client.library, self.client.handle
         self.client.check_error(self._library.rd_kafka_init_transactions(self._handle, _TIMEOUT_MS))
 
@@ -79,7 +85,7 @@ def produce(
         "elapsed_s": elapsed_s,
         "transactions": transactions,
         "bytes": transactions * records * record_bytes,
-        "offsets": messages.count + transactions * records + (1 + transactions) * partitions,
+        "offsets": _offsets(messages, partitions, records=transactions * records, transactions=transactions),
     }
 
 
@@ -107,7 +113,7 @@ def commit_every(
     return {
         "elapsed_s": elapsed_s,
         "bytes": chunks * messages.count * record_bytes,
-        "offsets": (1 + chunks) * messages.count + (1 + transactions) * partitions,
+        "offsets": _offsets(messages, partitions, records=chunks * messages.count, transactions=transactions),
     }
 
 
@@ -145,7 +151,8 @@ def commit_paced(
         producer.run(messages, records)
         late_ns.append(time.monotonic_ns() - due_ns)
     producer.close()
-    return percentiles(late_ns[skipped:])
+    offsets = _offsets(messages, partitions, records=transactions * records, transactions=transactions)
+    return {**percentiles(late_ns[skipped:]), "offsets": offsets}
 
 
 def _warm(bootstrap: str, topic: str, messages: Messages, settings: Mapping[str, str]) -> Transactions:
@@ -153,6 +160,11 @@ def _warm(bootstrap: str, topic: str, messages: Messages, settings: Mapping[str,
     producer = Transactions(bootstrap, topic, settings)
     producer.run(messages, messages.count)
     return producer
+
+
+def _offsets(messages: Messages, partitions: int, *, records: int, transactions: int) -> int:
+    """What the topic holds after all these and the transaction before them."""
+    return messages.count + records + (1 + transactions) * partitions
 
 
 if __name__ == "__main__":

@@ -62,8 +62,9 @@ def commit_paced(key: str, size: str, partitions: int, bench: Bench) -> Mapping[
     measured = bench.scaled(_PACED_S * _RATE, minimum=_PACED_MIN)
     more = {"records": _RECORDS, "transactions": skipped + measured, "skipped": skipped, "rate": _RATE}
     with topic(broker, partitions) as name:
-        late = run_loads([_load("commit_paced", broker, name, size, partitions, 0, **more)], broker).result
-    return {f"{key}: {share}": late[f"{share}_ms"] for share in _SHARES}
+        result = run_loads([_load("commit_paced", broker, name, size, partitions, 0, **more)], broker).result
+        await_count(broker, name, partitions, int(result["offsets"]))
+    return {f"{key}: {share}": result[f"{share}_ms"] for share in _SHARES}
 
 
 def _load(action: str, broker: Broker, name: str, size: str, partitions: int, number: int, **more: Any) -> Load:

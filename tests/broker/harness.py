@@ -1,7 +1,7 @@
 """A broker without sockets: real services on a directory, and requests as the frames that a client would send."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -22,6 +22,7 @@ from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.node.coordination import Coordination, build_coordination
+from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import RequestHeader, encode_request_frame, parse_response_header
 from rookery.protocol.message import Message
@@ -199,6 +200,30 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )
     return Broker(services, logs, quorum, flusher, coordination)
+
+
+def play(
+    path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], defaults: Mapping[str, str], **config: str
+) -> None:
+    """Run a scene with a broker. In the names in `config`, which go before `defaults`, dots are underscores."""
+
+    async def main() -> None:
+        settings = {**defaults, **{key.replace("_", "."): value for key, value in config.items()}}
+        async with running(path, config=settings) as broker:
+            await scene(broker)
+
+    asyncio.run(main())
+
+
+async def settle() -> None:
+    """Let everything run that is ready."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def versions(key: ApiKey, since: int = 0) -> range:
+    """Those that are served."""
+    return range(max(SERVED[key].minimum, since), SERVED[key].maximum + 1)
 
 
 def request_frame(api_key: int, version: int, **fields: Any) -> bytearray:

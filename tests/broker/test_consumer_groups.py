@@ -10,24 +10,23 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS
-from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, running
+from tests.broker import harness
+from tests.broker.harness import Broker, running, versions
 
-HEARTBEATS = range(SERVED[ApiKey.CONSUMER_GROUP_HEARTBEAT].minimum, SERVED[ApiKey.CONSUMER_GROUP_HEARTBEAT].maximum + 1)
-DESCRIPTIONS = range(SERVED[ApiKey.CONSUMER_GROUP_DESCRIBE].minimum, SERVED[ApiKey.CONSUMER_GROUP_DESCRIBE].maximum + 1)
+HEARTBEATS = versions(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+DESCRIPTIONS = versions(ApiKey.CONSUMER_GROUP_DESCRIBE)
 
 
 def play(path: Path, scene: Callable[[Broker, UUID], Coroutine[Any, Any, None]], **config: str) -> None:
     """Run a scene with a coordinator at work and a topic `orders` of two partitions, whose id it is given."""
 
-    async def main() -> None:
-        settings = {"offsets.topic.num.partitions": "3"} | {key.replace("_", "."): text for key, text in config.items()}
-        async with running(path, config=settings) as broker:
-            await find_coordinator(broker)
-            await scene(broker, await broker.create_topic("orders", 2))
+    async def main(broker: Broker) -> None:
+        await find_coordinator(broker)
+        await scene(broker, await broker.create_topic("orders", 2))
 
-    asyncio.run(main())
+    harness.play(path, main, {"offsets.topic.num.partitions": "3"}, **config)
 
 
 async def find_coordinator(broker: Broker) -> None:

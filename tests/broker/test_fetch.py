@@ -19,7 +19,7 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import iterate_headers
 from rookery.replication.replica import EARLIEST
-from tests.broker.harness import Broker, batch, decode, request_frame, running
+from tests.broker.harness import Broker, batch, decode, request_frame, running, settle
 
 VERSION = 12
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
@@ -55,11 +55,6 @@ def only(response: Message) -> Message:
 def bases(records: bytes) -> list[int]:
     """The base offsets of whole batches."""
     return [header.base_offset for _, header in iterate_headers(records)]
-
-
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_records_travel_as_file_slices(tmp_path: Path) -> None:

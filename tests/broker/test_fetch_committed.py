@@ -11,8 +11,8 @@ from rookery.protocol.message import Message
 from rookery.records.control import Marker
 from rookery.replication.replica import ACKS_ALL, LATEST
 from rookery.storage.producers import Verification
-from tests.broker.harness import Broker, decode, running
-from tests.broker.test_fetch import bases, fetch, fields, only, partition, settle
+from tests.broker.harness import Broker, decode, running, settle
+from tests.broker.test_fetch import bases, fetch, fields, only, partition
 from tests.storage.samples import START_MS, batch
 
 READ_COMMITTED = 1
@@ -84,7 +84,7 @@ def test_a_marker_wakes_a_reader(tmp_path: Path) -> None:
             answer = broker.send(
                 ApiKey.FETCH,
                 12,
-                **fields(("orders", [partition()]), isolation_level=READ_COMMITTED, max_wait_ms=5000),
+                **fields(("orders", [partition()]), isolation_level=READ_COMMITTED, max_wait_ms=60_000),
             )
             assert not isinstance(answer, list)
             assert answer is not None
@@ -93,7 +93,7 @@ def test_a_marker_wakes_a_reader(tmp_path: Path) -> None:
             await settle()
             assert not waiting.done()
             end(broker, 1, committed=True)
-            reply: Reply | None = await asyncio.wait_for(waiting, 1)
+            reply: Reply | None = await asyncio.wait_for(waiting, 10)
             assert reply is not None
             result = only(decode(ApiKey.FETCH, 12, reply))
             assert bases(result.records) == [0, 1, 2]

@@ -10,26 +10,21 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.metadata.image import EMPTY_IMAGE
-from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, running
+from tests.broker import harness
+from tests.broker.harness import Broker, running, versions
 
 OFFSETS_TOPIC = "__consumer_offsets"
 CONFIG = {"offsets.topic.num.partitions": "5"}
 
 
-def versions(key: ApiKey, since: int = 0) -> range:
-    return range(max(SERVED[key].minimum, since), SERVED[key].maximum + 1)
-
-
 def play(path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], **config: str) -> None:
-    async def main() -> None:
-        settings = CONFIG | {key.replace("_", "."): value for key, value in config.items()}
-        async with running(path, config=settings) as broker:
-            await find_coordinator(broker)
-            await scene(broker)
+    async def main(broker: Broker) -> None:
+        await find_coordinator(broker)
+        await scene(broker)
 
-    asyncio.run(main())
+    harness.play(path, main, CONFIG, **config)
 
 
 async def find_coordinator(broker: Broker, group_id: str = "g") -> Message:

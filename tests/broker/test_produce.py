@@ -27,6 +27,7 @@ from tests.broker.harness import (
     decode,
     joined,
     running,
+    settle,
 )
 
 VERSION = 12
@@ -42,12 +43,6 @@ def produce(broker: Broker, records: bytes | None, *, version: int = VERSION, **
     (result,) = response.responses[0].partition_responses
     assert isinstance(result, Message)
     return result
-
-
-async def settle() -> None:
-    """Let everything run that is ready."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_offsets_follow_each_other(tmp_path: Path) -> None:

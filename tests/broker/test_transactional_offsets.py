@@ -12,7 +12,7 @@ from rookery.base.types import TopicPartition
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, decode, running
+from tests.broker.harness import Broker, decode, running, settle, versions
 from tests.broker.test_groups import commit as commit_plainly
 from tests.broker.test_groups import join_known, stable_member
 from tests.broker.transactional import (
@@ -25,8 +25,6 @@ from tests.broker.transactional import (
     end,
     init,
     play,
-    settle,
-    versions,
 )
 
 ADDED_SINCE = 5

@@ -1,9 +1,10 @@
 """Produce with a transactional id: what the coordinator is asked, what a refusal is called, and who waits for whom."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import pytest
@@ -14,18 +15,20 @@ from rookery.net.send import Reply
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from rookery.records.control import Marker
-from tests.broker.harness import Broker, batch, decode, running
+from tests.broker.harness import Broker, batch, decode, running, settle
 from tests.broker.transactional import (
     CONFIG,
+    FOLLOWER,
     TRANSACTIONS_TOPIC,
     Producer,
     SlowCoordinator,
     add,
+    await_state,
     begin,
     describe,
     end,
+    lead_with_follower,
     play,
-    settle,
 )
 
 VERSIONS = range(DEFINED[ApiKey.PRODUCE].minimum, DEFINED[ApiKey.PRODUCE].maximum + 1)
@@ -77,6 +80,27 @@ async def answered(task: "asyncio.Task[Reply | None]", version: int = ADDING) ->
     reply = await asyncio.wait_for(task, 5)
     assert reply is not None
     return results(decode(ApiKey.PRODUCE, version, reply))
+
+
+class HeldUp(NamedTuple):
+    """A request with one batch, which the coordinator has not allowed yet."""
+
+    producer: Producer
+    coordinator: SlowCoordinator
+    task: "asyncio.Task[Reply | None]"
+
+
+@asynccontextmanager
+async def held_up(broker: Broker, version: int) -> AsyncIterator[HeldUp]:
+    """Older clients add the partition before, which is answered when the coordinator has caught up."""
+    producer = await begin(broker)
+    coordinator = SlowCoordinator(broker)
+    adding = asyncio.ensure_future(add(broker, producer)) if version < ADDING else None
+    await settle()
+    task = send(broker, producer, (0, producer.batch(b"a")), version=version)
+    await settle()
+    yield HeldUp(producer, coordinator, task)
+    assert adding is None or await adding == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -151,7 +175,7 @@ def test_while_the_transaction_before_is_being_ended(tmp_path: Path, version: in
         producer = await begin(broker)
         await add(broker, producer, [0])
         # Partition 0 does not take the marker, so that the transaction cannot be completed.
-        broker.replica("orders").state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+        lead_with_follower(broker.replica("orders"))
         ended = await end(broker, producer, 5 if version >= ADDING else 4)
         assert ended.error_code == ErrorCode.NONE
         if version >= ADDING:
@@ -268,20 +292,12 @@ def test_acks_zero_closes_on_a_refusal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
 def test_appends_wait_for_the_coordinator(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
-        producer = await begin(broker)
-        coordinator = SlowCoordinator(broker)
-        if version < ADDING:
-            adding = asyncio.ensure_future(add(broker, producer))
-            await settle()
-        task = send(broker, producer, (0, producer.batch(b"a")), version=version)
-        await settle()
-        assert not task.done()
-        assert broker.replica("orders").log.end_offset == 0
-        await coordinator.catch_up()
-        (result,) = await answered(task, version)
-        assert (result.error_code, result.base_offset) == (0, 0)
-        if version < ADDING:
-            assert await adding == ErrorCode.NONE
+        async with held_up(broker, version) as held:
+            assert not held.task.done()
+            assert broker.replica("orders").log.end_offset == 0
+            await held.coordinator.catch_up()
+            (result,) = await answered(held.task, version)
+            assert (result.error_code, result.base_offset) == (0, 0)
         assert broker.services.produce_turns.is_free("t")
 
     play(tmp_path, scene)
@@ -317,7 +333,7 @@ def test_an_answer_that_came_does_not_let_others_pass(tmp_path: Path) -> None:
         first = send(broker, producer, (0, producer.batch(b"a")))
         replica = broker.replica(TRANSACTIONS_TOPIC)
         await settle()
-        replica.read(replica.log.end_offset, 1000, node_id=2)
+        replica.read(replica.log.end_offset, 1000, node_id=FOLLOWER)
         # The coordinator has answered, but the loop has not turned yet.
         second = send(broker, producer, (0, producer.batch(b"b", sequence=1)))
         found = [await answered(task) for task in (first, second)]
@@ -330,21 +346,13 @@ def test_an_answer_that_came_does_not_let_others_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
 def test_a_marker_in_between_voids_the_verification(tmp_path: Path, version: int) -> None:
     async def scene(broker: Broker) -> None:
-        producer = await begin(broker)
-        coordinator = SlowCoordinator(broker)
-        if version < ADDING:
-            adding = asyncio.ensure_future(add(broker, producer))
-            await settle()
-        task = send(broker, producer, (0, producer.batch(b"a")), version=version)
-        await settle()
-        aborted = Marker(producer.producer_id, producer.epoch, False, 0)
-        assert broker.replica("orders").append_marker(aborted, now_ms=0).error_code is ErrorCode.NONE
-        await coordinator.catch_up()
-        (result,) = await answered(task, version)
-        assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TXN_STATE, -1)
-        assert broker.replica("orders").log.end_offset == 1, "the marker only"
-        if version < ADDING:
-            assert await adding == ErrorCode.NONE
+        async with held_up(broker, version) as held:
+            aborted = Marker(held.producer.producer_id, held.producer.epoch, False, 0)
+            assert broker.replica("orders").append_marker(aborted, now_ms=0).error_code is ErrorCode.NONE
+            await held.coordinator.catch_up()
+            (result,) = await answered(held.task, version)
+            assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TXN_STATE, -1)
+            assert broker.replica("orders").log.end_offset == 1, "the marker only"
 
     play(tmp_path, scene)
 
@@ -382,13 +390,13 @@ def test_after_the_coordinator_the_in_sync_replicas_are_waited_for(tmp_path: Pat
         producer = await begin(broker)
         coordinator = SlowCoordinator(broker)
         replica = broker.replica("orders")
-        replica.state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+        lead_with_follower(replica)
         task = send(broker, producer, (0, producer.batch(b"a")))
         await coordinator.catch_up()
         assert replica.log.end_offset == 1
         assert not task.done()
         assert broker.services.produce_turns.is_free("t"), "its turn is over with its append"
-        replica.read(1, 1000, node_id=2)
+        replica.read(1, 1000, node_id=FOLLOWER)
         assert codes(await answered(task)) == [0]
 
     play(tmp_path, scene)
@@ -415,8 +423,7 @@ def test_with_an_fsync_for_every_record(tmp_path: Path) -> None:
             ended = await end(broker, producer, 5)
             assert ended.error_code == ErrorCode.NONE
             producer = producer._replace(epoch=ended.producer_epoch)
-            while (await describe(broker)).transaction_state != "CompleteCommit":
-                await asyncio.sleep(0.001)
+            await await_state(broker, "CompleteCommit")
         assert broker.replica("orders").last_stable_offset == 12
 
     play(tmp_path, scene, log_flush_interval_messages="1")

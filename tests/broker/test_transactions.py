@@ -10,9 +10,10 @@ from rookery.base.errors import ErrorCode
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, decode, running
+from tests.broker.harness import Broker, decode, running, settle, versions
 from tests.broker.transactional import (
     CONFIG,
+    FOLLOWER,
     TRANSACTIONS_TOPIC,
     Producer,
     SlowCoordinator,
@@ -23,9 +24,8 @@ from tests.broker.transactional import (
     end,
     ending,
     init,
+    lead_with_follower,
     play,
-    settle,
-    versions,
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -411,14 +411,14 @@ def test_a_group_coordinator_that_is_not_there_is_no_leader(tmp_path: Path) -> N
 def test_markers_wait_for_the_in_sync_replicas(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         replica = broker.replica("orders", 1)
-        replica.state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+        lead_with_follower(replica)
         answer = broker.send(ApiKey.WRITE_TXN_MARKERS, 2, markers=[marker(7, ("orders", [0, 1]))])
         assert answer is not None
         assert not isinstance(answer, list)
         task = asyncio.ensure_future(answer)
         await settle()
         assert not task.done()
-        replica.read(replica.log.end_offset, 1000, node_id=2)
+        replica.read(replica.log.end_offset, 1000, node_id=FOLLOWER)
         reply = await task
         assert reply is not None
         assert set(marker_codes(decode(ApiKey.WRITE_TXN_MARKERS, 2, reply)).values()) == {ErrorCode.NONE}

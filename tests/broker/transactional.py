@@ -1,20 +1,23 @@
 """A transactional producer's requests, as frames to the broker of the harness."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rookery.base.errors import ErrorCode
-from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.replication.replica import Replica
-from tests.broker.harness import Broker, batch, running
+from tests.broker import harness
+from tests.broker.harness import NODE_ID, Broker, batch, settle
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 # One partition, so that a test can hold up the coordinator of all ids.
 CONFIG = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "5"}
 FOLLOWER = 2
+_STATE_TIMEOUT_S = 10.0
 
 
 class Producer(NamedTuple):
@@ -32,21 +35,15 @@ class Producer(NamedTuple):
         return batch(*values, **(fields | changes))
 
 
-def versions(key: ApiKey, since: int = 0) -> range:
-    return range(max(SERVED[key].minimum, since), SERVED[key].maximum + 1)
-
-
 def play(path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], **config: str) -> None:
     """A broker with a coordinator for transactions, and the topic "orders" with two partitions."""
 
-    async def main() -> None:
-        settings = CONFIG | {key.replace("_", "."): value for key, value in config.items()}
-        async with running(path, config=settings) as broker:
-            await broker.create_topic("orders", partitions=2)
-            await broker.call(ApiKey.FIND_COORDINATOR, 6, key_type=1, coordinator_keys=["t"])
-            await scene(broker)
+    async def main(broker: Broker) -> None:
+        await broker.create_topic("orders", partitions=2)
+        await broker.call(ApiKey.FIND_COORDINATOR, 6, key_type=1, coordinator_keys=["t"])
+        await scene(broker)
 
-    asyncio.run(main())
+    harness.play(path, main, CONFIG, **config)
 
 
 async def init(broker: Broker, version: int = 5, **fields: Any) -> Message:
@@ -97,20 +94,27 @@ async def describe(broker: Broker, transactional_id: str = "t") -> Message:
     return state
 
 
+async def await_state(broker: Broker, expected: str) -> None:
+    """Until the coordinator has heard what became of its markers."""
+    deadline_s = time.monotonic() + _STATE_TIMEOUT_S
+    while (found := (await describe(broker)).transaction_state) != expected:
+        assert time.monotonic() < deadline_s, f"the transaction is {found} instead of {expected}"
+        await asyncio.sleep(0.001)
+
+
+def lead_with_follower(replica: Replica) -> None:
+    """From now on nothing is committed before the follower has read it."""
+    replicas = (NODE_ID, FOLLOWER)
+    replica.state.lead(NODE_ID, leader_epoch=0, partition_epoch=1, replicas=replicas, isr=replicas)
+
+
 class SlowCoordinator:
     """The transactions' log has a follower, and what the coordinator decides waits until that has caught up."""
 
     def __init__(self, broker: Broker) -> None:
         self._replica: Replica = broker.replica(TRANSACTIONS_TOPIC)
-        state = self._replica.state
-        state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, FOLLOWER), isr=(1, FOLLOWER))
+        lead_with_follower(self._replica)
 
     async def catch_up(self) -> None:
         self._replica.read(self._replica.log.end_offset, 1000, node_id=FOLLOWER)
         await settle()
-
-
-async def settle() -> None:
-    """Let everything run that is ready."""
-    for _ in range(10):
-        await asyncio.sleep(0)

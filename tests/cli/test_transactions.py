@@ -6,7 +6,7 @@ transaction hanging as brokers before KIP-890 could.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import confluent_kafka
@@ -95,21 +95,27 @@ def listed(broker: BrokerProcess, *arguments: str) -> set[str]:
 
 
 def committed(broker: BrokerProcess, topic: str) -> list[bytes | None]:
-    """What a reader of committed records gets of partition 0."""
+    """What a reader of committed records gets of partition 0, up to the last stable offset."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.address,
             "group.id": topic,
+            "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    values = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
-        values.append(message.value())
-    consumer.close()
-    return values
+    values: list[bytes | None] = []
+    with closing(consumer):
+        while True:
+            message = consumer.poll(30)
+            assert message is not None, f"nothing more after {values}"
+            error = message.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                return values
+            values.append(message.value())
 
 
 def test_a_transaction_from_beginning_to_end(broker: BrokerProcess, topic: str) -> None:
@@ -175,6 +181,8 @@ def test_what_does_not_exist(broker: BrokerProcess) -> None:
 
 def test_aborting_by_transactional_id(broker: BrokerProcess, topic: str) -> None:
     with open_transaction(broker, topic, 0) as producer:
+        rookery(broker, "produce", topic, "--partition", "0", stdin="behind\n")
+        assert committed(broker, topic) == [], "readers stop in front of it"
         arguments = ("transactions", "abort", "--transactional-id", topic)
         assert "add --yes" in rookery(broker, *arguments, exit_code=1).stderr
         aborted = rookery(broker, *arguments, "--yes")
@@ -183,7 +191,7 @@ def test_aborting_by_transactional_id(broker: BrokerProcess, topic: str) -> None
         (described,) = answered(broker, "describe", topic)
         assert (described["state"], described["partitions"], described["timeout_ms"]) == ("Empty", {}, 60_000)
         assert is_fenced(producer)
-    assert committed(broker, topic) == []
+    assert committed(broker, topic) == [b"behind"]
     assert "no transaction open" in rookery(broker, *arguments, "--yes").stdout
 
 
@@ -210,9 +218,10 @@ def test_hanging_transactions_are_found_and_aborted(broker: BrokerProcess, topic
 
 def test_aborting_by_producer(broker: BrokerProcess, topic: str) -> None:
     producer_id = leave_hanging(broker, topic)
+    rookery(broker, "produce", topic, "--partition", "0", stdin="behind\n")
     arguments = ("--topic", topic, "--partition", "0", "--producer-id", str(producer_id), "--coordinator-epoch", "-1")
     rookery(broker, "transactions", "abort", *arguments, "--producer-epoch", "0", "--yes")
-    assert committed(broker, topic) == []
+    assert committed(broker, topic) == [b"behind"]
     refused = rookery(broker, "transactions", "abort", *arguments, "--producer-epoch", "0", "-y", "--timeout", "5")
     assert refused.stdout.startswith("aborted on"), "a repeated marker is harmless"
 

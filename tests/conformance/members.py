@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -26,14 +25,6 @@ SESSION_MS = 6000
 HEARTBEAT_MS = 500
 
 Partition = tuple[str, int]
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that other threads and processes bring about."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
-        time.sleep(0.02)
 
 
 class Member:

@@ -1,8 +1,7 @@
 """Who plays a scenario of transactions: one foreign client, and the broker that it plays against."""
 
-import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -10,7 +9,6 @@ from tests.conformance.clients import TIMEOUT_S
 from tests.conformance.java_tools import speak_classic
 from tests.conformance.transactors import Source, Transactor
 
-T = TypeVar("T")
 JAVA, JAVA_CLASSIC = "java", "java-classic"
 
 
@@ -53,14 +51,6 @@ class Player:
 
     def close(self) -> None:
         self.drop(*self._open)
-
-
-def expect(read: Callable[[], T], expected: T) -> None:
-    """Wait for what follows the end of a transaction: a coordinator may answer before all markers are written."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while (found := read()) != expected:
-        assert time.monotonic() < deadline, f"{found} instead of {expected}"
-        time.sleep(0.02)
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> str:

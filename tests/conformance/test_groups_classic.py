@@ -22,12 +22,12 @@ from tests.conformance.members import (
     ConfluentMember,
     KafkaPythonMember,
     Member,
-    eventually,
     fill,
     running,
     share,
 )
 from tests.support.broker import free_port, start_broker
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
 

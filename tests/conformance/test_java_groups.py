@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.java_tools import run_tool, tool_command
-from tests.conformance.members import ConfluentMember, eventually, fill, running
+from tests.conformance.members import ConfluentMember, fill, running
 from tests.support.broker import start_broker
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

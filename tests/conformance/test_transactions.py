@@ -15,7 +15,7 @@ from tests.conformance.conftest import SETTINGS
 from tests.conformance.java_driver import JavaDriver, JavaError, JavaSource, JavaTransactor
 from tests.conformance.java_tools import speak_classic
 from tests.conformance.members import fill
-from tests.conformance.players import JAVA, JAVA_CLASSIC, Player, create_topic, expect
+from tests.conformance.players import JAVA, JAVA_CLASSIC, Player, create_topic
 from tests.conformance.samples import CODECS
 from tests.conformance.transactors import (
     PYTHON_CLIENTS,
@@ -26,6 +26,7 @@ from tests.conformance.transactors import (
     read_with_confluent,
 )
 from tests.support.broker import start_broker
+from tests.support.waiting import expect
 
 NAMES = [*PYTHON_CLIENTS, *(pytest.param(name, marks=pytest.mark.java) for name in (JAVA, JAVA_CLASSIC))]
 

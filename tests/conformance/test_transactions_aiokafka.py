@@ -9,8 +9,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from tests.conformance.clients import TIMEOUT_S
-from tests.conformance.players import create_topic, expect
+from tests.conformance.players import create_topic
 from tests.conformance.transactors import READ_COMMITTED, read_with_aiokafka
+from tests.support.waiting import expect
 
 
 def test_a_context_commits_or_aborts(bootstrap: str, topic: str) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conformance.clients import TIMEOUT_S, confluent_consumer
 from tests.conformance.members import fill
-from tests.conformance.players import create_topic, expect
+from tests.conformance.players import create_topic
 from tests.conformance.transactors import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -18,6 +18,7 @@ from tests.conformance.transactors import (
     ConfluentTransactor,
     read_with_confluent,
 )
+from tests.support.waiting import expect
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.java_driver import JavaDriver, JavaError, JavaSource, JavaTransactor, read_with_java
 from tests.conformance.java_tools import run_tool, speak_classic
 from tests.conformance.members import fill
-from tests.conformance.players import create_topic, expect
+from tests.conformance.players import create_topic
 from tests.conformance.transactors import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -22,6 +22,7 @@ from tests.conformance.transactors import (
     read_with_confluent,
 )
 from tests.support.broker import start_broker
+from tests.support.waiting import expect
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

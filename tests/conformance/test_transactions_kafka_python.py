@@ -10,8 +10,9 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin._transactions import AbortTransactionSpec, TransactionState
 
-from tests.conformance.players import create_topic, expect
+from tests.conformance.players import create_topic
 from tests.conformance.transactors import KafkaPythonTransactor, read_with_kafka_python
+from tests.support.waiting import expect
 
 
 @pytest.fixture

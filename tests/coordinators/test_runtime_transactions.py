@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from rookery.base.errors import ErrorCode
+import pytest
+
+from rookery.base.errors import CorruptionError, ErrorCode
+from rookery.base.types import Buffer
 from rookery.coordinators.decision import Decision, Producer
 from rookery.coordinators.runtime import Coordinator
 from rookery.records.batch import read_header
@@ -151,5 +154,26 @@ def test_an_end_is_answered_when_it_is_committed(tmp_path: Path) -> None:
         assert await ended is ErrorCode.NONE
         batch = replica.log.segments[0].file.read_at(0, replica.log.size_bytes)
         assert read_header(batch).is_transactional
+
+    play(tmp_path, scene, partitions=1)
+
+
+@pytest.mark.parametrize("error", [CorruptionError("a broken marker"), RuntimeError("a bug")])
+def test_a_log_whose_markers_cannot_be_read_is_not_coordinated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Its clients would otherwise be told for ever that it is being loaded."""
+
+    def fail(_: Buffer) -> None:
+        raise error
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
+        coordinator.end_transaction(0, marker(committed=True))
+        monkeypatch.setattr("rookery.coordinators.loading.read_end_marker", fail)
+        after = coordinator_of(broker)
+        after.apply(broker.services.image)
+        await after.wait_until_loaded()
+        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
 
     play(tmp_path, scene, partitions=1)

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults.bank import (
@@ -27,19 +27,12 @@ from tests.faults.bank import (
     read_journal,
 )
 from tests.faults.bank_worker import AMOUNT_MAX, CLERK, DRIFTER, TELLER, Options
+from tests.support.waiting import eventually
 
 DEADLINE_S = 150.0
 STAFF = {"ann": TELLER, "bob": TELLER, "cid": CLERK, "dot": CLERK, "eve": DRIFTER}
 _REQUEST_INTERVAL_S = 0.01
-_POLL_INTERVAL_S = 0.02
 _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
-
-
-def await_true(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, complaint()
-        time.sleep(_POLL_INTERVAL_S)
 
 
 def open_bank(bootstrap: str) -> None:
@@ -102,6 +95,7 @@ class Staff:
     def close(self) -> None:
         for process in self._processes.values():
             process.kill()
+        for process in self._processes.values():
             process.wait()
 
     def committed(self) -> int:
@@ -118,7 +112,7 @@ class Staff:
 
 
 class Customer:
-    """Asks for transfers, steadily."""
+    """Asks for transfers, steadily, until it is stopped or closed; then nothing is left of it."""
 
     def __init__(self, bootstrap: str, *, seed: int) -> None:
         self.requests: list[str] = []
@@ -134,15 +128,20 @@ class Customer:
                 **_QUIET,
             }
         )
-        self._thread = threading.Thread(target=self._run, name="customer")
+        self._thread = threading.Thread(target=self._run, name="customer", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Returns when all requests are in the topic."""
+        self.close()
+        assert not self._thread.is_alive()
+        assert self._producer.flush(DEADLINE_S) == 0
+        assert self._failures == []
+
+    def close(self) -> None:
+        """Without a look at what became of the requests."""
         self._stop.set()
         self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
-        assert self._failures == []
 
     def _run(self) -> None:
         while not self._stop.wait(_REQUEST_INTERVAL_S):
@@ -152,7 +151,6 @@ class Customer:
             self._producer.produce(REQUESTS, transfer.encode(), partition=debited % PARTITIONS, on_delivery=self._note)
             self.requests.append(name)
             self._producer.poll(0)
-        self._producer.flush(DEADLINE_S)
 
     def _note(self, error: KafkaError | None, _: object) -> None:
         if error is not None:
@@ -160,7 +158,7 @@ class Customer:
 
 
 class Reader:
-    """Reads what is committed of all branches, from the beginning, as long as it is not stopped."""
+    """Reads what is committed of all branches, from the beginning, until it is stopped or closed."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: list[Seen] = []
@@ -168,22 +166,27 @@ class Reader:
         self._stop = threading.Event()
         self._consumer = _consumer(bootstrap, "read_committed")
         self._consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in branch_partitions()])
-        self._thread = threading.Thread(target=self._run, name="reader")
+        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Returns when nothing more can be seen."""
+        self.close()
+        assert not self._thread.is_alive()
+
+    def close(self) -> None:
         self._stop.set()
         self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
 
     def transfers(self) -> set[str]:
         return {seen.posting.transfer for seen in list(self.seen)}
 
     def await_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Until it was at these offsets and nothing more was there."""
-        await_true(
+        eventually(
             lambda: all(self.ends.get(place, 0) >= end for place, end in ends.items()),
             lambda: f"a reader is at {self.ends} instead of {ends}",
+            timeout_s=DEADLINE_S,
         )
 
     def by_partition(self) -> list[Seen]:
@@ -191,17 +194,20 @@ class Reader:
         return sorted(self.seen, key=lambda seen: (seen.topic, seen.partition))
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            for message in self._consumer.consume(500, 0.05):
-                topic, partition, offset = message.topic(), message.partition(), message.offset()
-                error = message.error()
-                if topic is None or partition is None or offset is None:
-                    continue  # The broker is not there.
-                if error is None:
-                    self.seen.append(Seen(topic, partition, offset, decode_posting(message.value() or b"")))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self.ends[topic, partition] = offset
-        self._consumer.close()
+        with closing(self._consumer):
+            while not self._stop.is_set():
+                for message in self._consumer.consume(500, 0.05):
+                    self._note(message)
+
+    def _note(self, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        error = message.error()
+        if topic is None or partition is None or offset is None:
+            return  # The broker is not there.
+        if error is None:
+            self.seen.append(Seen(topic, partition, offset, decode_posting(message.value() or b"")))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self.ends[topic, partition] = offset
 
 
 def branch_partitions() -> list[tuple[str, int]]:
@@ -210,10 +216,8 @@ def branch_partitions() -> list[tuple[str, int]]:
 
 def end_offsets(bootstrap: str, isolation: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """`read_committed`: the last stable offsets; `read_uncommitted`: the high watermarks."""
-    consumer = _consumer(bootstrap, isolation)
-    ends = {place: consumer.get_watermark_offsets(TopicPartition(*place), DEADLINE_S)[1] for place in places}
-    consumer.close()
-    return ends
+    with closing(_consumer(bootstrap, isolation)) as consumer:
+        return {place: consumer.get_watermark_offsets(TopicPartition(*place), DEADLINE_S)[1] for place in places}
 
 
 def internal_partitions(bootstrap: str, topic: str) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ afterwards.
 import random
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,11 @@ from tests.faults.bank import (
     read_journals,
 )
 from tests.faults.bank_building import (
+    DEADLINE_S,
     STAFF,
     Customer,
     Reader,
     Staff,
-    await_true,
     branch_partitions,
     end_offsets,
     internal_partitions,
@@ -41,6 +42,7 @@ from tests.faults.bank_building import (
 )
 from tests.faults.bank_worker import DRIFTER
 from tests.support.broker import start_broker
+from tests.support.waiting import eventually
 
 SEED = 20
 COMMITS_BETWEEN_KILLS = 10
@@ -55,18 +57,20 @@ SETTINGS = (
 
 
 class Bank:
-    """A broker that can be killed, and all that goes on around it."""
+    """A broker that can be killed, and all that goes on around it until the bank is closed."""
 
     def __init__(self, bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, seed: int) -> None:
         self.bootstrap = bootstrap
         self._random = random.Random(seed)
         self._restart_broker = restart_broker
         open_bank(bootstrap)
-        self.staff = Staff(bootstrap, directory, seed=seed)
-        self.reader = Reader(bootstrap)
-        self.customer = Customer(bootstrap, seed=seed)
-        for name in STAFF:
-            self.staff.start(name)
+        with ExitStack() as parts:
+            self.reader = parts.enter_context(closing(Reader(bootstrap)))
+            self.customer = parts.enter_context(closing(Customer(bootstrap, seed=seed)))
+            self.staff = parts.enter_context(closing(Staff(bootstrap, directory, seed=seed)))
+            for name in STAFF:
+                self.staff.start(name)
+            self._parts = parts.pop_all()
 
     def run(self, rounds: int) -> None:
         """Kill the broker and every worker once a round, in a random order."""
@@ -83,25 +87,25 @@ class Bank:
 
     def await_commits(self, more: int) -> None:
         goal = self.staff.committed() + more
-        await_true(lambda: self.staff.committed() >= goal, lambda: f"nobody gets on\n{self.staff.logs()}")
+        _await(lambda: self.staff.committed() >= goal, lambda: f"nobody gets on\n{self.staff.logs()}")
 
     def finish(self) -> None:
         """Let all requests be applied, and everybody go home; one leaves without a word."""
         self.customer.stop()
         requests = set(self.customer.requests)
-        await_true(
+        _await(
             lambda: requests <= self.reader.transfers(),
             lambda: f"not applied: {sorted(requests - self.reader.transfers())[:5]}\n{self.staff.logs()}",
         )
         events = self.staff.journal(LEAVER)
-        await_true(lambda: read_journal(events)[-1][0] in {BEGUN, DOOMED}, lambda: self.staff.log(LEAVER))
+        _await(lambda: read_journal(events)[-1][0] in {BEGUN, DOOMED}, lambda: self.staff.log(LEAVER))
         self.staff.kill(LEAVER)
         for name in STAFF.keys() - {LEAVER}:
             self.staff.stop(name)
 
     def check_nothing_is_open(self) -> None:
         places = [*branch_partitions(), *internal_partitions(self.bootstrap, "__consumer_offsets")]
-        await_true(
+        _await(
             lambda: self._ends("read_committed", places) == self._ends("read_uncommitted", places),
             lambda: f"{self._ends('read_committed', places)} and {self._ends('read_uncommitted', places)}",
         )
@@ -109,9 +113,9 @@ class Bank:
     def audit(self) -> None:
         ends = self._ends("read_committed", branch_partitions())
         self.reader.await_ends(ends)
-        late = Reader(self.bootstrap)
-        late.await_ends(ends)
-        late.stop()
+        with closing(Reader(self.bootstrap)) as late:
+            late.await_ends(ends)
+            late.stop()
         self.reader.stop()
         journals = read_journals(self.staff.journals)
         violations = Audit(late.seen, journals, self.customer.requests).violations()
@@ -120,12 +124,15 @@ class Bank:
         assert len(journals[COMMITTED]) > 0 < len(journals[ABORTED])
 
     def close(self) -> None:
-        self.staff.close()
-        self.customer.stop()
-        self.reader.stop()
+        """All parts, whatever became of the others, and without any claim: a failure shall be seen as it was."""
+        self._parts.close()
 
     def _ends(self, isolation: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
         return end_offsets(self.bootstrap, isolation, places)
+
+
+def _await(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
+    eventually(condition, complaint, timeout_s=DEADLINE_S)
 
 
 LONG = (pytest.mark.long, pytest.mark.timeout(3_600))

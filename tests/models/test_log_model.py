@@ -1,20 +1,16 @@
 """The log against a plain list: hypothesis drives both with the same operations and compares what can be seen."""
 
-import logging
-from pathlib import Path
-
-import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from rookery.base.clock import ManualClock
 from rookery.base.errors import ErrorCode
+from rookery.base.types import Offset
 from rookery.records.batch import iterate_headers, read_header
 from rookery.storage.config import LogConfig
-from rookery.storage.log import Log
-from tests.faults.files import CrashFiles, Survival
-from tests.storage.samples import DIRECTORY, batch, open_log, read_bytes
+from tests.faults.files import Survival
+from tests.models.log_machine import LogMachine
+from tests.storage.samples import batch, read_bytes
 
 RECORD_MS = st.integers(1, 50)
 
@@ -30,23 +26,17 @@ class ModelBatch:
         return self.base_offset + len(self.timestamps_ms)
 
 
-class LogModel(RuleBasedStateMachine):
-    """`batches` is the whole log; `start` and `flushed` are its other two states."""
-
-    log: Log
+class LogModel(LogMachine):
+    """`batches` is what the log should hold from its start on."""
 
     def __init__(self) -> None:
         super().__init__()
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        self.files = CrashFiles()
-        self.files.make_directory(DIRECTORY.parent)
-        self.files.sync_directory(Path("/"))
-        self.clock = ManualClock(1_000)
         self.batches: list[ModelBatch] = []
-        self.start = 0
-        self.end = 0
-        self.flushed = 0
         self.sequence = 0
+
+    @property
+    def end(self) -> Offset:
+        return self.batches[-1].end_offset if self.batches else self.start
 
     @initialize(segment_bytes=st.integers(100, 1000), interval=st.integers(0, 300), index_bytes=st.integers(36, 200))
     def open(self, segment_bytes: int, interval: int, index_bytes: int) -> None:
@@ -57,7 +47,7 @@ class LogModel(RuleBasedStateMachine):
             segment_ms=40,
             retention_ms=-1,
         )
-        self.log = open_log(self.files, config=config, clock=self.clock)
+        self._open(config)
 
     @rule(timestamps=st.lists(RECORD_MS, min_size=1, max_size=4), size=st.integers(0, 120))
     def append(self, timestamps: list[int], size: int) -> None:
@@ -67,25 +57,13 @@ class LogModel(RuleBasedStateMachine):
         offset = self.log.append(data, header, leader_epoch=2)
         assert offset == self.end
         self.batches.append(ModelBatch(offset, timestamps, bytes(data)))
-        self.end += len(timestamps)
         self.sequence += len(timestamps)
-
-    @rule()
-    def roll(self) -> None:
-        self.log.roll()
-
-    @rule()
-    def flush(self) -> None:
-        self.log.flush()
-        self.flushed = self.end
 
     @rule(part=st.floats(0, 1))
     def truncate(self, part: float) -> None:
         offset = self.start + round(part * (self.end - self.start))
         if offset < self.end:
-            first = self.batches[0].base_offset
             self.batches = [item for item in self.batches if item.end_offset <= offset and offset > self.start]
-            self.end = max(self.start, self.batches[-1].end_offset if self.batches else first)
             self.flushed = min(self.flushed, self.end)
         self.log.truncate_to(offset)
         self._forget_producer()
@@ -98,16 +76,12 @@ class LogModel(RuleBasedStateMachine):
     def delete_records(self, part: float) -> None:
         offset = self.start + round(part * (self.end - self.start))
         self.log.advance_start_offset(offset)
-        self.start = max(self.start, offset)
-        self._forget_below_start()
+        self._start_at(max(self.start, offset))
 
     @rule(retention_bytes=st.integers(0, 2000))
     def retain_by_size(self, retention_bytes: int) -> None:
-        config = self.log.config
-        self.log.update_config(LogConfig(retention_bytes=retention_bytes, retention_ms=-1))
-        self.log.apply_retention(self.clock.now_ms())
-        self.log.update_config(config)
-        self._after_retention()
+        self._retain(LogConfig(retention_bytes=retention_bytes, retention_ms=-1), now_ms=self.clock.now_ms())
+        self._start_at(self.log.start_offset)
         assert (
             self.log.size_bytes - self.log.segments[0].size_bytes < max(retention_bytes, 1)
             or len(self.log.segments) == 1
@@ -115,54 +89,22 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(age_ms=st.integers(0, 60))
     def retain_by_time(self, age_ms: int) -> None:
-        config = self.log.config
-        self.log.update_config(LogConfig(retention_ms=age_ms))
-        self.log.apply_retention(60)
-        self.log.update_config(config)
+        self._retain(LogConfig(retention_ms=age_ms), now_ms=60)
         kept_from = next(
             (item.base_offset for item in self.batches if max(item.timestamps_ms) >= 60 - age_ms), self.end
         )
         assert self.log.start_offset <= max(self.start, kept_from)
-        self._after_retention()
+        self._start_at(self.log.start_offset)
 
-    def _after_retention(self) -> None:
-        for path in self.log.take_doomed():
-            self.files.remove(path)
-        assert self.log.start_offset >= self.start
-        self.start = self.log.start_offset
-        self._forget_below_start()
-
-    def _forget_below_start(self) -> None:
-        self.batches = [item for item in self.batches if item.end_offset > self.start]
-
-    @rule()
-    def restart_cleanly(self) -> None:
-        self.log.close()
-        self.flushed = self.end
-        self._reopen(clean=True)
+    def _start_at(self, offset: Offset) -> None:
+        self.start = offset
+        self.batches = [item for item in self.batches if item.end_offset > offset]
 
     @rule(survival=st.sampled_from(list(Survival)))
     def crash(self, survival: Survival) -> None:
-        self.files.crash(survival)
-        self._reopen(clean=False)
-        assert self.flushed <= self.log.end_offset <= max(self.start, self.end)
-        self.end = self.log.end_offset
-        self.batches = [item for item in self.batches if self.start < item.end_offset <= self.end]
+        self._crash(survival)
+        self.batches = [item for item in self.batches if item.end_offset <= self.log.end_offset]
         self._forget_producer()
-
-    def _reopen(self, *, clean: bool) -> None:
-        self.log = open_log(
-            self.files,
-            config=self.log.config,
-            clock=self.clock,
-            recovery_point=self.log.recovery_point,
-            start_offset=self.log.start_offset,
-            clean=clean,
-        )
-
-    @invariant()
-    def offsets_agree(self) -> None:
-        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
 
     @rule(part=st.floats(0, 1), max_bytes=st.integers(0, 2000), end_part=st.floats(0, 1), at_least_one=st.booleans())
     def read(self, part: float, max_bytes: int, end_part: float, at_least_one: bool) -> None:
@@ -214,9 +156,6 @@ class LogModel(RuleBasedStateMachine):
     def _records(self) -> list[tuple[int, int]]:
         pairs = [(item.base_offset + delta, ms) for item in self.batches for delta, ms in enumerate(item.timestamps_ms)]
         return [(offset, ms) for offset, ms in pairs if offset >= self.start]
-
-    def teardown(self) -> None:
-        structlog.reset_defaults()
 
 
 TestLogModel = LogModel.TestCase

@@ -3,20 +3,16 @@
 Keys are unique, so compaction may remove aborted records and markers only: readers must not notice any of it.
 """
 
-import logging
-from pathlib import Path
-
-import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from rookery.base.clock import ManualClock
+from rookery.base.types import Offset
 from rookery.records.batch import read_header
 from rookery.records.record import Record, build_batch
 from rookery.storage.config import LogConfig
-from rookery.storage.log import Log
-from tests.faults.files import CrashFiles, Survival
+from tests.faults.files import Survival
+from tests.models.log_machine import LogMachine
 from tests.storage import cleaning
 from tests.storage.committed import (
     Entry,
@@ -27,34 +23,25 @@ from tests.storage.committed import (
     transactions_of,
     visible_of,
 )
-from tests.storage.samples import DIRECTORY, append, marker, open_log
+from tests.storage.samples import DIRECTORY, append, marker
 
 PRODUCERS = st.integers(1, 3)
 _RETENTION_MS = 50
 
 
-class TransactionModel(RuleBasedStateMachine):
+class TransactionModel(LogMachine):
     """`history` is everything that the log should know of, also what lies below its start."""
-
-    log: Log
 
     def __init__(self) -> None:
         super().__init__()
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        self.files = CrashFiles()
-        self.files.make_directory(DIRECTORY.parent)
-        self.files.sync_directory(Path("/"))
-        self.clock = ManualClock(1_000)
         self.history: list[Entry] = []
-        self.start = 0
-        self.flushed = 0
         self.high_watermark = 0
         self.number = 0
         # What lies below may have been compacted: its aborted records are gone, and their entries with them.
         self.cleaned = 0
 
     @property
-    def end(self) -> int:
+    def end(self) -> Offset:
         return max(self.start, self.history[-1].end_offset if self.history else 0)
 
     @initialize(segment_bytes=st.integers(150, 900), compacts=st.booleans(), interval=st.integers(0, 300))
@@ -68,7 +55,7 @@ class TransactionModel(RuleBasedStateMachine):
             min_cleanable_dirty_ratio=0.0,
             delete_retention_ms=_RETENTION_MS,
         )
-        self.log = open_log(self.files, config=config, clock=self.clock)
+        self._open(config)
 
     def _append(self, producer_id: int, count: int, *, transactional: bool) -> None:
         state = self.log.producers.get(producer_id)
@@ -116,15 +103,6 @@ class TransactionModel(RuleBasedStateMachine):
         if ends:
             self.high_watermark = ends[round(part * (len(ends) - 1))]
 
-    @rule()
-    def roll(self) -> None:
-        self.log.roll()
-
-    @rule()
-    def flush(self) -> None:
-        self.log.flush()
-        self.flushed = self.end
-
     @rule(part=st.floats(0, 1))
     def truncate(self, part: float) -> None:
         # What was cleaned is committed everywhere: nobody cuts it.
@@ -152,12 +130,8 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(retention_bytes=st.integers(0, 2000))
     def retain(self, retention_bytes: int) -> None:
-        config = self.log.config
-        self.log.update_config(LogConfig(retention_bytes=retention_bytes, retention_ms=-1))
-        self.log.apply_retention(self.clock.now_ms(), self.high_watermark)
-        self.log.update_config(config)
-        for path in self.log.take_doomed():
-            self.files.remove(path)
+        config = LogConfig(retention_bytes=retention_bytes, retention_ms=-1)
+        self._retain(config, now_ms=self.clock.now_ms(), stable_offset=self.high_watermark)
         self.start = self.log.start_offset
 
     @precondition(lambda self: self.log.config.compacts)
@@ -176,20 +150,15 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule()
     def restart_cleanly(self) -> None:
-        self.log.close()
-        self.flushed = self.end
-        self._reopen(clean=True)
-        assert self.log.end_offset == self.end
+        super().restart_cleanly()
         self.high_watermark = self.end
 
     @rule(survival=st.sampled_from(list(Survival)), loses_checkpoint=st.booleans())
     def crash(self, survival: Survival, loses_checkpoint: bool) -> None:
-        self.files.crash(survival)
         # What was cleaned is not told from a hole without the recovery point.
         if loses_checkpoint and not self.cleaned:
             self.log.recovery_point = 0
-        self._reopen(clean=False)
-        assert self.flushed <= self.log.end_offset <= self.end
+        self._crash(survival)
         self.history = [entry for entry in self.history if entry.end_offset <= self.log.end_offset]
         self._ended_at(self.log.end_offset)
         self._forget_what_is_gone()
@@ -210,20 +179,6 @@ class TransactionModel(RuleBasedStateMachine):
                     else entry
                     for entry in self.history
                 ]
-
-    def _reopen(self, *, clean: bool) -> None:
-        self.log = open_log(
-            self.files,
-            config=self.log.config,
-            clock=self.clock,
-            recovery_point=self.log.recovery_point,
-            start_offset=self.log.start_offset,
-            clean=clean,
-        )
-
-    @invariant()
-    def offsets_agree(self) -> None:
-        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
 
     @invariant()
     def readers_stop_at_the_last_stable_offset(self) -> None:
@@ -252,9 +207,6 @@ class TransactionModel(RuleBasedStateMachine):
         for segment in self.log.segments[:-1]:
             name = f"{segment.base_offset:020d}.txnindex"
             assert (name in names) == (len(segment.aborted) > 0) == segment.has_aborted_file
-
-    def teardown(self) -> None:
-        structlog.reset_defaults()
 
 
 TestTransactionModel = TransactionModel.TestCase

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Set
 
+import pytest
+
 from rookery.base.types import TopicPartition
 from rookery.replication.pending import Pending, Waiter
 
@@ -143,3 +145,20 @@ def test_a_waiter_may_park_another_one_from_its_attempt() -> None:
     assert second.attempts == []
     loop.turn()
     assert second.attempts == [{A}]
+
+
+def test_a_waiter_that_fails_does_not_hold_up_others() -> None:
+    loop = ManualLoop()
+    pending = Pending(loop)
+
+    def fail(_: Set[TopicPartition]) -> bool:
+        raise RuntimeError("a bug")
+
+    broken, other = Waiter([A], attempt=fail, expire=lambda: None), Recorder(completes_after=1)
+    pending.park(broken, timeout_seconds=1)
+    pending.park(other.waiter(A), timeout_seconds=1)
+    pending.wake(A)
+    with pytest.raises(ExceptionGroup, match="parked requests failed"):
+        loop.turn()
+    assert other.attempts == [{A}]
+    assert len(pending) == 0

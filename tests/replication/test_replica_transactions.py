@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_TOPIC_ID
+from rookery.base.errors import CorruptionError, ErrorCode
+from rookery.base.types import NO_TOPIC_ID, Offset
 from rookery.records.batch import read_header
 from rookery.records.control import Marker
 from rookery.replication.partition import Partition
 from rookery.replication.replica import ACKS_ALL, LATEST, Appended, Replica
 from rookery.storage.config import LogConfig
+from rookery.storage.log import Log
 from rookery.storage.producers import Verification
 from tests.faults.files import CrashFiles
 from tests.storage.samples import PARTITION, START_MS, batch, open_log
@@ -179,3 +180,18 @@ def test_a_failed_disk() -> None:
     leader.replica.log.log_directory.fail(OSError("gone"))
     assert leader.end().error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert leader.replica.read(0, 1000, read_committed=True).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_damage_that_hides_the_producers_concerns_readers_of_committed_records_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = Leader()
+    leader.append(0)
+
+    def fail(_: Log, high_watermark: Offset) -> Offset:
+        raise CorruptionError("a batch cannot be read")
+
+    monkeypatch.setattr(Log, "last_stable_offset", fail)
+    plain = leader.replica.read(0, 1000)
+    assert (plain.error_code, plain.last_stable_offset, plain.size_bytes > 0) == (ErrorCode.NONE, 1, True)
+    assert leader.replica.read(0, 1000, read_committed=True).error_code is ErrorCode.CORRUPT_MESSAGE

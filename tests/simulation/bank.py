@@ -13,10 +13,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rookery.base.errors import ApiError
-from rookery.base.types import Offset, TopicPartition
+from rookery.base.types import Offset, ProducerId, TopicPartition
 from rookery.client.accumulator import NO_IDENTITY, ProducerIdentity
 from rookery.client.admin import LATEST
 from rookery.client.cluster import Cluster
@@ -62,7 +62,7 @@ class Bank:
     ledger: Ledger
     offsets: GroupHistory
     # The faults have ended: finish what is to be done.
-    is_closing: bool = field(default=False)
+    is_closing: bool = False
 
     @property
     def accounts(self) -> range:
@@ -83,6 +83,8 @@ class Post:
         self.sent: deque[SentRequest] = deque(maxlen=_SENT_KEPT)
         # The newest that an instance was given.
         self.identity: ProducerIdentity = NO_IDENTITY
+        # All that instances were given.
+        self.producer_ids: set[ProducerId] = set()
         self._protocol = self.random.choice(list(Protocol))
         self._next_number = 0
         self._instances: list[Process] = []
@@ -265,6 +267,7 @@ class Worker(ABC):
 
     def _note_identity(self) -> None:
         self._post.identity = max(self._post.identity, self._producer.identity)
+        self._post.producer_ids.add(self._producer.identity.producer_id)
 
 
 class Teller(Worker):

@@ -49,8 +49,8 @@ class BankRun(Run):
             Ledger(world.violations),
             GroupHistory(world.violations),
         )
-        self._posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
-        self._posts += [Post(self._bank, f"clerk-{partition.partition}", partition) for partition in self._requests]
+        self.posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
+        self.posts += [Post(self._bank, f"clerk-{partition.partition}", partition) for partition in self._requests]
 
     @property
     def counts(self) -> Counts:
@@ -58,7 +58,7 @@ class BankRun(Run):
             acknowledged=len(self._bank.ledger.confirmed),
             read=self._reads.read_count,
             commits=self._bank.offsets.commit_count,
-            generations=sum(post.identity.producer_epoch for post in self._posts),
+            generations=sum(post.identity.producer_epoch for post in self.posts),
         )
 
     def _start_users(self) -> None:
@@ -67,11 +67,11 @@ class BankRun(Run):
 
     def _churn(self, duration_s: float) -> list[Coroutine[Any, Any, None]]:
         self._start("customer", self._ask(duration_s))
-        return [post.staff(duration_s) for post in self._posts]
+        return [post.staff(duration_s) for post in self.posts]
 
     async def _settle(self) -> None:
         self._bank.is_closing = True
-        finishing = {post.name: self._world.loop.create_task(post.finish()) for post in self._posts}
+        finishing = {post.name: self._world.loop.create_task(post.finish()) for post in self.posts}
         await self._await_users(finishing)
 
     # Users

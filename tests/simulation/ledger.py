@@ -1,8 +1,9 @@
 """What the workers of the simulated bank did, as far as they know, and what must hold for it.
 
-A transfer is one transaction: a debit and one or more credits, each a record on the partition of its account. Workers
-write down what they are about to do and what they were told; readers, what they saw with isolation read_committed. The
-checkers, by name:
+A transfer is one transaction: debits and credits that add up to nothing, each a record on the partition of its account.
+A teller's has one debit and one or two credits, a clerk's a debit and a credit for each of up to three requests.
+Workers write down what they are about to do and what they were told; readers, what they saw with isolation
+read_committed. The checkers, by name:
 
     no-aborted-reads         nobody ever reads a record of a transfer that was not committed
     atomic-transfers         a transfer is there wholly or not at all; if its commit was confirmed, it is there
@@ -76,7 +77,7 @@ class Transfer:
 
 @dataclass
 class Ledger:
-    """All transfers, and how often each was read."""
+    """All transfers, by worker and number."""
 
     violations: Violations
     transfers: dict[tuple[str, int], Transfer] = field(default_factory=dict)

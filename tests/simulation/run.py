@@ -1,7 +1,7 @@
 """One run of a scenario in a world of its own: what all scenarios have in common.
 
 A machine is booted, users work while faults happen, then it is peaceful, and what is there at the end is looked at.
-What the users do and what is checked is up to the kinds of runs, see `scenarios` and `bank_run`.
+What the users do and what is checked is up to the kinds of runs, see `log_run` and `bank_run`.
 """
 
 import asyncio

@@ -5,28 +5,22 @@ from typing import NamedTuple
 
 from rookery.base.types import Offset, ProducerId
 from rookery.records.batch import iterate_headers
-from rookery.records.control import read_marker
 from rookery.records.record import decode_records
 from rookery.storage.log import Log
 from tests.storage.samples import read_bytes
+from tests.support.aborted import aborted_batches
 
 
-def committed_offsets(data: bytes, aborted: Iterable[tuple[ProducerId, Offset]]) -> list[Offset]:
+def committed_offsets(data: bytes, aborted: Sequence[tuple[ProducerId, Offset]]) -> list[Offset]:
     """The records that a client shows of a read_committed fetch."""
-    waiting, skipped = list(aborted), set[ProducerId]()
-    assert waiting == sorted(waiting, key=lambda pair: pair[1])
-    found: list[Offset] = []
-    for position, header in iterate_headers(data):
-        batch = data[position : position + header.size_bytes]
-        while waiting and waiting[0][1] <= header.last_offset:
-            skipped.add(waiting.pop(0)[0])
-        if header.is_control:
-            end = read_marker(batch)
-            if end is not None and not end.committed:
-                skipped.discard(header.producer_id)
-        elif not header.is_transactional or header.producer_id not in skipped:
-            found += [record.offset for record in decode_records(batch)]
-    return found
+    assert aborted == sorted(aborted, key=lambda pair: pair[1])
+    skipped = list(aborted_batches(data, aborted))
+    return [
+        record.offset
+        for position, header in iterate_headers(data)
+        if not header.is_control and not any(header.base_offset in offsets for offsets in skipped)
+        for record in decode_records(data[position : position + header.size_bytes])
+    ]
 
 
 def read_committed(
@@ -38,7 +32,7 @@ def read_committed(
     while offset < stable:
         read = log.read(offset, max_bytes, end_offset=stable)
         data = read_bytes(read.slices)
-        found += committed_offsets(data, log.find_aborted(offset, read, stable))
+        found += committed_offsets(data, list(log.find_aborted(offset, read, stable)))
         ends = [header.last_offset + 1 for _, header in iterate_headers(data)]
         if not ends:
             break

@@ -9,8 +9,9 @@ from rookery.base.types import Offset
 from rookery.records.batch import read_header
 from rookery.records.control import ControlType, control_key
 from rookery.records.record import Record, build_batch
+from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
-from rookery.storage.producers import ProducerStates
+from rookery.storage.producers import ProducerState, ProducerStates
 from rookery.storage.transactions import AbortedTransaction
 from tests.faults.files import CrashFiles, Survival
 from tests.storage.cleaning import clean, make_cleaner
@@ -345,3 +346,21 @@ def test_a_marker_that_cannot_be_read_ends_recovery(files: CrashFiles) -> None:
     broken = build_batch(records, base_offset=1, producer_id=1, producer_epoch=0, control=True, transactional=True)
     log.segments[0].append(broken, 1, 1)
     assert reopen(log, clean=False).end_offset == 1
+
+
+@pytest.mark.parametrize(("config", "stable_offset"), [(ROOMY, 0), (COMPACTED, 3)])
+def test_an_old_snapshot_is_not_believed_in_a_compacted_log(
+    files: CrashFiles, config: LogConfig, stable_offset: Offset
+) -> None:
+    """It says that a transaction is open; compaction may have taken the marker that ended it."""
+    log = open_log(files, config=config)
+    for _ in range(3):
+        append(log, batch())
+        log.roll()
+    log.close()
+    open_transaction = ProducerState(1, 0)
+    open_transaction.current_transaction_offset = 0
+    files.write_file(DIRECTORY / "00000000000000000001.snapshot", ProducerStates([open_transaction]).encode())
+    for offset in (2, 3):
+        files.write_file(DIRECTORY / f"{offset:020}.snapshot", b"torn")
+    assert stable(reopen(log, clean=False)) == stable_offset

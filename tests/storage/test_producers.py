@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,13 +232,25 @@ def test_the_first_batch_must_not_be_overtaken() -> None:
     assert known.check_transaction(in_transaction(3, epoch=1), fenced) is None
 
 
-def test_forgotten_guards_expire_the_second_time() -> None:
+def test_forgotten_guards_expire_long_after_their_last_use() -> None:
     known = states()
     verification = known.verify(in_transaction(0))
-    known.expire(START_MS, 100)
-    assert known.check_transaction(in_transaction(0), verification) is None
-    known.expire(START_MS, 100)
+    for passed_ms in (0, 599_999):
+        known.expire(START_MS + passed_ms, 100)
+        assert known.check_transaction(in_transaction(0), verification) is None
+    known.expire(START_MS + 600_000, 100)
     assert known.check_transaction(in_transaction(0), verification) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_guard_that_is_taken_again_lives_on() -> None:
+    known = states()
+    takes: list[Callable[[], object]] = [lambda: known.guard(5), lambda: known.verify(in_transaction(0))]
+    for take in takes:
+        guard = known.guard(5)
+        known.expire(START_MS, 100)
+        take()
+        known.expire(START_MS + 600_000, 100)
+        assert known.check_coordinated(in_transaction(-1), guard) is None
 
 
 @pytest.mark.parametrize(

@@ -12,24 +12,24 @@ out. `FencedError` ends a producer: another instance has taken over. `AbortableE
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from itertools import groupby
 from typing import NamedTuple
 
 from rookery.base.clock import Clock
+from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import NodeId, Offset, ProducerId, TopicPartition
+from rookery.base.types import NodeId, Offset, TopicPartition
 from rookery.client.accumulator import NO_IDENTITY, PendingBatch, ProducerIdentity, Sequences
 from rookery.client.admin import by_topic
 from rookery.client.cluster import Cluster, backoff_s
 from rookery.client.consumer import ConsumedRecord, Consumer
-from rookery.client.coordinators import Coordinators, KeyType
+from rookery.client.coordinators import Coordinators
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from rookery.records.batch import iterate_headers
-from rookery.records.control import ControlType, control_type
 from rookery.records.record import Record, build_batch
+from tests.support.aborted import aborted_batches
 
 Batch = PendingBatch[None]
 Offsets = Mapping[TopicPartition, Offset]
@@ -375,27 +375,10 @@ class CommittedConsumer(Consumer):
         return request
 
     async def _accept(self, tp: TopicPartition, row: Message) -> list[ConsumedRecord]:
-        dropped = [range(first, last + 1) for first, last in aborted_batches(row)]
+        aborted = [(item.producer_id, item.first_offset) for item in row.aborted_transactions or ()]
+        dropped = list(aborted_batches(row.records or b"", aborted))
         records = await super()._accept(tp, row)
         return [record for record in records if not any(record.offset in offsets for offsets in dropped)]
-
-
-def aborted_batches(row: Message) -> Iterator[tuple[Offset, Offset]]:
-    """First and last offset of the batches in a fetched partition that belong to aborted transactions.
-
-    A producer's records are aborted from the first offset in the list of aborted transactions to its abort marker.
-    """
-    waiting = deque(sorted((first.first_offset, first.producer_id) for first in row.aborted_transactions or ()))
-    aborted: set[ProducerId] = set()
-    view = memoryview(row.records or b"")
-    for start, header in iterate_headers(view):
-        while waiting and waiting[0][0] <= header.last_offset:
-            aborted.add(waiting.popleft()[1])
-        if not header.is_control:
-            if header.is_transactional and header.producer_id in aborted:
-                yield header.base_offset, header.last_offset
-        elif control_type(view[start : start + header.size_bytes]) == ControlType.ABORT:
-            aborted.discard(header.producer_id)
 
 
 def _produce_row(batch: Batch) -> Message:

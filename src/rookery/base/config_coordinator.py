@@ -1,7 +1,7 @@
 """Keys of Kafka 4 for groups, offsets, transactions and share groups.
 
-Those of groups, offsets and transactions do something (`_live`); the others are known and checked, without effect so
-far (`_row`).
+Most of those of groups, offsets and transactions do something (`_live`); the others are known and checked, without
+effect so far (`_row`).
 """
 
 from rookery.base.config_key import INT_MAX, ConfigKey, ConfigType, Update
@@ -457,6 +457,8 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
     _live("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", minimum=1),
     _live("transaction.state.log.replication.factor", _SHORT, 3, "Replicas of __transaction_state.", minimum=1),
     _live("transaction.state.log.segment.bytes", _INT, 104_857_600, "Segment size of __transaction_state.", minimum=1),
-    _row("transaction.two.phase.commit.enable", _BOOLEAN, False, "Let an outside coordinator drive transactions."),
+    _live(
+        "transaction.two.phase.commit.enable", _BOOLEAN, False, "Allow two-phase commits, which are not supported yet."
+    ),
     _live("transactional.id.expiration.ms", _INT, 604_800_000, "Life of an unused transactional id.", minimum=1),
 )

@@ -2,9 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from rookery.base.errors import ErrorCode
+
+# What a coordinator says of itself, and not of the request.
+ABOUT_COORDINATORS: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 ResultT = TypeVar("ResultT")
 ResponseT = TypeVar("ResponseT")

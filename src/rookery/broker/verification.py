@@ -18,11 +18,11 @@ The coordinator's errors reach a producer as those that it knows:
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.broker.answers import respond
+from rookery.broker.answers import ABOUT_COORDINATORS, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.replication.replica import Appended
@@ -32,13 +32,6 @@ _ABORTABLE_SINCE = 11
 _ADDED_SINCE = 12
 
 _NOT_ADDED = "The partition was not added to the transaction."
-_NO_COORDINATOR: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
 
 # What a batch may be appended with, or why it may not be.
 Verdict: TypeAlias = Verification | Appended
@@ -88,7 +81,7 @@ def _refuse(version: int, code: ErrorCode) -> Appended:
         return Appended(known, message=_NOT_ADDED)
     if code is ErrorCode.PRODUCER_FENCED:
         return Appended(ErrorCode.INVALID_PRODUCER_EPOCH)
-    if code in _NO_COORDINATOR or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDED_SINCE):
+    if code in ABOUT_COORDINATORS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDED_SINCE):
         reason = f"It cannot be known yet whether the partition is part of the transaction: {code.name}."
         return Appended(ErrorCode.NOT_ENOUGH_REPLICAS, message=reason)
     return Appended(code)

@@ -182,7 +182,7 @@ def find_hanging(
             "--max-transaction-timeout",
             min=0,
             metavar="MINUTES",
-            help="The longest that a transaction may last; what is open for longer is suspect.",
+            help="The longest that a transaction may last; what has written nothing for longer is suspect.",
         ),
     ] = 15,
     topic: OptionalTopic = None,

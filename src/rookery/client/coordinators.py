@@ -6,8 +6,8 @@ to the cluster's time-out. Requests go over connections of their own, so that no
 """
 
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 
+from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.client.cluster import Cluster
@@ -27,13 +27,6 @@ _MOVED = frozenset(
 )
 
 Codes = Callable[[Message], Iterable[int]]
-
-
-class KeyType(IntEnum):
-    """What a coordinator looks after, by the protocol's codes."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 _NAMES = {KeyType.GROUP: "group", KeyType.TRANSACTION: "transactional id"}

@@ -1,7 +1,8 @@
 """Finds hanging transactions: open on a partition, and no coordinator will end them (KIP-664).
 
-A transaction that is open for longer than any may last is suspect. It hangs if no transactional id has its producer
-id, or the one that has it does not count the partition to its transaction. What ended while we looked is left out.
+A transaction that has written nothing for longer than any may last is suspect. It hangs if no transactional id has its
+producer id, or the one that has it does not count the partition to its transaction. What ended while we looked is left
+out.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

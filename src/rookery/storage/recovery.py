@@ -50,6 +50,8 @@ class LogView(NamedTuple):
     snapshots: list[Offset]
     start_offset: Offset
     end_offset: Offset
+    # Whether compaction may have taken what older snapshots were followed by.
+    is_compacted: bool
 
 
 @dataclass(slots=True)
@@ -136,17 +138,17 @@ def load_producers(files: Files, directory: Path, view: LogView) -> ProducerStat
             break
         except (CorruptionError, FileNotFoundError) as error:
             logger.warning("ignoring a producer snapshot", directory=str(directory), offset=snapshot, reason=str(error))
+            if view.is_compacted:
+                # An older one may tell of a transaction whose marker is gone; the log by itself does not.
+                break
     for segment, position, header in _batches_from(view, offset):
         _replay(producers, segment, position, header)
     return producers
 
 
-def rebuild_aborted(
-    files: Files, directory: Path, segment: Segment, below: list[Segment], snapshots: list[Offset]
-) -> AbortedIndex:
-    """A segment's aborted index from its batches and from the transactions that the segments below leave open."""
-    base_offset = segment.base_offset
-    producers = load_producers(files, directory, LogView(below, snapshots, base_offset, base_offset))
+def rebuild_aborted(files: Files, directory: Path, segment: Segment, below: LogView) -> AbortedIndex:
+    """A segment's aborted index from its batches and from the transactions that the log `below` it leaves open."""
+    producers = load_producers(files, directory, below)
     index = AbortedIndex()
     for position, header in segment.headers():
         aborted = _replay(producers, segment, position, header)
@@ -262,7 +264,7 @@ class _Loader:
         """
         first = self._first_unflushed(loaded)
         base = loaded.segments[first].base_offset
-        below = LogView(loaded.segments[:first], loaded.snapshots, loaded.start_offset, base)
+        below = LogView(loaded.segments[:first], loaded.snapshots, loaded.start_offset, base, self._config.compacts)
         loaded.producers = load_producers(self._files, self._directory, below)
         loaded.epochs = LeaderEpochs()
         if has_epochs:

@@ -17,7 +17,7 @@ from rookery.base.files import File, Files
 from rookery.base.types import Offset, ProducerId, TimestampMs
 from rookery.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name
 from rookery.storage.producers import ProducerStates
-from rookery.storage.recovery import rebuild_aborted
+from rookery.storage.recovery import LogView, rebuild_aborted
 from rookery.storage.segment import Segment
 from rookery.storage.transactions import AbortedIndex, find_aborted
 
@@ -93,8 +93,10 @@ class Segments:
             return segment.aborted
         except (CorruptionError, FileNotFoundError) as error:
             logger.warning("rebuilding an aborted index from its log", path=str(segment.path()), reason=str(error))
-            below = self.all[: self.all.index(segment)]
-            segment.aborted = rebuild_aborted(self._files, self._directory, segment, below, self.snapshots)
+            base_offset, slot = segment.base_offset, self.all.index(segment)
+            # It may be compacted, for all that is known here.
+            below = LogView(self.all[:slot], self.snapshots, base_offset, base_offset, is_compacted=True)
+            segment.aborted = rebuild_aborted(self._files, self._directory, segment, below)
             return segment.aborted
 
     # Giving up the start

@@ -139,11 +139,7 @@ class Stage:
         return delivered
 
     def complete(self, markers: SendMarkers) -> Any:
-        return self.run(
-            lambda shard, now_ms: shard.complete(
-                markers.transactional_id, markers.producer_id, markers.producer_epoch, now_ms
-            )
-        )
+        return self.run(lambda shard, now_ms: shard.complete(markers, now_ms))
 
     def pass_time(self, duration_ms: int) -> None:
         """Fire every timer that comes due, in order."""

@@ -10,6 +10,7 @@ from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import ListedTransaction, ListFilters
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.states import State
+from rookery.coordinators.txn.transaction import LAST_EPOCH
 from tests.coordinators.txn.stage import START_MS, TX, A, B, Stage
 from tests.coordinators.txn.test_ending import EPOCH, NONE, PRODUCER_ID, stored
 
@@ -57,6 +58,15 @@ def test_old_clusters_get_old_records() -> None:
     assert stage.log[-1][1][:2] == b"\0\1"
     stage.restart()
     assert stage.transaction.producer_epoch == 1
+
+
+def test_what_newer_clients_did_survives_a_lower_level() -> None:
+    stage = Stage(stored(State.ONGOING, epoch=LAST_EPOCH))
+    stage.transaction_version = 0
+    _, *following = stage.end((PRODUCER_ID, LAST_EPOCH), commit=True)
+    stage.restart()
+    stage.deliver()
+    assert [stage.transaction.producer_id, stage.transaction.producer_epoch] == following
 
 
 def test_describing() -> None:

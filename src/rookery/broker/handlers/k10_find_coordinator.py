@@ -8,9 +8,9 @@ request. v5 may answer TRANSACTION_ABORTABLE, which never happens. v6 is for sha
 """
 
 from collections.abc import Awaitable, Mapping
-from enum import IntEnum
 from typing import Final
 
+from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName, TopicPartition
 from rookery.broker import internal_topics
@@ -20,11 +20,6 @@ from rookery.coordinators.txn.service import TRANSACTIONS_TOPIC
 from rookery.protocol.message import Message
 
 _KEYS_SINCE = 4
-
-
-class KeyType(IntEnum):
-    GROUP = 0
-    TRANSACTION = 1
 
 
 _TOPICS: Final[Mapping[int, TopicName]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}

@@ -1,8 +1,8 @@
 """EndTxn (26): commit or abort a transaction.
 
 Answered when the outcome is certain, that is, when the coordinator's record of it is committed; the markers follow.
-Until the last of them is written a new transaction of the same producer is told CONCURRENT_TRANSACTIONS. A request that
-is sent again gets the answer of the first.
+Until the last of them is written a new transaction of the same producer is told CONCURRENT_TRANSACTIONS, and so is a
+request that is sent again; afterwards that gets the answer of the first.
 
 Versions: v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v3 flexible. v4 may answer
 TRANSACTION_ABORTABLE, which never happens here. v5 (KIP-890) every transaction has an epoch of its own: the answer

@@ -8,22 +8,14 @@ Versions: v1 flexible. v2 the version of the transaction's protocol (KIP-1228); 
 """
 
 from collections.abc import Awaitable, Iterator
-from typing import Final
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TopicName, TopicPartition
-from rookery.broker.answers import respond_to_all
+from rookery.broker.answers import ABOUT_COORDINATORS, respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.protocol.message import Message
 from rookery.records.control import Marker
 
-_ABOUT_COORDINATORS: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
 _Results = dict[ProducerId, dict[TopicName, list[Message]]]
 
 
@@ -56,7 +48,7 @@ def _markers(request: Message) -> Iterator[tuple[TopicPartition, Marker]]:
 
 
 def _translate(code: ErrorCode) -> ErrorCode:
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _ABOUT_COORDINATORS else code
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in ABOUT_COORDINATORS else code
 
 
 def _respond(results: _Results) -> Message:

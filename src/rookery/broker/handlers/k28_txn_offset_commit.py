@@ -5,7 +5,7 @@ transaction. Until v4 the client has added it with AddOffsetsToTxn, which is ver
 not), unless `transaction.partition.verification.enable` is off; from v5 on it is added here. Topics and partitions that
 do not exist are UNKNOWN_TOPIC_OR_PARTITION, and metadata above `offset.metadata.max.bytes` is
 OFFSET_METADATA_TOO_LARGE; both concern their partition only. An empty group id is INVALID_GROUP_ID. A producer that was
-fenced is INVALID_PRODUCER_EPOCH.
+fenced is INVALID_PRODUCER_EPOCH. Offsets whose transaction ended while that was being asked are INVALID_TXN_STATE.
 
 Versions: v2 leader epochs, and COORDINATOR_LOAD_IN_PROGRESS, which is COORDINATOR_NOT_AVAILABLE before. v3 flexible;
 member id, generation and instance id, with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (also for a stale member epoch) and
@@ -41,8 +41,8 @@ class _Commit(NamedTuple):
     context: RequestContext
     request: Message
     offsets: tuple[OffsetToCommit, ...]
-    # Void if the transaction ends before the offsets are written.
-    guard: object | None
+    # Void if the transaction ends before the offsets are written; an error if there is no coordinator of the group.
+    guard: object | ErrorCode
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
@@ -50,6 +50,10 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     commit = _Commit(context, request, _offsets(context, request), guard)
     if not commit.offsets:
         return _respond(commit, ())
+    if not request.group_id:
+        return _respond(commit, ErrorCode.INVALID_GROUP_ID)
+    if isinstance(guard, ErrorCode):
+        return _respond(commit, guard)
     question = _ask_transaction(commit)
     if isinstance(question, asyncio.Future) and not question.done():
         return _commit_later(commit, question)
@@ -84,11 +88,8 @@ def _ask_transaction(commit: _Commit) -> Question | ErrorCode:
     """Whether the group's partition is, or now is, part of the transaction; a code where that is not asked."""
     context, request = commit.context, commit.request
     services = context.services
-    if not request.group_id:
-        return ErrorCode.INVALID_GROUP_ID
     partition = services.groups.partition_of(request.group_id)
-    if partition is None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert partition is not None, "the group has a coordinator"
     wanted = AddRequest(
         transactional_id=request.transactional_id,
         producer_id=request.producer_id,

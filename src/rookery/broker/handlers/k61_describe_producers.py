@@ -3,7 +3,7 @@
 Versions: v0.
 """
 
-from rookery.base.errors import ErrorCode
+from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.controller.topics import name_problem
@@ -32,7 +32,10 @@ def _describe(context: RequestContext, topic: str, index: int) -> Message:
         return _answer(index, replica, [])
     if not replica.state.is_leader:
         return _answer(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
-    return _answer(index, ErrorCode.NONE, [_producer(state) for state in replica.log.producers])
+    try:
+        return _answer(index, ErrorCode.NONE, [_producer(state) for state in replica.log.producers])
+    except (StorageError, CorruptionError):
+        return _answer(index, ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 def _answer(index: int, code: ErrorCode, producers: list[Message]) -> Message:

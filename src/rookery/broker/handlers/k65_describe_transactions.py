@@ -10,7 +10,7 @@ Versions: v0, flexible.
 from collections.abc import Awaitable, Iterable
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicName, TopicPartition
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicName, TopicPartition
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import DescribedTransaction
@@ -51,7 +51,7 @@ def _missing(transactional_id: str, code: ErrorCode) -> Message:
         transaction_timeout_ms=0,
         transaction_start_time_ms=NO_TIMESTAMP,
         producer_id=NO_PRODUCER_ID,
-        producer_epoch=-1,
+        producer_epoch=NO_PRODUCER_EPOCH,
         topics=[],
     )
 

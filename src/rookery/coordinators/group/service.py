@@ -97,7 +97,7 @@ class GroupCoordinator:
             return None
         return TopicPartition(OFFSETS_TOPIC, self.runtime.partition_of(group_id))
 
-    def guard(self, group_id: str, producer_id: ProducerId) -> object | None:
+    def guard(self, group_id: str, producer_id: ProducerId) -> object | ErrorCode:
         """To be taken before a transaction is verified, and given with its offsets; see `Coordinator.guard`."""
         return self.runtime.guard(group_id, producer_id)
 

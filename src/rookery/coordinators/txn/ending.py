@@ -11,7 +11,7 @@ the repetition comes with the epoch before; a request with the present epoch is 
 from typing import Any
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import NEEDS_PRODUCER_ID, EndRequest, EndResult, NeedsProducerId, markers_of
@@ -142,15 +142,11 @@ def fenced(
     return transaction.moved(State.PREPARE_ABORT, now_ms, **raised)
 
 
-def complete(
-    transaction: Transaction | None, producer_id: ProducerId, producer_epoch: ProducerEpoch, now_ms: TimestampMs
-) -> Decision[ErrorCode]:
-    """All markers are written. Nothing happens if the transaction is not the one that they were for."""
-    if transaction is None or not transaction.is_prepared:
+def complete(transaction: Transaction | None, prepared: Transaction, now_ms: TimestampMs) -> Decision[ErrorCode]:
+    """All markers are written. Nothing happens if the transaction is not, or no longer, the one that they were for."""
+    if transaction is not prepared:
         return Decision(response=ErrorCode.NONE)
-    if (producer_id, producer_epoch) != (transaction.producer_id, transaction.producer_epoch):
-        return Decision(response=ErrorCode.NONE)
-    done = completed(transaction, now_ms)
+    done = completed(prepared, now_ms)
     return Decision(response=ErrorCode.NONE, records=[TransactionRecord(done.transactional_id, done)])
 
 

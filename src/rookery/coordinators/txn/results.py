@@ -97,7 +97,12 @@ class ListedTransaction(NamedTuple):
 
 @value_class(kw_only=True)
 class SendMarkers:
-    """An effect: write the end of a transaction to its partitions; when all have it, `complete` it."""
+    """An effect: write the end of a transaction to its partitions; when all have it, `complete` it.
+
+    `prepared` is which one. Producer id and epoch do not tell: in the classic protocol those of the next are the same.
+    """
+
+    prepared: Transaction
 
     transactional_id: str
     producer_id: ProducerId
@@ -110,6 +115,7 @@ class SendMarkers:
 def markers_of(transaction: Transaction) -> SendMarkers:
     assert transaction.is_prepared
     return SendMarkers(
+        prepared=transaction,
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
-from rookery.base.types import LeaderEpoch, NodeId, ProducerId, TimestampMs, TopicPartition
+from rookery.base.types import LeaderEpoch, NodeId, ProducerId, TimestampMs
+from rookery.controller.brokers import TRANSACTION_VERSION
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.runtime import Coordinator, Replicas
 from rookery.coordinators.txn.delivery import Delivery, Writer
@@ -30,6 +31,7 @@ from rookery.coordinators.txn.results import (
     ListFilters,
     NeedsProducerId,
     SendMarkers,
+    VerifiedPartitions,
 )
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.shard import TransactionShard
@@ -38,7 +40,6 @@ from rookery.records.control import Marker
 from rookery.replication.pending import Pending
 
 TRANSACTIONS_TOPIC = "__transaction_state"
-TRANSACTION_VERSION = "transaction.version"
 
 _COMPLETE_RETRY_S = 1.0
 
@@ -79,7 +80,7 @@ class TransactionCoordinator:
         )
 
     def _transaction_version(self) -> int:
-        return self._image.features.get(TRANSACTION_VERSION, 0)
+        return self._image.feature_level(TRANSACTION_VERSION)
 
     def start(self, image: ClusterImage) -> None:
         """Load what this node leads; the replicas must be there."""
@@ -105,7 +106,7 @@ class TransactionCoordinator:
     def add_partitions(self, request: AddRequest) -> Answer[ErrorCode]:
         return self.runtime.write(request.transactional_id, lambda shard, now_ms: shard.add_partitions(request, now_ms))
 
-    def verify_partitions(self, request: AddRequest) -> Answer[tuple[tuple[TopicPartition, ErrorCode], ...]]:
+    def verify_partitions(self, request: AddRequest) -> Answer[VerifiedPartitions]:
         return self.runtime.read(request.transactional_id, lambda shard: shard.verify_partitions(request))
 
     def end(self, request: EndRequest) -> Answer[EndResult]:
@@ -167,9 +168,7 @@ class TransactionCoordinator:
 
         answer = self.runtime.write(
             ended.transactional_id,
-            lambda shard, now_ms: shard.complete(
-                ended.transactional_id, ended.producer_id, ended.producer_epoch, now_ms
-            ),
+            lambda shard, now_ms: shard.complete(ended, now_ms),
         )
         if answer.done():
             answered(answer)

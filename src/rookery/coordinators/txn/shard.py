@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import ProducerEpoch, ProducerId, TimestampMs
+from rookery.base.types import ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision, Timer, TimerKey
 from rookery.coordinators.txn import describe, ending, expiry, init, partitions
 from rookery.coordinators.txn.records import (
@@ -31,13 +31,14 @@ from rookery.coordinators.txn.results import (
     ListedTransaction,
     ListFilters,
     NeedsProducerId,
+    SendMarkers,
     VerifiedPartitions,
     markers_of,
 )
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.states import IDLE, can_move
 from rookery.coordinators.txn.timers import AbortTimer, ExpiryTimer, TimeoutTimer
-from rookery.coordinators.txn.transaction import Transaction
+from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
 class Draft(Enum):
@@ -58,7 +59,9 @@ class TransactionShard:
     # What the runtime needs
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
-        version = FLEXIBLE_VERSION if self._transaction_version() else PLAIN_VERSION
+        # What a client of the newer protocol has done must survive, even if the level was lowered meanwhile.
+        is_newer = record.transaction is not None and record.transaction.client_version != CLASSIC
+        version = FLEXIBLE_VERSION if is_newer or self._transaction_version() else PLAIN_VERSION
         return encode_record(record, version=version)
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
@@ -134,10 +137,8 @@ class TransactionShard:
         transaction = self.transactions.get(request.transactional_id)
         return ending.end(transaction, request, now_ms=now_ms, new_producer_id=new_producer_id)
 
-    def complete(
-        self, transactional_id: str, producer_id: ProducerId, producer_epoch: ProducerEpoch, now_ms: TimestampMs
-    ) -> Decision[ErrorCode]:
-        return ending.complete(self.transactions.get(transactional_id), producer_id, producer_epoch, now_ms)
+    def complete(self, ended: SendMarkers, now_ms: TimestampMs) -> Decision[ErrorCode]:
+        return ending.complete(self.transactions.get(ended.transactional_id), ended.prepared, now_ms)
 
     # Tools
 

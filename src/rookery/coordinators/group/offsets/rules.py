@@ -15,7 +15,6 @@ Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 # From here on OffsetCommit knows member epochs, and may say that a group does not exist.
 MEMBER_EPOCHS_SINCE = 9
-_NO_GENERATION = -1
 
 
 def is_empty(group: Group) -> bool:
