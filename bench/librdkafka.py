@@ -99,6 +99,7 @@ _SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_metadata_destroy": (None, (_handle,)),
     "rd_kafka_poll": (_int, (_handle, _int)),
     "rd_kafka_flush": (_int, (_handle, _int)),
+    "rd_kafka_outq_len": (_int, (_handle,)),
     "rd_kafka_produce_batch": (_int, (_handle, ctypes.c_int32, _int, _handle, _int)),
     "rd_kafka_queue_new": (_handle, (_handle,)),
     "rd_kafka_queue_destroy": (None, (_handle,)),

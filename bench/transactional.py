@@ -16,16 +16,14 @@ from bench.librdkafka import ClientError, Messages, flush, new_producer, send
 from bench.load import Measurements, await_go, run_action
 from bench.paced import due_times, percentiles, wake_punctually
 
-PRODUCER_SETTINGS = {
-    # As large as the Java client's `buffer.memory`: what a commit at the end of an interval has to wait for is at most
-    # this.
-    "queue.buffering.max.kbytes": "32768",
-    # A commit waits for deliveries, and only their reports wake it; otherwise it sleeps for ten milliseconds at a time.
-    # That a delivery failed is told by the commit too.
-    "delivery.report.only.error": "false",
-}
+# A commit waits for deliveries, and only their reports wake it; otherwise it sleeps for ten milliseconds at a time.
+# That a delivery failed is told by the commit too.
+PRODUCER_SETTINGS = {"delivery.report.only.error": "false"}
 _TIMEOUT_MS = 60_000
 _CHUNK_BYTES = 240_000
+# As large as the Java client's `buffer.memory`: a commit at the end of an interval has to wait for this at most.
+_QUEUE_BYTES = 33_554_432
+_POLL_MS = 10
 
 
 class Transactions:
@@ -54,6 +52,12 @@ class Transactions:
             self.commit()
         else:
             self.abort()
+
+    def make_room(self, record_bytes: int) -> None:
+        """Wait while the queue is full; a record leaves it when its report is served, which happens here."""
+        self._library.rd_kafka_poll(self._handle, 0)
+        while self._library.rd_kafka_outq_len(self._handle) * record_bytes > _QUEUE_BYTES:
+            self._library.rd_kafka_poll(self._handle, _POLL_MS)
 
     def close(self) -> None:
         if self.client.errors:
@@ -106,7 +110,7 @@ def commit_every(
     started_s = time.perf_counter()
     chunks = transactions = 0
     while time.perf_counter() < started_s + duration_s:
-        chunks += _fill_interval(producer, messages, interval_s)
+        chunks += _fill_interval(producer, messages, record_bytes, interval_s)
         transactions += 1
     elapsed_s = time.perf_counter() - started_s
     producer.close()
@@ -117,12 +121,13 @@ def commit_every(
     }
 
 
-def _fill_interval(producer: Transactions, messages: Messages, interval_s: float) -> int:
+def _fill_interval(producer: Transactions, messages: Messages, record_bytes: int, interval_s: float) -> int:
     """One transaction; how often the messages were sent in it."""
     chunks = 0
     until_s = time.perf_counter() + interval_s
     producer.begin()
     while not chunks or time.perf_counter() < until_s:
+        producer.make_room(record_bytes)
         send(producer.client, messages, messages.count)
         chunks += 1
     producer.commit()
