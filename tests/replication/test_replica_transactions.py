@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rookery.base.errors import CorruptionError, ErrorCode
-from rookery.base.types import NO_TOPIC_ID, Offset
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_TOPIC_ID
 from rookery.records.batch import read_header
 from rookery.records.control import Marker
 from rookery.replication.partition import Partition
@@ -14,7 +14,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.producers import Verification
 from tests.faults.files import CrashFiles
-from tests.storage.samples import PARTITION, START_MS, batch, open_log
+from tests.storage.samples import DIRECTORY, PARTITION, START_MS, append, batch, open_log, reopen
 
 UNVERIFIED = Verification(5, 0, None)
 
@@ -22,11 +22,12 @@ UNVERIFIED = Verification(5, 0, None)
 class Leader:
     """A replica on node 1, and how often its waiters were woken and its flusher asked."""
 
-    def __init__(self, *, isr: tuple[int, ...] = (1,), config: LogConfig | None = None) -> None:
+    def __init__(self, *, isr: tuple[int, ...] = (1,), config: LogConfig | None = None, log: Log | None = None) -> None:
         self.changes: list[Replica] = []
         self.flushes: list[Replica] = []
         state = Partition(PARTITION, NO_TOPIC_ID, node_id=1)
-        log = open_log(CrashFiles(), config=config or LogConfig(retention_ms=-1))
+        log = log or open_log(CrashFiles(), config=config or LogConfig(retention_ms=-1))
+        state.start(high_watermark=0, start_offset=log.start_offset, end_offset=log.end_offset)
         self.replica = Replica(state, log, changed=self.changes.append, flush=self._flush)
         state.lead(1, leader_epoch=5, partition_epoch=9, replicas=isr, isr=isr)
 
@@ -182,16 +183,18 @@ def test_a_failed_disk() -> None:
     assert leader.replica.read(0, 1000, read_committed=True).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_damage_that_hides_the_producers_concerns_readers_of_committed_records_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    leader = Leader()
-    leader.append(0)
-
-    def fail(_: Log, high_watermark: Offset) -> Offset:
-        raise CorruptionError("a batch cannot be read")
-
-    monkeypatch.setattr(Log, "last_stable_offset", fail)
-    plain = leader.replica.read(0, 1000)
-    assert (plain.error_code, plain.last_stable_offset, plain.size_bytes > 0) == (ErrorCode.NONE, 1, True)
-    assert leader.replica.read(0, 1000, read_committed=True).error_code is ErrorCode.CORRUPT_MESSAGE
+def test_damage_that_hides_the_producers_concerns_readers_of_committed_records_only() -> None:
+    """The producers are to be read again from the log, since their snapshots are torn; its first segment is damaged."""
+    files = CrashFiles()
+    log = open_log(files)
+    append(log, batch())
+    log.roll()
+    append(log, batch())
+    log.close()
+    for offset in (1, 2):
+        files.write_file(DIRECTORY / f"{offset:020}.snapshot", b"torn")
+    files.write_file(DIRECTORY / f"{0:020}.log", bytes(log.segments[0].size_bytes))
+    replica = Leader(log=reopen(log)).replica
+    plain = replica.read(1, 1000)
+    assert (plain.error_code, plain.last_stable_offset, plain.size_bytes > 0) == (ErrorCode.NONE, 2, True)
+    assert replica.read(1, 1000, read_committed=True).error_code is ErrorCode.CORRUPT_MESSAGE
