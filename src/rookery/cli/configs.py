@@ -13,6 +13,7 @@ from rookery.cli.options import (
     Timeout,
     parse_pairs,
 )
+from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:
     from rookery.cli.output import Cell
@@ -50,7 +51,6 @@ def describe(
 ) -> None:
     """Show configs, their values and where the values come from."""
     from rookery.cli.output import print_json, print_table
-    from rookery.cli.session import with_admin
 
     resource = _resource(kind, name)
     entries = with_admin(
@@ -81,7 +81,6 @@ def alter(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Set configs or return them to their defaults; the others stay as they are."""
-    from rookery.cli.session import with_admin
 
     changes = changes_of(configs, deleted)
     if not changes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, Timeout, unescape
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +71,6 @@ def consume(
     """Print a topic's records as they come, until Ctrl-C, --count or --until-end."""
     from rookery.cli.lines import compile_format, render_json
     from rookery.cli.positions import parse_start
-    from rookery.cli.session import with_cluster
 
     if group is not None and partitions:
         raise typer.BadParameter("the group chooses the partitions: leave out --partition or --group")

@@ -13,6 +13,7 @@ from rookery.cli.options import (
     Yes,
     parse_pairs,
 )
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -117,7 +118,6 @@ def _report(levels: "Mapping[str, int]", done: str) -> None:
 def _with_features(
     bootstrap_server: str, timeout_s: float, work: "Callable[[FeatureAdmin], Awaitable[Result]]"
 ) -> "Result":
-    from rookery.cli.session import with_cluster
     from rookery.client.features import FeatureAdmin
 
     return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(FeatureAdmin(cluster)))

@@ -14,6 +14,7 @@ from rookery.cli.options import (
     Yes,
     parse_words,
 )
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -154,7 +155,7 @@ def reset_offsets(
             await run.execute(changes)
         return changes
 
-    changes = _with_cluster(bootstrap_server, timeout_s, work)
+    changes = with_cluster(bootstrap_server, timeout_s, work)
     print_changes(name, changes, executed=execute, as_json=as_json)
 
 
@@ -258,15 +259,9 @@ def _reset(
     return asked[0]
 
 
-def _with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> "Result":
-    from rookery.cli.session import with_cluster
-
-    return with_cluster(bootstrap_server, timeout_s, work)
-
-
 def _with_groups(
     bootstrap_server: str, timeout_s: float, work: "Callable[[GroupAdmin], Awaitable[Result]]"
 ) -> "Result":
     from rookery.client.groups import GroupAdmin
 
-    return _with_cluster(bootstrap_server, timeout_s, lambda cluster: work(GroupAdmin(cluster)))
+    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(GroupAdmin(cluster)))

@@ -17,6 +17,7 @@ from rookery.cli.options import (
     parse_pairs,
     unescape,
 )
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     import asyncio
@@ -88,7 +89,6 @@ def produce(
 ) -> None:
     """Write each line of stdin or a file as a record."""
     from rookery.cli.lines import LineFormat
-    from rookery.cli.session import with_cluster
     from rookery.client.producer import Acks, Producer
     from rookery.records.batch import Codec
 

@@ -13,6 +13,7 @@ from rookery.cli.options import (
     Yes,
     parse_pairs,
 )
+from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:
     from rookery.client.admin import Admin
@@ -45,7 +46,6 @@ def create(
     """Create topics."""
     from rookery.base.errors import ErrorCode
     from rookery.cli.output import report
-    from rookery.cli.session import with_admin
     from rookery.client.admin import BROKER_DEFAULT, NewTopic
 
     values: dict[str, str | None] = dict(parse_pairs(configs or [], "--set"))
@@ -74,7 +74,6 @@ def list_(
 ) -> None:
     """List the topics."""
     from rookery.cli.output import print_json, print_table
-    from rookery.cli.session import with_admin
 
     found = with_admin(bootstrap_server, timeout_s, lambda admin: admin.list_topics())
     shown = [topic for topic in found if internal or not topic.is_internal]
@@ -96,7 +95,6 @@ def describe(
 ) -> None:
     """Show partitions, leaders, replicas, offsets, and the configs that were set."""
     from rookery.cli.output import print_json
-    from rookery.cli.session import with_admin
 
     described = with_admin(bootstrap_server, timeout_s, lambda admin: _describe(admin, names or []))
     if as_json:
@@ -122,7 +120,6 @@ def alter(
     """Add partitions, and set or delete configs."""
     from rookery.base.config_codes import ResourceType
     from rookery.cli.configs import changes_of
-    from rookery.cli.session import with_admin
     from rookery.client.admin import ConfigResource
 
     changes = changes_of(configs, deleted)
@@ -151,7 +148,6 @@ def delete(
     """Delete topics and all their records. Asks first."""
     from rookery.base.errors import ErrorCode
     from rookery.cli.output import confirm, report
-    from rookery.cli.session import with_admin
 
     confirm(f"Delete {', '.join(names)} and all records in it?", yes=yes)
     outcomes = with_admin(bootstrap_server, timeout_s, lambda admin: admin.delete_topics(names))

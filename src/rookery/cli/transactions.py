@@ -13,6 +13,7 @@ from rookery.cli.options import (
     Yes,
     parse_words,
 )
+from rookery.cli.session import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -121,7 +122,7 @@ def describe_producers(
         partitions = await partitions_in(cluster, scope)
         return await TransactionAdmin(cluster).describe_producers(partitions, node=broker_id)
 
-    print_producers(_with_cluster(bootstrap_server, timeout_s, work), as_json=as_json)
+    print_producers(with_cluster(bootstrap_server, timeout_s, work), as_json=as_json)
 
 
 @app.command(
@@ -208,13 +209,7 @@ def find_hanging(
         with counted("looking at partitions", len(partitions)) as on_progress:
             return await search.run(partitions, now_ms=now_ms, on_progress=on_progress)
 
-    print_hanging(_with_cluster(bootstrap_server, timeout_s, work), now_ms=now_ms, as_json=as_json)
-
-
-def _with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> "Result":
-    from rookery.cli.session import with_cluster
-
-    return with_cluster(bootstrap_server, timeout_s, work)
+    print_hanging(with_cluster(bootstrap_server, timeout_s, work), now_ms=now_ms, as_json=as_json)
 
 
 def _with_transactions(
@@ -222,4 +217,4 @@ def _with_transactions(
 ) -> "Result":
     from rookery.client.transactions import TransactionAdmin
 
-    return _with_cluster(bootstrap_server, timeout_s, lambda cluster: work(TransactionAdmin(cluster)))
+    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(TransactionAdmin(cluster)))
