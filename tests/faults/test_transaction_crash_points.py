@@ -175,11 +175,25 @@ def test_a_killed_node_never_leaves_half_a_transaction(protocol: Protocol, commi
     assert points >= 13
 
 
-@pytest.mark.parametrize(("survival", "commit"), list(product(Survival, [True, False])))
-def test_a_power_loss_never_leaves_half_a_transaction(survival: Survival, commit: bool) -> None:
+def lose_power_everywhere(survival: Survival, *, commit: bool, step: int = 1, first: int = 0) -> None:
     """With an fsync before every answer, whatever else the disk forgets."""
     plan = Plan(Protocol.V2, commit, client_dies=False, survival=survival, settings=SYNCED)
-    crash_everywhere(plan, step=3, first=list(Survival).index(survival) % 3)
+    crash_everywhere(plan, step=step, first=first)
+
+
+POWER_LOSSES = list(product(Survival, [True, False]))
+
+
+@pytest.mark.parametrize(("survival", "commit"), POWER_LOSSES)
+def test_a_power_loss_never_leaves_half_a_transaction(survival: Survival, commit: bool) -> None:
+    """Every third point; all points are covered by the ways of surviving together."""
+    lose_power_everywhere(survival, commit=commit, step=3, first=list(Survival).index(survival) % 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("survival", "commit"), POWER_LOSSES)
+def test_a_power_loss_at_any_point(survival: Survival, commit: bool) -> None:
+    lose_power_everywhere(survival, commit=commit)
 
 
 def test_markers_that_are_not_delivered_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
