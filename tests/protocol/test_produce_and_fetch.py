@@ -8,7 +8,7 @@ import pytest
 
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
 from rookery.base.types import NO_TOPIC_ID
-from rookery.protocol import codec, hot
+from rookery.protocol import codec, dialect, fetch, produce
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.framing import parts_size
 from rookery.protocol.message import Message
@@ -34,7 +34,7 @@ def _random_responses(api_key: ApiKey, version: int) -> list[tuple[bytes, Messag
     return [(oracle.encode(entity), oracle.to_message(entity)) for entity in entities]
 
 
-def _produce_as_message(request: hot.ProduceRequest, version: int) -> Message:
+def _produce_as_message(request: produce.ProduceRequest, version: int) -> Message:
     topics = []
     for name, topic_id, partitions in request.topics:
         topic = Message(topic_id=topic_id) if version >= 13 else Message(name=name)
@@ -51,7 +51,7 @@ def _produce_as_message(request: hot.ProduceRequest, version: int) -> Message:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_produce_requests_read_as_the_codec_reads_them(version: int) -> None:
     for data, message in _random_requests(ApiKey.PRODUCE, version):
-        request = hot.decode_produce(version, b"header" + data, 6)
+        request = produce.decode_produce(version, b"header" + data, 6)
         assert _produce_as_message(request, version) == message
 
 
@@ -67,35 +67,35 @@ def test_a_lone_batch_reads_as_the_codec_reads_it(
     message = Message(transactional_id=transactional_id, acks=-1, timeout_ms=5, topic_data=[topic])
     data = codec.encode_request(0, version, message)
     expected = codec.decode_request(0, version, data)
-    assert _produce_as_message(hot.decode_produce(version, data), version) == expected
+    assert _produce_as_message(produce.decode_produce(version, data), version) == expected
     if version >= 9:
         # A tagged field that nobody knows, at the end: one of tag 9 with one byte.
         tagged = data[:-1] + b"\x01\x09\x01x"
-        assert _produce_as_message(hot.decode_produce(version, tagged), version) == expected
+        assert _produce_as_message(produce.decode_produce(version, tagged), version) == expected
     for size in range(min(len(data), 60)):
         with pytest.raises(ProtocolError):
-            hot.decode_produce(version, data[:size])
+            produce.decode_produce(version, data[:size])
 
 
 def test_produced_records_are_writable_views_of_the_frame() -> None:
     topic = Message(name="a", partition_data=[Message(index=3, records=b"batch")])
     data = codec.encode_request(0, 9, Message(transactional_id=None, acks=-1, timeout_ms=5, topic_data=[topic]))
     frame = bytearray(data)
-    ((_, _, ((_, records),)),) = hot.decode_produce(9, memoryview(frame)).topics
+    ((_, _, ((_, records),)),) = produce.decode_produce(9, memoryview(frame)).topics
     assert records is not None
     records[:1] = b"B"
     assert b"Batch" in frame
 
 
-def _produce_results(message: Message) -> list[hot.ProduceTopicResult]:
-    topics: list[hot.ProduceTopicResult] = []
+def _produce_results(message: Message) -> list[produce.ProduceTopicResult]:
+    topics: list[produce.ProduceTopicResult] = []
     for topic in message.responses:
         results = []
         for partition in topic.partition_responses:
             leader = partition.get("current_leader")
             errors = partition.get("record_errors", [])
             results.append(
-                hot.ProducePartitionResult(
+                produce.ProducePartitionResult(
                     index=partition.index,
                     error_code=partition.error_code,
                     base_offset=partition.base_offset,
@@ -117,15 +117,17 @@ def _unless_default(value: Any, *names: str) -> Any:
     return tuple(getattr(value, name) for name in names)
 
 
-def _endpoints(message: Message) -> list[hot.NodeEndpoint]:
+def _endpoints(message: Message) -> list[dialect.NodeEndpoint]:
     endpoints = message.get("node_endpoints", [])
-    return [hot.NodeEndpoint(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) for endpoint in endpoints]
+    return [
+        dialect.NodeEndpoint(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) for endpoint in endpoints
+    ]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_produce_responses_are_written_as_the_codec_writes_them(version: int) -> None:
     for data, message in _random_responses(ApiKey.PRODUCE, version):
-        encoded = hot.encode_produce_response(
+        encoded = produce.encode_produce_response(
             version,
             _produce_results(message),
             throttle_time_ms=message.throttle_time_ms,
@@ -134,7 +136,7 @@ def test_produce_responses_are_written_as_the_codec_writes_them(version: int) ->
         assert encoded == data == codec.encode_response(ApiKey.PRODUCE, version, message)
 
 
-def _check_fetch(request: hot.FetchRequest, message: Message) -> None:
+def _check_fetch(request: fetch.FetchRequest, message: Message) -> None:
     state = message.get("replica_state", Message(replica_id=message.get("replica_id"), replica_epoch=-1))
     assert (request.replica_id, request.replica_epoch) == (state.replica_id, state.replica_epoch)
     for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
@@ -159,8 +161,8 @@ def _topic_key(topic: Any) -> str | UUID | None:
     return key
 
 
-def _fetch_partition(partition: Message) -> hot.FetchPartition:
-    return hot.FetchPartition(
+def _fetch_partition(partition: Message) -> fetch.FetchPartition:
+    return fetch.FetchPartition(
         partition=partition.partition,
         fetch_offset=partition.fetch_offset,
         partition_max_bytes=partition.partition_max_bytes,
@@ -175,21 +177,21 @@ def _fetch_partition(partition: Message) -> hot.FetchPartition:
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_requests_read_as_the_codec_reads_them(version: int) -> None:
     for data, message in _random_requests(ApiKey.FETCH, version):
-        _check_fetch(hot.decode_fetch(version, b"header" + data, 6), message)
+        _check_fetch(fetch.decode_fetch(version, b"header" + data, 6), message)
 
 
-def _fetch_results(message: Message, chance: random.Random) -> list[hot.FetchTopicResult]:
-    topics: list[hot.FetchTopicResult] = []
+def _fetch_results(message: Message, chance: random.Random) -> list[fetch.FetchTopicResult]:
+    topics: list[fetch.FetchTopicResult] = []
     for topic in message.responses:
         results = [_fetch_result(partition, chance) for partition in topic.partitions]
         topics.append((topic.get("topic"), topic.get("topic_id"), results))
     return topics
 
 
-def _fetch_result(partition: Message, chance: random.Random) -> hot.FetchPartitionResult:
+def _fetch_result(partition: Message, chance: random.Random) -> fetch.FetchPartitionResult:
     aborted = partition.aborted_transactions
     cut = chance.randint(0, len(partition.records or b""))
-    return hot.FetchPartitionResult(
+    return fetch.FetchPartitionResult(
         partition=partition.partition_index,
         error_code=partition.error_code,
         high_watermark=partition.high_watermark,
@@ -207,7 +209,7 @@ def _fetch_result(partition: Message, chance: random.Random) -> hot.FetchPartiti
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_responses_are_written_as_the_codec_writes_them(version: int) -> None:
     for data, message in _random_responses(ApiKey.FETCH, version):
-        parts = hot.encode_fetch_response(
+        parts = fetch.encode_fetch_response(
             version,
             _fetch_results(message, random.Random(version)),
             throttle_time_ms=message.throttle_time_ms,
@@ -222,12 +224,12 @@ def test_fetch_responses_are_written_as_the_codec_writes_them(version: int) -> N
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_hostile_produce_requests_raise_only_protocol_error(version: int) -> None:
-    _check_hostile(ApiKey.PRODUCE, version, lambda data: hot.decode_produce(version, data))
+    _check_hostile(ApiKey.PRODUCE, version, lambda data: produce.decode_produce(version, data))
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_hostile_fetch_requests_raise_only_protocol_error(version: int) -> None:
-    _check_hostile(ApiKey.FETCH, version, lambda data: hot.decode_fetch(version, data))
+    _check_hostile(ApiKey.FETCH, version, lambda data: fetch.decode_fetch(version, data))
 
 
 def _check_hostile(api_key: ApiKey, version: int, decode: Any) -> None:
@@ -259,17 +261,17 @@ def test_requests_with_too_many_partitions_are_refused() -> None:
     topics = [Message(name="a", partition_data=[partition] * (ITEMS_MAX // 2 + 1))] * 2
     data = codec.encode_request(0, 9, Message(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics))
     with pytest.raises(ProtocolError, match="too many"):
-        hot.decode_produce(9, data)
+        produce.decode_produce(9, data)
     forgotten = [Message(topic="a", partitions=[0] * (ITEMS_MAX // 2 + 1))] * 2
-    fetch = Message(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=forgotten, replica_id=-1)
+    request = Message(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=forgotten, replica_id=-1)
     with pytest.raises(ProtocolError, match="too many"):
-        hot.decode_fetch(9, codec.encode_request(1, 9, fetch))
+        fetch.decode_fetch(9, codec.encode_request(1, 9, request))
 
 
 def test_undefined_versions_are_refused() -> None:
     for version in (-1, 2, 14):
         with pytest.raises(UnsupportedVersionError):
-            hot.decode_produce(version, b"")
+            produce.decode_produce(version, b"")
     for version in (3, 19):
         with pytest.raises(UnsupportedVersionError):
-            hot.decode_fetch(version, b"")
+            fetch.decode_fetch(version, b"")

@@ -23,8 +23,8 @@ from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
+from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.framing import RequestHeader, parts_size, response_prefix
-from rookery.protocol.hot import NodeEndpoint
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 

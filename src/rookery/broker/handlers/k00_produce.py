@@ -31,7 +31,7 @@ from rookery.broker.verification import Verdicts, verify
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.net.connection import Answer
 from rookery.net.send import Reply
-from rookery.protocol.hot import (
+from rookery.protocol.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceTopic,

@@ -30,7 +30,7 @@ from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPar
 from rookery.broker.parking import park
 from rookery.net.connection import Answer
 from rookery.net.send import Reply
-from rookery.protocol.hot import (
+from rookery.protocol.fetch import (
     FetchPartitionResult,
     FetchRequest,
     FetchTopicResult,
