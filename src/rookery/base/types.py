@@ -4,6 +4,7 @@ They are aliases, not wrappers: arithmetic on offsets is everywhere, and a cast 
 than it shows.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -34,3 +35,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[PartitionIndex]]:
+    """Topics with their partitions, as messages and records name them; both sorted, so that equal sets look alike."""
+    topics: dict[TopicName, list[PartitionIndex]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics

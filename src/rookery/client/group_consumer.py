@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.identifiers import encode_uuid
-from rookery.base.types import Offset, TopicId, TopicName, TopicPartition
+from rookery.base.types import Offset, TopicId, TopicName, TopicPartition, indexes_by_topic
 from rookery.client.cluster import Cluster
 from rookery.client.consumer import END, ConsumedRecord, Consumer, Start, StartOffset
 from rookery.client.coordinators import Coordinators, is_transient
@@ -254,9 +254,7 @@ class GroupConsumer:
         return starts | dict(await self._find_starts(self._consumer, fresh) if fresh else {})
 
     async def _fetch_committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        topics: dict[TopicName, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
+        topics = indexes_by_topic(partitions)
         wanted = [Message(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
 
         def build() -> Message:

@@ -7,10 +7,10 @@ that it had.
 Versions: v0, flexible.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicName, TopicPartition
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, indexes_by_topic
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import DescribedTransaction
@@ -39,7 +39,9 @@ def _state(transactional_id: str, found: DescribedTransaction | ErrorCode) -> Me
         transaction_start_time_ms=found.start_ms,
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
-        topics=[Message(topic=topic, partitions=indexes) for topic, indexes in _by_topic(found.partitions).items()],
+        topics=[
+            Message(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(found.partitions).items()
+        ],
     )
 
 
@@ -54,10 +56,3 @@ def _missing(transactional_id: str, code: ErrorCode) -> Message:
         producer_epoch=NO_PRODUCER_EPOCH,
         topics=[],
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    topics: dict[TopicName, list[int]] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, []).append(index)
-    return topics

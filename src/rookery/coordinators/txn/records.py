@@ -20,6 +20,7 @@ from rookery.base.types import (
     TimestampMs,
     TopicName,
     TopicPartition,
+    indexes_by_topic,
 )
 from rookery.base.values import value_class
 from rookery.coordinators.txn.states import State
@@ -168,8 +169,4 @@ def _to_transaction(transactional_id: str, value: _Value) -> Transaction:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[_Partitions]:
-    """Sorted, so that equal transactions have equal bytes."""
-    indexes: dict[TopicName, list[PartitionIndex]] = {}
-    for topic, index in sorted(partitions):
-        indexes.setdefault(topic, []).append(index)
-    return (_Partitions(topic, tuple(found)) for topic, found in indexes.items())
+    return (_Partitions(topic, tuple(indexes)) for topic, indexes in indexes_by_topic(partitions).items())
