@@ -74,8 +74,10 @@ compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compi
 test-compiled: compiled ## The tests against the compiled build
 	.cache/compiled/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-docs: $(INSTALLED) ## Regenerate docs/config.md from the table of settings
+docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their tables
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md
+	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
+	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
 
 clean: ## Remove .venv and all caches
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -65,7 +65,10 @@ class System(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One line of the report. `goal` bounds the ratio rookery/kafka, unless it names a unit: `<= 0.4 s`."""
+    """One line of the report.
+
+    `goal` bounds the ratio rookery/kafka, unless it names a unit, `<= 0.4 s`, or another client, `>= 1.5 x aiokafka`.
+    """
 
     name: str
     unit: str
@@ -87,6 +90,8 @@ class Bench:
     round: int
     # Kept over the rounds of one row and system, for preparations that are too slow to repeat.
     kept_directory: Path
+    # Whose turn it is: the system's name, or the client's in a row that compares clients.
+    contestant: str = ""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -114,6 +119,8 @@ class Row:
     shared: bool = True
     # False: needs no broker at all, and runs once a round under the name `floor`.
     compared: bool = True
+    # Clients that take turns on the broker of the first system, instead of the systems.
+    contestants: tuple[str, ...] = ()
     # Slow rows run fewer rounds than the others.
     rounds_max: int | None = None
     # Rows that start a broker of their own have nothing to warm up.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import plots
 from bench.model import FLOOR, Metric
-from bench.results import COMPILED, KAFKA, ROOKERY, Results, RowResult
+from bench.results import CLIENTS, COMPILED, KAFKA, ROOKERY, Results, RowResult
 
 PAGE_NAME = "performance.md"
 PLOTS_DIRECTORY = "performance"
@@ -39,6 +39,10 @@ _FAMILY_TEXTS = {
     "Consume": "A topic that lies in the page cache, from its beginning to its end.",
     "Latency": "From the moment a record is due to be sent until the consumer has it, at a steady rate.",
     "Transactions": "Begin, records, commit, by one producer unless it says otherwise; a commit waits for its records.",
+    "Clients": "Rookery's Python client and others, one process, on a broker of Rookery's in a process of its own; the "
+    "same settings and guarantees: acks=all, idempotence, batch.size 500 kB, linger.ms 5, no keys, 6 partitions, no "
+    "compression. Ratios are ours in parts of theirs.",
+    "Columns": "Batches in memory to and from Arrow, on one core, without a broker: all columns, checksums checked.",
     "Requests": "One request in flight on each connection.",
     "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
     "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",
@@ -101,9 +105,13 @@ def _judge(text: str, row: RowResult, metric: Metric) -> Goal:
     match = re.fullmatch(r"(<=|>=) ([\d_.]+)( .+)?", text)
     if match is None:
         raise ValueError(f"{metric.name}: not a goal: {text}")
-    sign, bound, unit = match[1], float(match[2]), match[3]
-    value = row.median(metric, ROOKERY) if unit else row.ratio(metric)
-    shown = _value(value, metric) if unit else _ratio(value)
+    sign, bound, unit = match[1], float(match[2]), match[3] or ""
+    client = unit.removeprefix(" x ")
+    if client in CLIENTS:
+        value = row.ratio(metric, to=client)
+    else:
+        value = row.median(metric, ROOKERY) if unit else row.ratio(metric)
+    shown = _value(value, metric) if unit and client not in CLIENTS else _ratio(value)
     if value is None:
         return Goal(text, row.title, None, shown, None)
     return Goal(text, row.title, value, shown, value <= bound if sign == "<=" else value >= bound)
@@ -135,23 +143,43 @@ def _goals(results: Results) -> str:
 
 
 def _family(family: str, rows: list[RowResult]) -> str:
-    lines = [f"## {family}", "", _FAMILY_TEXTS.get(family, ""), ""]
-    if all(FLOOR in by_system for row in rows for by_system in row.values.values()):
-        lines += ["| row | | median |", "| --- | --- | ---: |"]
-        lines += [_line(cells) for row in rows for cells in _floor_cells(row)]
+    names = {name for row in rows for by_name in row.values.values() for name in by_name}
+    names |= {name for row in rows for name in row.errors}
+    clients = [name for name in CLIENTS if name in names]
+    if clients:
+        table = _client_table(rows, clients)
+    elif KAFKA in names:
+        table = _compared_table(rows, has_compiled=COMPILED in names)
     else:
-        has_compiled = any(COMPILED in by_system for row in rows for by_system in row.values.values())
-        extra = ["compiled", "ratio"] if has_compiled else []
-        lines += [_line(["row", "", "Rookery", "Apache Kafka", "ratio", "", *extra])]
-        lines += [_line(["---", "---", "---:", "---:", "---:", "---", *("---:" for _ in extra)])]
-        lines += [_line(cells) for row in rows for cells in _compared_cells(row, has_compiled)]
-    lines += ["", *(f"- {line}" for line in _remarks(rows)), ""]
+        table = _lone_table(rows, FLOOR if FLOOR in names else ROOKERY)
+    lines = [f"## {family}", "", _FAMILY_TEXTS.get(family, ""), "", *table, ""]
+    lines += [*(f"- {line}" for line in _remarks(rows)), ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
 
 
-def _floor_cells(row: RowResult) -> Iterator[list[str]]:
-    for metric in row.metrics:
-        yield [row.title, _label(metric), _figure(row, metric, FLOOR)]
+def _lone_table(rows: list[RowResult], name: str) -> list[str]:
+    """Of what has nothing beside it."""
+    lines = [[row.title, _label(metric), _figure(row, metric, name)] for row in rows for metric in row.metrics]
+    return ["| row | | median |", "| --- | --- | ---: |", *map(_line, lines)]
+
+
+def _client_table(rows: list[RowResult], clients: list[str]) -> list[str]:
+    lines = [["row", "", "Rookery", *clients, *(f"to {name}" for name in clients)]]
+    lines += [["---", "---", *("---:" for _ in range(1 + 2 * len(clients)))]]
+    for row in rows:
+        for metric in row.metrics:
+            figures = [_figure(row, metric, name) for name in (ROOKERY, *clients)]
+            ratios = [_ratio(row.ratio(metric, to=name)) for name in clients]
+            lines.append([row.title, _label(metric), *figures, *ratios])
+    return [_line(cells) for cells in lines]
+
+
+def _compared_table(rows: list[RowResult], *, has_compiled: bool) -> list[str]:
+    extra = ["compiled", "ratio"] if has_compiled else []
+    lines = [["row", "", "Rookery", "Apache Kafka", "ratio", "", *extra]]
+    lines += [["---", "---", "---:", "---:", "---:", "---", *("---:" for _ in extra)]]
+    lines += [cells for row in rows for cells in _compared_cells(row, has_compiled)]
+    return [_line(cells) for cells in lines]
 
 
 def _compared_cells(row: RowResult, has_compiled: bool) -> Iterator[list[str]]:

@@ -16,6 +16,8 @@ KAFKA = "kafka"
 ROOKERY = "rookery"
 # The same source with its hot modules compiled (docs/decisions/0008).
 COMPILED = "rookery-compiled"
+# The clients that ours is compared with.
+CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,9 +59,9 @@ class RowResult:
         median = statistics.median(values)
         return (max(values) - min(values)) / median if median else None
 
-    def ratio(self, metric: Metric, system: str = ROOKERY) -> float | None:
-        """Rookery's median in parts of Kafka's."""
-        ours, theirs = self.median(metric, system), self.median(metric, KAFKA)
+    def ratio(self, metric: Metric, system: str = ROOKERY, *, to: str = KAFKA) -> float | None:
+        """Rookery's median in parts of Kafka's, or of another client's."""
+        ours, theirs = self.median(metric, system), self.median(metric, to)
         return ours / theirs if ours is not None and theirs else None
 
     def rounds(self, metric: Metric) -> int:

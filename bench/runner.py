@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import (
@@ -36,6 +37,14 @@ WARM_UP_PART = 0.4
 COLD_WARM_UPS = 5
 
 
+class Turn(NamedTuple):
+    """One run of a row. `name` is whose turn it is: that of the system, of a client, or `floor`."""
+
+    round: int
+    system: System
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to run, and how."""
@@ -51,13 +60,20 @@ class Plan:
     def rounds_of(self, row: Row) -> int:
         return self.rounds if row.rounds_max is None else min(self.rounds, row.rounds_max)
 
-    def turns(self, row: Row) -> Iterator[tuple[int, System]]:
-        """Rounds and whose turn it is, in order."""
+    def turns(self, row: Row) -> Iterator[Turn]:
+        """Who runs in which round, in order."""
         first = WARM_UP_ROUND if self.warm_up and row.warm_up else 0
         for round_number in range(first, self.rounds_of(row)):
-            turns = self.systems if round_number % 2 == 0 else self.systems[::-1]
-            for system in turns if row.compared else turns[:1]:
-                yield round_number, system
+            contestants = self._contestants(row)
+            for system, name in contestants if round_number % 2 == 0 else contestants[::-1]:
+                yield Turn(round_number, system, name)
+
+    def _contestants(self, row: Row) -> list[tuple[System, str]]:
+        if row.contestants:
+            return [(self.systems[0], name) for name in row.contestants]
+        if not row.compared:
+            return [(self.systems[0], FLOOR)]
+        return [(system, system.name) for system in self.systems]
 
 
 def select(rows: Sequence[Row], patterns: str) -> list[Row]:
@@ -107,19 +123,18 @@ class Runner:
         result.commit, result.scale = self.plan.commit, self.plan.scale
         result.timestamp = datetime.now(UTC).isoformat(timespec="seconds")
         started = time.monotonic()
-        for round_number, system in self.plan.turns(row):
-            name = system.name if row.compared else FLOOR
-            label = "warm-up" if round_number == WARM_UP_ROUND else f"round {round_number + 1}"
-            progress.update(task, description=f"{row.name} · {name} · {label}")
-            if name not in result.errors:
-                self._run_turn(row, system, round_number, result)
+        for turn in self.plan.turns(row):
+            label = "warm-up" if turn.round == WARM_UP_ROUND else f"round {turn.round + 1}"
+            progress.update(task, description=f"{row.name} · {turn.name} · {label}")
+            if turn.name not in result.errors:
+                self._run_turn(row, turn, result)
             progress.advance(task)
         shutil.rmtree(self._kept(row), ignore_errors=True)
         result.seconds = round(time.monotonic() - started, 1)
         return result
 
-    def _run_turn(self, row: Row, system: System, round_number: int, result: RowResult) -> None:
-        name = system.name if row.compared else FLOOR
+    def _run_turn(self, row: Row, turn: Turn, result: RowResult) -> None:
+        round_number, system, name = turn
         scratch = self.plan.directory / "scratch" / f"{_path_name(row.name)}-{name}"
         kept = self._kept(row) / name
         try:
@@ -132,6 +147,7 @@ class Runner:
                 scale=self.plan.scale * (WARM_UP_PART if round_number == WARM_UP_ROUND else 1.0),
                 round=round_number,
                 kept_directory=kept,
+                contestant=name,
             )
             for _ in range(self._repetitions(row, bench)):
                 values = row.run(bench)

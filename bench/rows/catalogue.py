@@ -1,12 +1,26 @@
 """All rows, in the order of the report."""
 
 from bench.model import Row
-from bench.rows import compaction, floor, latency, memory, recovery, requests, startup, throughput, transactions
+from bench.rows import (
+    clients,
+    columns,
+    compaction,
+    floor,
+    latency,
+    memory,
+    recovery,
+    requests,
+    startup,
+    throughput,
+    transactions,
+)
 
 ALL_ROWS: tuple[Row, ...] = (
     *throughput.ROWS,
     *latency.ROWS,
     *transactions.ROWS,
+    *clients.ROWS,
+    *columns.ROWS,
     *requests.ROWS,
     *startup.ROWS,
     *memory.ROWS,

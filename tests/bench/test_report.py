@@ -55,6 +55,17 @@ def test_goals_bound_the_ratio_or_with_a_unit_the_figure(measured: Results) -> N
     assert [goal.is_met for goal in report.goals(alone, SPEED)] == [None]
 
 
+def test_clients_are_compared_with_each_other() -> None:
+    metric = Metric(name="clients.produce: records/s", unit="records/s", better="higher", goal=">= 1.5 x aiokafka")
+    measured = row(metric, "Clients", rookery=[300.0], aiokafka=[100.0])
+    measured.values[metric.name]["kafka-python"] = [50.0]
+    assert [(goal.is_met, goal.shown) for goal in report.goals(measured, metric)] == [(True, "3.00")]
+    page = report.render(Results(machine={}, rows=[measured]), drawn=[])
+    assert "| row |  | Rookery | aiokafka | kafka-python | to aiokafka | to kafka-python |" in page
+    assert "| the clients row | records/s | 300 records/s | 100 records/s | 50 records/s | 3.00 | 6.00 |" in page
+    assert "| Clients: the clients row, records/s | >= 1.5 x aiokafka | 1 of 1 | 3.00 | 3.00 | ✅ met |" in page
+
+
 def test_the_page(measured: Results) -> None:
     measured.rows[1].fail(KAFKA, "TimeoutError: too slow\nmore")
     page = report.render(measured, drawn=[plots.THROUGHPUT], notes="[Because](why.svg).\n")

@@ -56,7 +56,7 @@ class Recorder:
         self.fails_on = ""
 
     def __call__(self, bench: Bench) -> Mapping[str, float]:
-        self.turns.append((bench.system.name, bench.round))
+        self.turns.append((bench.contestant, bench.round))
         if bench.system.name == self.fails_on:
             raise RuntimeError("no luck")
         (bench.directory / "scratch").touch()
@@ -81,9 +81,18 @@ def run(row: Row, systems: list[FakeSystem], directory: Path, rounds: int = 3) -
     return result
 
 
-def make_row(recorder: Recorder, *, shared: bool = True, compared: bool = True) -> Row:
+def make_row(
+    recorder: Recorder, *, shared: bool = True, compared: bool = True, contestants: tuple[str, ...] = ()
+) -> Row:
     return Row(
-        name="row", title="row", family="Produce", metrics=(METRIC,), run=recorder, shared=shared, compared=compared
+        name="row",
+        title="row",
+        family="Produce",
+        metrics=(METRIC,),
+        run=recorder,
+        shared=shared,
+        compared=compared,
+        contestants=contestants,
     )
 
 
@@ -103,6 +112,14 @@ def test_the_systems_take_turns_after_warming_up(recorder: Recorder, systems: li
     assert [len(system.brokers) for system in systems] == [1, 1]
     assert not any(broker.running for system in systems for broker in system.brokers)
     assert not list(tmp_path.rglob("scratch/*"))
+
+
+def test_clients_take_turns_on_the_first_systems_broker(
+    recorder: Recorder, systems: list[FakeSystem], tmp_path: Path
+) -> None:
+    result = run(make_row(recorder, contestants=("ours", "theirs")), systems, tmp_path, rounds=2)
+    assert [name for name, number in recorder.turns if number >= 0] == ["ours", "theirs", "theirs", "ours"]
+    assert result.values == {METRIC.name: {"ours": [1.0, 2.0], "theirs": [1.0, 2.0]}}
 
 
 def test_a_failure_is_recorded_and_the_other_system_goes_on(

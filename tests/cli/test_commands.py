@@ -119,7 +119,8 @@ def test_describing_the_commands_imports_nothing_heavy() -> None:
 
 
 def test_consuming_needs_no_column_library_or_event_loop_of_others() -> None:
-    script = "import sys, rookery.cli.session, rookery.client.producer, rookery.client.consumer; print(*sys.modules)"
+    modules = "rookery.cli.session, rookery.client.produce.producer, rookery.client.consume.consumer"
+    script = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {"pyarrow", "uvloop", "numpy"}.isdisjoint(loaded)
 

@@ -248,3 +248,55 @@ def test_a_start_that_cannot_work_says_why(broker: BrokerProcess, tmp_path: Path
     assert broker.address.rpartition(":")[2] in port_in_use.stderr
     held = start("--data-dir", str(broker.log_path.with_suffix("")), "--listen", "127.0.0.1:0")
     assert (held.returncode, held.stdout) == (1, "")
+
+
+def test_read_committed_leaves_out_what_was_aborted(broker: BrokerProcess, topic: str) -> None:
+    rookery(broker, "produce", topic, "-p", "0", "--transactional-id", topic, stdin="1\n2\n")
+    failed = rookery(
+        broker, "produce", topic, "-p", "0", "-K", ":", "--transactional-id", topic, stdin="k:3\nbroken\n", exit_code=1
+    )
+    assert "line 2" in failed.stderr
+    assert "nothing was written" in failed.stderr
+    committed = consumed(broker, topic, "--from", "beginning", "--isolation-level", "read_committed")
+    assert [record["value"] for record in committed] == ["1", "2"]
+
+
+def test_settings_of_the_client_are_checked(broker: BrokerProcess, topic: str) -> None:
+    mistyped = rookery(broker, "produce", topic, "--set", "linger.sm=5", stdin="x\n", exit_code=2)
+    assert "linger.sm" in mistyped.stderr
+    assert "linger.ms" in mistyped.stderr
+    impossible = ("--set", "enable.idempotence=true", "--acks", "1")
+    assert "enable.idempotence" in rookery(broker, "produce", topic, *impossible, stdin="x\n", exit_code=2).stderr
+
+
+@pytest.mark.parametrize("columns", [(), ("--columns",)], ids=["records", "columns"])
+def test_perf_measures_what_it_moves(broker: BrokerProcess, topic: str, columns: tuple[str, ...]) -> None:
+    produced = rookery(broker, "perf", "produce", topic, "-n", "2000", "-s", "50", "--json", *columns).stdout
+    result = json.loads(produced)
+    assert (result["records"], result["bytes"]) == (2000, 100_000)
+    assert result["records_per_second"] > 0
+    assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["max"]
+    assert len(consumed(broker, topic, "--from", "beginning")) == 2000
+    result = json.loads(rookery(broker, "perf", "consume", topic, "--json", *columns).stdout)
+    assert result["records"] == 2000
+    text = rookery(broker, "perf", "consume", topic, *columns).stdout
+    assert "2,000 records" in text
+    assert "polls took, ms: mean" in text
+    assert "█" in text
+
+
+def test_perf_keeps_a_rate_and_sends_a_file(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "payload").write_text("one\ntwo\n")
+    payload = ("--payload-file", str(tmp_path / "payload"))
+    text = rookery(broker, "perf", "produce", topic, "-n", "100", "--rate", "1000", *payload).stdout
+    assert "100 records" in text
+    assert "acknowledged after, ms" in text
+    values = [record["value"] for record in consumed(broker, topic, "--from", "beginning")]
+    assert (values.count("one"), values.count("two")) == (50, 50)
+    empty = tmp_path / "empty"
+    empty.touch()
+    refused = rookery(broker, "perf", "produce", topic, "--payload-file", str(empty), exit_code=1)
+    assert "has no lines" in refused.stderr
+    assert (
+        "as fast as possible" in rookery(broker, "perf", "produce", topic, "--columns", "-r", "1", exit_code=2).stderr
+    )

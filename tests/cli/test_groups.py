@@ -89,12 +89,15 @@ def test_ctrl_c_commits_and_leaves(broker: BrokerProcess, topic: str) -> None:
 
 
 def test_list_filters_by_state_and_type(broker: BrokerProcess, topic: str) -> None:
-    read(broker, topic, "listed", "--until-end")
+    read(broker, topic, "listed", "--until-end", "--set", "group.protocol=consumer")
+    read(broker, topic, "old-listed", "--until-end")
     found = json.loads(rookery(broker, "groups", "list", "--json").stdout)
     assert {"group": "listed", "protocol_type": "consumer", "state": "Empty", "type": "consumer"} in found
     assert "listed" in rookery(broker, "groups", "list", "--state", "empty", "--type", "consumer").stdout
     assert "listed" not in rookery(broker, "groups", "list", "--state", "preparing-rebalance").stdout
-    assert "listed" not in rookery(broker, "groups", "list", "--type", "classic").stdout
+    classic = rookery(broker, "groups", "list", "--type", "classic").stdout.split()
+    assert "old-listed" in classic
+    assert "listed" not in classic
     assert "none of" in rookery(broker, "groups", "list", "--state", "tired", exit_code=2).stderr
 
 
@@ -102,7 +105,7 @@ def test_describe_shows_members_and_lag(broker: BrokerProcess, topic: str) -> No
     read(broker, topic, "shown", "--from", "beginning", "--count", "10")
     rookery(broker, "groups", "reset-offsets", "shown", "-t", f"{topic}:1", "--shift-by", "-2", "--execute")
     group = described(broker, "shown")
-    assert (group["type"], group["state"], group["total_lag"]) == ("consumer", "Empty", 2)
+    assert (group["type"], group["state"], group["total_lag"]) == ("classic", "Empty", 2)
     assert [(row["committed_offset"], row["end_offset"], row["lag"]) for row in group["offsets"]] == [
         (5, 5, 0),
         (3, 5, 2),
@@ -116,10 +119,10 @@ def test_describe_shows_members_and_lag(broker: BrokerProcess, topic: str) -> No
     assert f"{topic}:0,1" in rookery(broker, "groups", "describe", "shown", "--members").stdout
     assert "ASSIGNMENT" not in rookery(broker, "groups", "describe", "shown", "--offsets").stdout
     title = rookery(broker, "groups", "describe", "shown", "--state").stdout
-    assert title.startswith("shown  (consumer, Stable, 1 member, ")
+    assert title.startswith("shown  (classic, Stable, 1 member, ")
     assert len(title.splitlines()) == 1
     interrupt(reader)
-    assert "shown  (consumer, Empty, 0 members" in rookery(broker, "groups", "describe").stdout
+    assert "shown  (classic, Empty, 0 members" in rookery(broker, "groups", "describe").stdout
 
 
 def test_a_reset_is_shown_first_and_then_done(broker: BrokerProcess, topic: str) -> None:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cli.lines import LineError, LineFormat, ParsedLine, compile_format, render_json
-from rookery.client.consumer import ConsumedRecord
+from rookery.cli.lines import LineError, LineFormat, ParsedLine, Record, compile_format, render_json
+from rookery.client.consume.records import ConsumerRecord
 
 
 def record(
     key: bytes | None = b"k", value: bytes | None = b"v", headers: tuple[tuple[str, bytes | None], ...] = ()
-) -> ConsumedRecord:
-    return ConsumedRecord("topic", 3, 42, 1700000000123, False, key, value, headers)
+) -> Record:
+    return ConsumerRecord("topic", 3, 42, 1700000000123, 0, key, value, headers, 0)
 
 
 @pytest.mark.parametrize(

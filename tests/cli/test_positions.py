@@ -1,7 +1,7 @@
 import pytest
 
-from rookery.cli.positions import StartTail, parse_start
-from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTimestamp
+from rookery.cli.positions import Start, Tail, parse_start
+from rookery.client.consume.records import BEGINNING, END, Timestamp
 
 
 @pytest.mark.parametrize(
@@ -10,18 +10,18 @@ from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTim
         ("beginning", BEGINNING),
         ("earliest", BEGINNING),
         ("end", END),
-        ("0", StartOffset(0)),
-        ("17", StartOffset(17)),
-        ("offset:17", StartOffset(17)),
-        ("offset 17", StartOffset(17)),
-        ("-5", StartTail(5)),
-        ("timestamp:1700000000000", StartTimestamp(1700000000000)),
-        ("timestamp 2023-11-14T22:13:20Z", StartTimestamp(1700000000000)),
-        ("2023-11-14T22:13:20.5+00:00", StartTimestamp(1700000000500)),
-        ("2023-11-14T23:13:20+01:00", StartTimestamp(1700000000000)),
+        ("0", 0),
+        ("17", 17),
+        ("offset:17", 17),
+        ("offset 17", 17),
+        ("-5", Tail(5)),
+        ("timestamp:1700000000000", Timestamp(1700000000000)),
+        ("timestamp 2023-11-14T22:13:20Z", Timestamp(1700000000000)),
+        ("2023-11-14T22:13:20.5+00:00", Timestamp(1700000000500)),
+        ("2023-11-14T23:13:20+01:00", Timestamp(1700000000000)),
     ],
 )
-def test_positions(text: str, expected: Start | StartTail) -> None:
+def test_positions(text: str, expected: Start) -> None:
     parsed = parse_start(text)
     assert parsed == expected
     assert type(parsed) is type(expected)

@@ -2,7 +2,8 @@
 
 `answers` maps an API to a function from (version, request) to a response, None for no response, or HANG_UP to close
 the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves. Partitions
-whose index is in `leaderless` have no leader; `versions` are the highest to serve, by the API's name.
+whose index is in `leaderless` have no leader; `versions` are the highest to serve, by the API's name. A test may
+change `answers` and `topics` on the way.
 """
 
 import asyncio
@@ -35,12 +36,16 @@ class FakeBroker:
         versions: Mapping[str, int] | None = None,
     ) -> None:
         self.requests: list[tuple[ApiKey, int, Message]] = []
-        self._answers = {ApiKey.API_VERSIONS: self._api_versions, ApiKey.METADATA: self._metadata, **answers}
-        self._topics = dict(topics or {})
+        self.answers: dict[ApiKey, Answer] = {
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.METADATA: self._metadata,
+            **answers,
+        }
+        self.topics = dict(topics or {})
         self._leaderless = leaderless
         self._versions = {
             key: VersionRange(DEFINED[key].minimum, (versions or {}).get(key.name, DEFINED[key].maximum))
-            for key in self._answers
+            for key in self.answers
         }
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +98,7 @@ class FakeBroker:
         else:
             request = decode_request(api_key, version, frame, position)
             self.requests.append((api_key, version, request))
-            response = self._answers[api_key](version, request)
+            response = self.answers[api_key](version, request)
         if response is HANG_UP:
             return False
         if response is not None:
@@ -112,7 +117,7 @@ class FakeBroker:
         return Message(error_code=error, api_keys=rows, throttle_time_ms=0)
 
     def _metadata(self, version: int, request: Message) -> Message:
-        names = self._topics if request.topics is None else [topic.name for topic in request.topics]
+        names = self.topics if request.topics is None else [topic.name for topic in request.topics]
         return Message(
             throttle_time_ms=0,
             brokers=[Message(node_id=NODE_ID, host=self.address.host, port=self.address.port, rack=None)],
@@ -124,7 +129,7 @@ class FakeBroker:
         )
 
     def _topic(self, name: str) -> Message:
-        count = self._topics.get(name)
+        count = self.topics.get(name)
         partitions = [
             Message(
                 error_code=0,

@@ -1,12 +1,15 @@
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.errors import ApiError, ErrorCode, ProtocolError
+from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
-from rookery.client.connection import Connection
+from rookery.client.connection import Connection, SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey
+from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message
 from tests.client.fake_broker import HANG_UP, FakeBroker
 
@@ -167,5 +170,300 @@ def test_nobody_listens() -> None:
         with pytest.raises(ApiError, match="Connection refused") as caught:
             await Connection.open(address, client_id="test", timeout_s=10)
         assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
+
+    asyncio.run(run())
+
+
+# With bytes: a server that answers the versions, and then as a test wants
+
+FLEXIBLE = (ApiKey.DESCRIBE_CLUSTER, 1)
+Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
+    """API key, correlation id, and everything behind the header of a client that is named `test`."""
+    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    api_key, _, correlation_id, _ = struct.unpack_from(">hhih", frame)
+    return api_key, correlation_id, frame[10 + len("test") + 1 :]
+
+
+def frame_of(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">iib", len(body) + 5, correlation_id, 0) + body
+
+
+def speaking(then: Answering) -> Handler:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, correlation_id, _ = await read_request(reader)
+        rows = [Message(api_key=key, min_version=0, max_version=100) for key in ApiKey]
+        body = encode_response(ApiKey.API_VERSIONS, 4, Message(error_code=0, api_keys=rows, throttle_time_ms=0))
+        writer.write(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+        try:
+            await then(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    return handle
+
+
+async def talk(then: Answering, body: Callable[[Connection], Awaitable[None]]) -> None:
+    server, address = await serve(speaking(then))
+    async with server:
+        connection = await Connection.open(address, client_id="test", timeout_s=10)
+        try:
+            await body(connection)
+        finally:
+            await connection.close()
+
+
+async def exchange(connection: Connection, *parts: Buffer, timeout_s: float = 10) -> memoryview:
+    return await connection.exchange(*FLEXIBLE, parts, timeout_s=timeout_s)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        _, correlation_id, body = await read_request(reader)
+        writer.write(frame_of(correlation_id, body))
+        await writer.drain()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 16_371, 16_372, 16_380, 16_384, 16_385, 100_000, 5_000_000])
+def test_bodies_of_any_size_come_and_go_in_parts(size: int) -> None:
+    async def check(connection: Connection) -> None:
+        body = bytes(range(256)) * (size // 256 + 1)
+        whole = body[:size]
+        responses = await asyncio.gather(
+            exchange(connection, whole),
+            exchange(connection, b"a", memoryview(whole), bytearray(b"z")),
+            exchange(connection, *[whole[index : index + 1] for index in range(min(size, 3000))]),
+        )
+        assert [bytes(response) for response in responses] == [whole, b"a" + whole + b"z", whole[:3000]]
+
+    asyncio.run(talk(echo, check))
+
+
+def test_responses_stay_valid_while_others_arrive() -> None:
+    async def check(connection: Connection) -> None:
+        bodies = [bytes([index]) * (index * 977) for index in range(1, 60)]
+        kept = [await exchange(connection, body) for body in bodies]
+        assert [bytes(view) for view in kept] == bodies
+
+    asyncio.run(talk(echo, check))
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7, 8, 11, 10_000])
+def test_responses_are_found_in_any_pieces(piece: int) -> None:
+    bodies = [b"", b"x", b"y" * 50, b"z" * 300]
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ids = [(await read_request(reader))[1] for _ in bodies]
+        data = b"".join(map(frame_of, ids, bodies))
+        for start in range(0, len(data), piece):
+            writer.write(data[start : start + piece])
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def check(connection: Connection) -> None:
+        responses = await asyncio.gather(*(exchange(connection) for _ in bodies))
+        assert [bytes(response) for response in responses] == bodies
+
+    asyncio.run(talk(slowly, check))
+
+
+def test_answers_in_another_order_find_their_requests() -> None:
+    async def backwards(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = [await read_request(reader) for _ in range(10)]
+        for _, correlation_id, body in reversed(asked):
+            writer.write(frame_of(correlation_id, body))
+        await reader.read()
+
+    async def check(connection: Connection) -> None:
+        bodies = [str(number).encode() for number in range(10)]
+        responses = await asyncio.gather(*(exchange(connection, body) for body in bodies))
+        assert [bytes(response) for response in responses] == bodies
+
+    asyncio.run(talk(backwards, check))
+
+
+def test_tagged_fields_in_a_response_header_are_passed_over() -> None:
+    async def tagged(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, correlation_id, _ = await read_request(reader)
+        header = struct.pack(">i", correlation_id) + b"\x01\x09\x02ab"
+        writer.write(struct.pack(">i", len(header) + 4) + header + b"body")
+        await reader.read()
+
+    async def check(connection: Connection) -> None:
+        assert bytes(await exchange(connection)) == b"body"
+
+    asyncio.run(talk(tagged, check))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x03\x00\x02\x02\x28\x00",
+        struct.pack(">ii", 4, 77),
+        struct.pack(">i", 3),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">ii", 4, 1),
+        struct.pack(">iib", 5, 1, 1),
+    ],
+)
+def test_nonsense_fails_the_connection_and_all_who_wait(answer: bytes) -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer)
+        await reader.read()
+
+    async def check(connection: Connection) -> None:
+        errors = await asyncio.gather(*(exchange(connection) for _ in range(3)), return_exceptions=True)
+        assert ["does not speak" in str(error) for error in errors] == [True] * 3
+        assert connection.is_closed
+
+    asyncio.run(talk(nonsense, check))
+
+
+def test_a_response_that_cannot_be_decoded_fails_the_connection() -> None:
+    async def check(connection: Connection) -> None:
+        await exchange(connection, b"x")
+        error = connection.refuse(ProtocolError("the body ends too early"))
+        assert error.code == ErrorCode.NETWORK_EXCEPTION
+        assert "ends too early" in str(error)
+        with pytest.raises(ApiError, match="ends too early"):
+            await exchange(connection, b"x")
+
+    asyncio.run(talk(echo, check))
+
+
+def test_requests_wait_in_their_order_while_the_broker_does_not_read() -> None:
+    bodies = [bytes([index]) * 3_000_000 for index in range(8)]
+    reads = asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reads.wait()
+        for body in bodies:
+            _, correlation_id, received = await read_request(reader)
+            writer.write(frame_of(correlation_id, b"same" if received == body else b"other"))
+        await reader.read()
+
+    async def check(connection: Connection) -> None:
+        calls = [asyncio.ensure_future(exchange(connection, body)) for body in bodies]
+        await asyncio.sleep(0)
+        assert connection.is_busy
+        # The transport holds a piece; the rest is held by nobody but us.
+        assert 0 < connection._transport.get_write_buffer_size() <= 65_536
+        reads.set()
+        assert [bytes(response) for response in await asyncio.gather(*calls)] == [b"same"] * len(bodies)
+        assert not connection.is_busy
+
+    asyncio.run(talk(late, check))
+
+
+def test_a_request_without_response_waits_until_it_has_left() -> None:
+    reads = asyncio.Event()
+    received = []
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reads.wait()
+        while True:
+            _, correlation_id, body = await read_request(reader)
+            received.append(len(body))
+            if body == b"end":
+                writer.write(frame_of(correlation_id, b"ok"))
+
+    async def check(connection: Connection) -> None:
+        sends = [asyncio.ensure_future(connection.send(*FLEXIBLE, [bytes(4_000_000)])) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        assert not sends[-1].done()
+        sends[-1].cancel()
+        reads.set()
+        await asyncio.gather(*sends, return_exceptions=True)
+        assert [send.cancelled() for send in sends] == [False, False, False, True]
+        assert bytes(await exchange(connection, b"end")) == b"ok"
+        assert received == [4_000_000] * 4 + [3]
+
+    asyncio.run(talk(late, check))
+
+
+def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async def check(connection: Connection) -> None:
+        sends = [asyncio.ensure_future(connection.send(*FLEXIBLE, [bytes(9_000_000)])) for _ in range(2)]
+        call = asyncio.ensure_future(exchange(connection, b"x"))
+        await asyncio.sleep(0.01)
+        await connection.close()
+        errors = await asyncio.gather(*sends, call, return_exceptions=True)
+        assert ["was closed" in str(error) for error in errors] == [True] * 3
+
+    asyncio.run(talk(deaf, check))
+
+
+def test_the_earliest_deadline_counts() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def check(connection: Connection) -> None:
+        errors = await asyncio.gather(
+            exchange(connection, timeout_s=30), exchange(connection, timeout_s=0.03), return_exceptions=True
+        )
+        assert ["within 0.03 s" in str(error) for error in errors] == [True, True]
+        assert connection.is_closed
+
+    asyncio.run(talk(silent, check))
+
+
+def test_an_answered_request_does_not_time_out_later() -> None:
+    async def check(connection: Connection) -> None:
+        await exchange(connection, b"quick", timeout_s=0.02)
+        call = asyncio.ensure_future(exchange(connection, b"x" * 10, timeout_s=10))
+        await asyncio.sleep(0.04)
+        assert bytes(await call) == b"x" * 10
+        assert not connection.is_closed
+
+    asyncio.run(talk(echo, check))
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, NodeId]] = []
+        self.sent_bytes = 0
+        self.received_bytes = 0
+
+    def opened(self, node: NodeId) -> None:
+        self.events.append(("opened", node))
+
+    def closed(self, node: NodeId) -> None:
+        self.events.append(("closed", node))
+
+    def sent(self, node: NodeId, size_bytes: int) -> None:
+        self.sent_bytes += size_bytes
+
+    def received(self, node: NodeId, size_bytes: int, latency_s: float) -> None:
+        assert latency_s >= 0
+        self.received_bytes += size_bytes
+
+
+def test_an_observer_sees_what_goes_over_the_wire() -> None:
+    async def run() -> None:
+        counts = Counts()
+        server, address = await serve(speaking(echo))
+        async with server:
+            connection = await Connection.open(
+                address,
+                client_id="test",
+                timeout_s=10,
+                node=3,
+                observer=counts,
+                buffers=SocketBuffers(500_000, 500_000),
+            )
+            before = counts.sent_bytes, counts.received_bytes
+            await exchange(connection, b"x" * 100)
+            assert counts.sent_bytes - before[0] == 4 + 10 + len("test") + 1 + 100
+            assert counts.received_bytes - before[1] == 4 + 5 + 100
+            await connection.close()
+            assert counts.events == [("opened", 3), ("closed", 3)]
 
     asyncio.run(run())

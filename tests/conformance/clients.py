@@ -1,4 +1,4 @@
-"""The foreign Python clients behind one face, for tests in which any of them writes and any other reads.
+"""The Python clients behind one face, for tests in which any of them writes and any other reads.
 
 None of them joins a group: partitions are assigned by hand.
 """
@@ -10,6 +10,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 
+from tests.conformance.own_client import Rookery, RookeryColumns
 from tests.conformance.samples import Sample
 
 TIMEOUT_S = 30
@@ -191,4 +192,4 @@ class AioKafka:
             return [python_sample(await asyncio.wait_for(consumer.getone(), TIMEOUT_S)) for _ in range(count)]
 
 
-CLIENTS: tuple[ForeignClient, ...] = (Confluent(), AioKafka(), KafkaPython())
+CLIENTS: tuple[ForeignClient, ...] = (Confluent(), AioKafka(), KafkaPython(), Rookery(), RookeryColumns())

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.conformance.faces import READ_COMMITTED, FencedError, Partition
 from tests.conformance.java_tools import JARS
 from tests.conformance.members import SESSION_MS
-from tests.conformance.transactors import READ_COMMITTED, FencedError, Partition
 
 SOURCE = Path(__file__).parent / "java" / "TransactionDriver.java"
 STOP_TIMEOUT_S = 10

@@ -6,8 +6,8 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients import TIMEOUT_S
+from tests.conformance.faces import Source, Transactor
 from tests.conformance.java_tools import speak_classic
-from tests.conformance.transactors import Source, Transactor
 
 JAVA, JAVA_CLASSIC = "java", "java-classic"
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import aiokafka
@@ -13,6 +14,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rookery.client import Consumer, Producer, RecordMetadata
+from rookery.client import TopicPartition as Partition
 from tests.conformance.clients import CLIENTS, confluent_consumer, kafka_python_read
 from tests.support.broker import BrokerProcess, start_broker
 
@@ -58,6 +61,22 @@ def produce_with_kafka_python(bootstrap: str, acknowledge: Acknowledge) -> None:
     producer.close(timeout=TIMEOUT_S)
 
 
+def produce_with_rookery(bootstrap: str, acknowledge: Acknowledge) -> None:
+    def delivered(index: int, sent: "asyncio.Future[RecordMetadata]") -> None:
+        sent.result()
+        acknowledge(index)
+
+    async def run() -> None:
+        producer: Producer[bytes, bytes] = Producer({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200})
+        async with asyncio.timeout(TIMEOUT_S), producer:
+            for index in range(COUNT):
+                sent = await producer.send(TOPIC, b"%d" % index, partition=0)
+                sent.add_done_callback(partial(delivered, index))
+                await asyncio.sleep(0.002)
+
+    asyncio.run(run())
+
+
 def consume_with_confluent(bootstrap: str, seen: Acknowledge) -> None:
     consumer = confluent_consumer(bootstrap, reconnect_backoff_max_ms=200)
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
@@ -92,15 +111,32 @@ def consume_with_kafka_python(bootstrap: str, seen: Acknowledge) -> None:
     consumer.close()
 
 
+def consume_with_rookery(bootstrap: str, seen: Acknowledge) -> None:
+    async def run() -> None:
+        config = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 200}
+        consumer: Consumer[bytes, bytes] = Consumer(config)
+        async with asyncio.timeout(TIMEOUT_S), consumer:
+            consumer.assign([Partition(TOPIC, 0)])
+            count = 0
+            while count < COUNT:
+                for record in await consumer.poll():
+                    seen(int(record.value or b""))
+                    count += 1
+
+    asyncio.run(run())
+
+
 PRODUCERS = {
     "confluent": produce_with_confluent,
     "aiokafka": produce_with_aiokafka,
     "kafka-python": produce_with_kafka_python,
+    "rookery": produce_with_rookery,
 }
 CONSUMERS = {
     "confluent": consume_with_confluent,
     "aiokafka": consume_with_aiokafka,
     "kafka-python": consume_with_kafka_python,
+    "rookery": consume_with_rookery,
 }
 
 

@@ -9,8 +9,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from tests.conformance.clients import TIMEOUT_S
+from tests.conformance.faces import READ_COMMITTED
 from tests.conformance.players import create_topic
-from tests.conformance.transactors import READ_COMMITTED, read_with_aiokafka
+from tests.conformance.transactors import read_with_aiokafka
 from tests.support.waiting import expect
 
 

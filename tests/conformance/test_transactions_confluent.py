@@ -9,15 +9,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.conformance.clients import TIMEOUT_S, confluent_consumer
+from tests.conformance.faces import READ_COMMITTED, READ_UNCOMMITTED
 from tests.conformance.members import fill
 from tests.conformance.players import create_topic
-from tests.conformance.transactors import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ConfluentSource,
-    ConfluentTransactor,
-    read_with_confluent,
-)
+from tests.conformance.transactors import ConfluentSource, ConfluentTransactor, read_with_confluent
 from tests.support.waiting import expect
 
 

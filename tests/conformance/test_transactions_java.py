@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.faces import READ_COMMITTED, READ_UNCOMMITTED, FencedError
 from tests.conformance.java_driver import JavaDriver, JavaError, JavaSource, JavaTransactor, read_with_java
 from tests.conformance.java_tools import run_tool, speak_classic
 from tests.conformance.members import fill
 from tests.conformance.players import create_topic
-from tests.conformance.transactors import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ConfluentTransactor,
-    FencedError,
-    read_with_confluent,
-)
+from tests.conformance.transactors import ConfluentTransactor, read_with_confluent
 from tests.support.broker import start_broker
 from tests.support.waiting import expect
 

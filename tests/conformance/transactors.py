@@ -7,7 +7,7 @@ names for errors, its admin calls) is in that client's own test module. The Java
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import aiokafka
 import aiokafka.errors
@@ -17,55 +17,9 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.conformance.clients import TIMEOUT_S, confluent_consumer
+from tests.conformance.faces import READ_COMMITTED, FencedError, Partition, Source, Transactor
 from tests.conformance.members import HEARTBEAT_MS, SESSION_MS
-
-Partition = tuple[str, int]
-READ_COMMITTED = "read_committed"
-READ_UNCOMMITTED = "read_uncommitted"
-
-
-class FencedError(Exception):
-    """The client says that another instance, or the coordinator's time-out, took its transactional id from it."""
-
-
-class Source(Protocol):
-    """A consumer of one topic, in a group, at read_committed."""
-
-    def __init__(self, bootstrap: str, group_id: str, topic: str) -> None: ...
-
-    def take(self, count: int) -> list[bytes]:
-        """The next values."""
-        ...
-
-    def positions(self) -> dict[Partition, int]: ...
-
-    def close(self) -> None: ...
-
-
-class Transactor(Protocol):
-    """A transactional producer; a new one has called `init_transactions` already."""
-
-    def __init__(
-        self, bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000, codec: str = "none"
-    ) -> None: ...
-
-    def begin(self) -> None: ...
-
-    def send(self, topic: str, partition: int, *values: bytes) -> None:
-        """Write values and wait until all are acknowledged."""
-        ...
-
-    def send_offsets(self, offsets: Mapping[Partition, int], source: Any) -> None:
-        """Commit offsets of the source's group within the transaction."""
-        ...
-
-    def commit(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-    def close(self) -> None:
-        """Let go without a word to the broker about the transaction, as a process that is killed."""
-        ...
+from tests.conformance.own_transactor import RookerySource, RookeryTransactor, read_with_rookery
 
 
 class ConfluentSource:
@@ -389,5 +343,6 @@ PYTHON_CLIENTS: dict[str, tuple[type[Transactor], type[Source]]] = {
     "confluent": (ConfluentTransactor, ConfluentSource),
     "aiokafka": (AioKafkaTransactor, AioKafkaSource),
     "kafka-python": (KafkaPythonTransactor, KafkaPythonSource),
+    "rookery": (RookeryTransactor, RookerySource),
 }
-READERS = (read_with_confluent, read_with_kafka_python, read_with_aiokafka)
+READERS = (read_with_confluent, read_with_kafka_python, read_with_aiokafka, read_with_rookery)

@@ -26,11 +26,14 @@ from tests.faults.bank import (
     opening_postings,
     read_journal,
 )
-from tests.faults.bank_worker import AMOUNT_MAX, CLERK, DRIFTER, TELLER, Options
+from tests.faults.bank_worker import AMOUNT_MAX, CLERK, CONFLUENT, DRIFTER, ROOKERY, TELLER, Options
 from tests.support.waiting import eventually
 
 DEADLINE_S = 150.0
 STAFF = {"ann": TELLER, "bob": TELLER, "cid": CLERK, "dot": CLERK, "eve": DRIFTER}
+# Which client each of them uses.
+MIXED = {"ann": CONFLUENT, "bob": ROOKERY, "cid": CONFLUENT, "dot": ROOKERY, "eve": CONFLUENT}
+OWN = dict.fromkeys(STAFF, ROOKERY)
 _REQUEST_INTERVAL_S = 0.01
 _QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
@@ -53,8 +56,9 @@ def open_bank(bootstrap: str) -> None:
 class Staff:
     """The workers, each a process, its journal and what it wrote to its standard error."""
 
-    def __init__(self, bootstrap: str, directory: Path, *, seed: int) -> None:
+    def __init__(self, bootstrap: str, directory: Path, *, seed: int, clients: Mapping[str, str]) -> None:
         directory.mkdir(exist_ok=True)
+        self._clients = clients
         self._bootstrap = bootstrap
         self._directory = directory
         self._seed = seed
@@ -70,6 +74,7 @@ class Staff:
 
     def start(self, name: str) -> None:
         options = Options(
+            client=self._clients[name],
             role=STAFF[name],
             name=name,
             generation=self._generations[name],

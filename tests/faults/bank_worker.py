@@ -4,9 +4,10 @@
     clerk     consumes requests and makes their transfers, with the offsets in the same transaction
     drifter   a teller that dawdles before it commits, about as long as its transaction may take
 
-The rules are librdkafka's. A call whose error is retriable is made again, a few times. After any other error the
-transaction is aborted; where that is refused too (a fenced producer, a fatal error) there must be a new producer, with
-the same transactional id, and nobody knows what became of the transaction.
+Here they use librdkafka, in `bank_own_worker` our own client. The rules are librdkafka's. A call whose error is
+retriable is made again, a few times. After any other error the transaction is aborted; where that is refused too (a
+fenced producer, a fatal error) there must be a new producer, with the same transactional id, and nobody knows what
+became of the transaction.
 """
 
 import json
@@ -14,7 +15,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,11 +32,13 @@ from tests.faults.bank import (
     FAILED,
     REQUESTS,
     Journal,
+    Posting,
     Transfer,
     decode_transfer,
     postings,
 )
 
+CONFLUENT, ROOKERY = "confluent", "rookery"
 TELLER, CLERK, DRIFTER = "teller", "clerk", "drifter"
 GROUP = "bank-clerks"
 CALL_TIMEOUT_S = 10.0
@@ -55,6 +58,7 @@ CLIENT_SETTINGS: dict[str, Any] = {"reconnect.backoff.ms": 20, "reconnect.backof
 class Options:
     """What the process is told on its command line, as JSON."""
 
+    client: str
     role: str
     name: str
     # How often the worker was started before, so that no two of its transactions have the same name.
@@ -65,7 +69,10 @@ class Options:
 
 
 class Worker:
-    """The transactions of one transactional id, one after the other."""
+    """The transactions of one transactional id, one after the other. A subclass brings the client."""
+
+    # What the client raises.
+    failure: type[Exception]
 
     def __init__(self, options: Options) -> None:
         self.random = random.Random(f"{options.seed}/{options.name}/{options.generation}")
@@ -73,7 +80,7 @@ class Worker:
         self._options = options
         self._journal = Journal(Path(options.journal))
         self._count = 0
-        self._producer = self._new_producer()
+        self._open()
 
     def transact(
         self, transfers: Sequence[Transfer], finish: Callable[[], None] = lambda: None, *, doomed: bool = False
@@ -83,55 +90,82 @@ class Worker:
         name = f"{self._options.name}.{self._options.generation}.{self._count}"
         self._journal.note(DOOMED if doomed else BEGUN, name)
         try:
-            self._fill(name, transfers, finish)
+            self._fill(postings(name, transfers))
+            finish()
             if not doomed:
-                _patiently(self._producer.commit_transaction)
+                self._commit()
                 self._journal.note(COMMITTED, name)
                 return True
-        except KafkaException as error:
+        except self.failure as error:
             self._journal.note(FAILED, name, repr(error))
         self._abort(name)
         return False
 
+    def _abort(self, name: str) -> None:
+        try:
+            self._abort_transaction()
+            self._journal.note(ABORTED, name)
+        except self.failure as error:
+            self._journal.note(FAILED, name, repr(error))
+            self._open()
+
+    def _open(self) -> None:
+        """Take over the transactional id, after which what was open before is at its end."""
+        while True:
+            try:
+                return self._take_over()
+            except self.failure as error:
+                self._journal.note(FAILED, "init", repr(error))
+
+    @property
+    def _timeout_ms(self) -> int:
+        return DRIFTER_TIMEOUT_MS if self._options.role == DRIFTER else TRANSACTION_TIMEOUT_MS
+
+    def _take_over(self) -> None:
+        raise NotImplementedError
+
+    def _fill(self, records: Iterable[Posting]) -> None:
+        """Begin, and wait until all is written: there shall be something to abort; a commit would wait anyway."""
+        raise NotImplementedError
+
+    def _commit(self) -> None:
+        raise NotImplementedError
+
+    def _abort_transaction(self) -> None:
+        raise NotImplementedError
+
+
+class ConfluentWorker(Worker):
+    failure = KafkaException
+
     def send_offsets(self, offsets: list[TopicPartition], metadata: object) -> None:
         _patiently(lambda timeout_s: self._producer.send_offsets_to_transaction(offsets, metadata, timeout_s))
 
-    def _fill(self, name: str, transfers: Sequence[Transfer], finish: Callable[[], None]) -> None:
+    def _take_over(self) -> None:
+        producer = Producer(
+            {
+                **CLIENT_SETTINGS,
+                "bootstrap.servers": self._options.bootstrap,
+                "transactional.id": self._options.name,
+                "transaction.timeout.ms": self._timeout_ms,
+                "linger.ms": 0,
+            }
+        )
+        _patiently(producer.init_transactions)
+        self._producer = producer
+
+    def _fill(self, records: Iterable[Posting]) -> None:
         self._producer.begin_transaction()
-        for posting in postings(name, transfers):
+        for posting in records:
             topic, partition = posting.place
             self._producer.produce(topic, posting.encode(), str(posting.account), partition=partition)
-        # An abort drops what was not sent, and there shall be something to abort; a commit would wait anyway.
         self._producer.flush(CALL_TIMEOUT_S)
-        finish()
 
-    def _abort(self, name: str) -> None:
-        try:
-            _patiently(self._producer.abort_transaction)
-            self._journal.note(ABORTED, name)
-        except KafkaException as error:
-            self._journal.note(FAILED, name, repr(error))
-            self._producer = self._new_producer()
+    def _commit(self) -> None:
+        _patiently(self._producer.commit_transaction)
 
-    def _new_producer(self) -> Producer:
-        """One that has taken over the transactional id, after which what was open before it is at its end."""
-        timeout_ms = DRIFTER_TIMEOUT_MS if self._options.role == DRIFTER else TRANSACTION_TIMEOUT_MS
-        while True:
-            producer = Producer(
-                {
-                    **CLIENT_SETTINGS,
-                    "bootstrap.servers": self._options.bootstrap,
-                    "transactional.id": self._options.name,
-                    "transaction.timeout.ms": timeout_ms,
-                    "linger.ms": 0,
-                }
-            )
-            try:
-                _patiently(producer.init_transactions)
-            except KafkaException as error:
-                self._journal.note(FAILED, "init", repr(error))
-            else:
-                return producer
+    def _abort_transaction(self) -> None:
+        _patiently(self._producer.abort_transaction)
 
 
 def _patiently(call: Callable[[float], None]) -> None:
@@ -166,7 +200,7 @@ def run_teller(worker: Worker, dawdle_s: tuple[float, float] = (0.0, 0.0)) -> No
 class Clerk:
     """Consume, transform, produce."""
 
-    def __init__(self, worker: Worker, bootstrap: str) -> None:
+    def __init__(self, worker: ConfluentWorker, bootstrap: str) -> None:
         self._worker = worker
         self._rebalanced = False
         self._consumer = Consumer(
@@ -224,18 +258,32 @@ def _offsets_after(messages: Sequence[Message]) -> list[TopicPartition]:
     return [TopicPartition(REQUESTS, partition, offset + 1) for partition, offset in last.items()]
 
 
+def start_worker(options: Options) -> tuple[Worker, Callable[[], None]]:
+    """The worker, and what it does."""
+    if options.client == ROOKERY:
+        # Each process has one client.
+        from tests.faults.bank_own_worker import OwnClerk, OwnWorker
+
+        own = OwnWorker(options)
+        worker: Worker = own
+        serve = lambda: OwnClerk(own, options.bootstrap).run()  # noqa: E731
+    else:
+        confluent = ConfluentWorker(options)
+        worker = confluent
+        serve = lambda: Clerk(confluent, options.bootstrap).run()  # noqa: E731
+    if options.role != CLERK:
+        serve = partial(run_teller, worker, DAWDLE_S if options.role == DRIFTER else (0.0, 0.0))
+    return worker, serve
+
+
 def main() -> None:
-    options = Options(**json.loads(sys.argv[1]))
-    worker = Worker(options)
+    worker, work = start_worker(Options(**json.loads(sys.argv[1])))
 
     def stop(*_: object) -> None:
         worker.must_stop = True
 
     signal.signal(signal.SIGTERM, stop)
-    if options.role == CLERK:
-        Clerk(worker, options.bootstrap).run()
-    else:
-        run_teller(worker, DAWDLE_S if options.role == DRIFTER else (0.0, 0.0))
+    work()
 
 
 if __name__ == "__main__":

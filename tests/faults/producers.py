@@ -3,10 +3,13 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
+
+from rookery.client import ApiError, RecordMetadata
+from rookery.client.sync import Producer
 
 TIMEOUT_S = 60
 
@@ -22,7 +25,7 @@ class Stored(NamedTuple):
 
 class SteadyProducer:
     """An idempotent producer that writes records `index -> (key, value)` without end and remembers what was
-    acknowledged. Its values begin with its name and the index."""
+    acknowledged. Its values begin with its name and the index. A subclass brings the client."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, *, partitions: int = 1, keys: int = 1_000) -> None:
         self.name = name
@@ -32,6 +35,43 @@ class SteadyProducer:
         self._partitions = partitions
         self._keys = keys
         self._stop = threading.Event()
+        self._open(bootstrap)
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let what is in flight be acknowledged, then end."""
+        self._stop.set()
+        self._thread.join(TIMEOUT_S * 2)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        index = 0
+        while not self._stop.is_set():
+            # Large enough that segments roll between two kills, and that batches are in flight when the kill comes.
+            value = f"{self.name}:{index}:".encode().ljust(1_500, b".")
+            key = f"{self.name}-{index % self._keys}".encode()
+            if self._send(key, value, index % self._partitions):
+                index += 1
+            if index % 20 == 0:
+                # A few megabytes a second: the disk shall not fill during a long run.
+                self._stop.wait(0.004)
+        self._finish()
+
+    def _open(self, bootstrap: str) -> None:
+        raise NotImplementedError
+
+    def _send(self, key: bytes, value: bytes, partition: int) -> bool:
+        """False if the client's buffer is full."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Wait for what is in flight."""
+        raise NotImplementedError
+
+
+class SteadyConfluent(SteadyProducer):
+    def _open(self, bootstrap: str) -> None:
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -46,41 +86,65 @@ class SteadyProducer:
                 "log_level": 0,
             }
         )
-        self._thread = threading.Thread(target=self._run, name=name)
-        self._thread.start()
 
-    def stop(self) -> None:
-        """Let what is in flight be acknowledged, then end."""
-        self._stop.set()
-        self._thread.join(TIMEOUT_S * 2)
-        assert not self._thread.is_alive()
+    def _send(self, key: bytes, value: bytes, partition: int) -> bool:
+        self._producer.poll(0)
+        try:
+            self._producer.produce(self._topic, value, key, partition=partition, on_delivery=self._delivered)
+        except BufferError:
+            self._producer.poll(0.01)
+            return False
+        return True
 
-    def _run(self) -> None:
-        index = 0
-        while not self._stop.is_set():
-            try:
-                self._send(index)
-                index += 1
-            except BufferError:
-                self._producer.poll(0.01)
-            if index % 20 == 0:
-                self._producer.poll(0)
-                # A few megabytes a second: the disk shall not fill during a long run.
-                self._stop.wait(0.004)
+    def _finish(self) -> None:
         if self._producer.flush(TIMEOUT_S):
             self.failures.append("not everything was acknowledged after the last restart")
-
-    def _send(self, index: int) -> None:
-        # Large enough that segments roll between two kills, and that batches are in flight when the kill comes.
-        value = f"{self.name}:{index}:".encode().ljust(1_500, b".")
-        key = f"{self.name}-{index % self._keys}".encode()
-        self._producer.produce(self._topic, value, key, partition=index % self._partitions, on_delivery=self._delivered)
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:
             self.failures.append(str(error))
         else:
             self.acknowledged.append(_stored(message))
+
+
+class SteadyRookery(SteadyProducer):
+    """Our own client, with a codec of its own for each producer."""
+
+    _CODECS: ClassVar = {"first": "lz4", "second": "zstd"}
+
+    def _open(self, bootstrap: str) -> None:
+        self._producer: Producer[bytes, bytes] = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "max.in.flight.requests.per.connection": 5,
+                "compression.type": self._CODECS.get(self.name, "none"),
+                "linger.ms": 2,
+                "delivery.timeout.ms": 300_000,
+                "buffer.memory": 5_000_000,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+            }
+        )
+
+    def _send(self, key: bytes, value: bytes, partition: int) -> bool:
+        def delivered(metadata: RecordMetadata | None, error: ApiError | None) -> None:
+            if metadata is None:
+                self.failures.append(str(error))
+            else:
+                self.acknowledged.append(Stored(metadata.partition, metadata.offset, key, value))
+
+        self._producer.send(self._topic, value, key=key, partition=partition, on_delivery=delivered)
+        return True
+
+    def _finish(self) -> None:
+        try:
+            self._producer.flush(TIMEOUT_S)
+        except ApiError as error:
+            self.failures.append(str(error))
+        self._producer.close(0)
+
+
+STEADY_PRODUCERS: dict[str, type[SteadyProducer]] = {"confluent": SteadyConfluent, "rookery": SteadyRookery}
 
 
 def _stored(message: confluent_kafka.Message) -> Stored:

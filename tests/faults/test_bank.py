@@ -9,7 +9,7 @@ afterwards.
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from tests.faults.bank import (
 )
 from tests.faults.bank_building import (
     DEADLINE_S,
+    MIXED,
+    OWN,
     STAFF,
     Customer,
     Reader,
@@ -59,7 +61,15 @@ SETTINGS = (
 class Bank:
     """A broker that can be killed, and all that goes on around it until the bank is closed."""
 
-    def __init__(self, bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, seed: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        restart_broker: Callable[[], None],
+        *,
+        seed: int,
+        clients: Mapping[str, str],
+    ) -> None:
         self.bootstrap = bootstrap
         self._random = random.Random(seed)
         self._restart_broker = restart_broker
@@ -67,7 +77,7 @@ class Bank:
         with ExitStack() as parts:
             self.reader = parts.enter_context(closing(Reader(bootstrap)))
             self.customer = parts.enter_context(closing(Customer(bootstrap, seed=seed)))
-            self.staff = parts.enter_context(closing(Staff(bootstrap, directory, seed=seed)))
+            self.staff = parts.enter_context(closing(Staff(bootstrap, directory, seed=seed, clients=clients)))
             for name in STAFF:
                 self.staff.start(name)
             self._parts = parts.pop_all()
@@ -139,15 +149,18 @@ LONG = (pytest.mark.long, pytest.mark.timeout(3_600))
 
 
 @pytest.mark.parametrize(
-    ("rounds", "settings"),
+    ("rounds", "settings", "clients"),
     [
-        pytest.param(2, SETTINGS, marks=pytest.mark.timeout(600), id="short"),
-        pytest.param(20, SETTINGS, marks=LONG, id="long"),
+        pytest.param(2, SETTINGS, MIXED, marks=pytest.mark.timeout(600), id="short"),
+        pytest.param(20, SETTINGS, MIXED, marks=LONG, id="long"),
+        pytest.param(20, SETTINGS, OWN, marks=LONG, id="own"),
         # Every step of a transaction waits for the disk, so that kills come between them.
-        pytest.param(10, (*SETTINGS, "log.flush.interval.messages=1"), marks=LONG, id="synced"),
+        pytest.param(10, (*SETTINGS, "log.flush.interval.messages=1"), MIXED, marks=LONG, id="synced"),
     ],
 )
-def test_a_bank_survives_sigkill(tmp_path: Path, rounds: int, settings: tuple[str, ...]) -> None:
+def test_a_bank_survives_sigkill(
+    tmp_path: Path, rounds: int, settings: tuple[str, ...], clients: Mapping[str, str]
+) -> None:
     brokers = [start_broker(tmp_path / "data", *settings)]
 
     def restart() -> None:
@@ -155,7 +168,7 @@ def test_a_bank_survives_sigkill(tmp_path: Path, rounds: int, settings: tuple[st
         brokers.append(start_broker(tmp_path / "data", *settings, port=brokers[0].port))
 
     try:
-        run_bank(brokers[0].address, tmp_path / "staff", restart, rounds=rounds)
+        run_bank(brokers[0].address, tmp_path / "staff", restart, rounds=rounds, clients=clients)
         assert brokers[-1].stop() == 0
         assert "Traceback" not in brokers[-1].log()
     finally:
@@ -163,8 +176,10 @@ def test_a_bank_survives_sigkill(tmp_path: Path, rounds: int, settings: tuple[st
             brokers[-1].kill()
 
 
-def run_bank(bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, rounds: int) -> None:
-    bank = Bank(bootstrap, directory, restart_broker, seed=SEED)
+def run_bank(
+    bootstrap: str, directory: Path, restart_broker: Callable[[], None], *, rounds: int, clients: Mapping[str, str]
+) -> None:
+    bank = Bank(bootstrap, directory, restart_broker, seed=SEED, clients=clients)
     try:
         bank.run(rounds)
         bank.finish()

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults.producers import (
+    STEADY_PRODUCERS,
     TIMEOUT_S,
     SteadyProducer,
     Stored,
@@ -31,16 +32,17 @@ SHORT_AND_LONG = pytest.mark.parametrize(
 
 @contextmanager
 def killed_under_load(
-    data_dir: Path, *settings: str, kills: int, topic: NewTopic, keys: int = 1_000
+    data_dir: Path, *settings: str, kills: int, topic: NewTopic, keys: int = 1_000, client: str = "confluent"
 ) -> Iterator[tuple[str, list[SteadyProducer]]]:
     """The address of a broker that was killed a number of times, and the producers that wrote to it meanwhile."""
     broker = start_broker(data_dir, *settings)
+    make = STEADY_PRODUCERS[client]
     producers: list[SteadyProducer] = []
     try:
         admin = AdminClient({"bootstrap.servers": broker.address})
         admin.create_topics([topic])[TOPIC].result(TIMEOUT_S)
         for name in ("first", "second"):
-            producers.append(SteadyProducer(broker.address, TOPIC, name, partitions=topic.num_partitions, keys=keys))
+            producers.append(make(broker.address, TOPIC, name, partitions=topic.num_partitions, keys=keys))
         for _ in range(kills):
             wait_for_acknowledgements(producers, ACKNOWLEDGED_BETWEEN_KILLS)
             broker.kill()
@@ -60,9 +62,10 @@ def killed_under_load(
 
 
 @SHORT_AND_LONG
-def test_acknowledged_records_survive_sigkill(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize("client", STEADY_PRODUCERS)
+def test_acknowledged_records_survive_sigkill(tmp_path: Path, client: str, kills: int) -> None:
     topic = NewTopic(TOPIC, 3, config={"segment.bytes": "1048576"})
-    with killed_under_load(tmp_path / "data", kills=kills, topic=topic) as (address, producers):
+    with killed_under_load(tmp_path / "data", kills=kills, topic=topic, client=client) as (address, producers):
         found = [list(read_partition(address, TOPIC, partition)) for partition in range(3)]
     for producer in producers:
         lost = set(producer.acknowledged) - {record for records in found for record in records}

@@ -16,16 +16,13 @@ from typing import NamedTuple
 import pytest
 
 from rookery.base.types import Offset, TopicPartition
-from rookery.client.admin import NewTopic
-from rookery.client.cluster import Cluster
-from rookery.client.groups import GroupAdmin
-from rookery.client.transactions import TransactionAdmin
+from rookery.client.admin import Admin, NewTopic
 from rookery.coordinators.txn.shard import TransactionShard
 from tests.faults.files import Survival
-from tests.simulation.bank_run import offsets_at_end, read_committed
-from tests.simulation.users import create_topics
+from tests.simulation.bank_run import offsets_at_end
+from tests.simulation.users import create_topics, new_consumer, read_up_to
 from tests.simulation.world import Machine, World
-from tests.support.transactions import AbortableError, Ended, Protocol, TransactionalProducer
+from tests.support.transactions import AbortableError, Ended, Protocol, TransactionalProducer, TransactionCluster
 
 GROUP = "readers"
 TOPICS = (NewTopic(name="debits", partitions=2), NewTopic(name="credits", partitions=2))
@@ -104,8 +101,8 @@ class Stage:
         await spawn(self._world.new_process("auditor", "auditor"), self._look())
         await machine.stop()
 
-    def _cluster(self, client_id: str) -> Cluster:
-        return Cluster.at(self._machine.address, client_id=client_id, timeout_s=_REQUEST_TIMEOUT_S)
+    def _cluster(self, client_id: str) -> TransactionCluster:
+        return TransactionCluster.at(self._machine.address, client_id=client_id, timeout_s=_REQUEST_TIMEOUT_S)
 
     async def _transfer(self, value: bytes, offset: Offset, *, commit: bool) -> None:
         cluster = self._cluster("client")
@@ -128,10 +125,14 @@ class Stage:
         ends = await offsets_at_end(cluster, PARTITIONS, read_committed=False)
         stable = await offsets_at_end(cluster, PARTITIONS, read_committed=True)
         seen.unstable = [partition for partition in PARTITIONS if ends[partition] != stable[partition]]
-        for record in await read_committed(cluster, stable):
-            seen.values.setdefault(record.partition, []).append(record.value)
-        seen.committed = (await GroupAdmin(cluster).committed_offsets(GROUP))[SOURCE].offset
-        seen.states = [each.state for each in await TransactionAdmin(cluster).list_transactions()]
+        settings = {"isolation.level": "read_committed"}
+        async with new_consumer(
+            self._world, name="auditor", bootstrap=self._machine.address, settings=settings
+        ) as consumer:
+            for record in await read_up_to(consumer, stable):
+                seen.values.setdefault(record.partition, []).append(record.value)
+        seen.committed = (await Admin.over(cluster).committed_offsets(GROUP))[SOURCE].offset
+        seen.states = [each.state for each in await Admin.over(cluster).list_transactions()]
         await cluster.close()
 
 

@@ -17,6 +17,7 @@ from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.base.files import File, OsFile, OsFiles
 from rookery.base.types import Buffer, TopicPartition
+from rookery.client import Consumer, Producer
 from rookery.client.admin import (
     EARLIEST,
     LATEST,
@@ -26,8 +27,6 @@ from rookery.client.admin import (
     NewTopic,
 )
 from rookery.client.cluster import Cluster
-from rookery.client.consumer import BEGINNING, Consumer
-from rookery.client.producer import Producer
 from rookery.node.node import Node
 from rookery.node.settings import Settings
 
@@ -50,27 +49,33 @@ async def running(data_dir: Path, *settings: str, files: OsFiles | None = None) 
 
 async def create(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
     named = {key.replace("_", "."): value for key, value in configs.items()}
-    (outcome,) = await Admin(cluster).create_topics([NewTopic(name=name, partitions=partitions, configs=named)])
+    (outcome,) = await Admin.over(cluster).create_topics([NewTopic(name=name, partitions=partitions, configs=named)])
     outcome.check()
 
 
+def config(cluster: Cluster, **settings: object) -> dict[str, object]:
+    """For a client of its own of the same node, with `retries=0` and so on."""
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    return {"bootstrap.servers": str(cluster.settings.bootstrap_servers[0]), **named}
+
+
 async def produce(cluster: Cluster, topic: str, *values: str, partition: int = 0) -> None:
-    async with Producer(cluster) as producer:
+    async with Producer[bytes, bytes](config(cluster)) as producer:
         for value in values:
             await producer.send(topic, value.encode(), partition=partition)
 
 
 async def offset_at(cluster: Cluster, partition: TopicPartition, timestamp_ms: int) -> int:
-    return (await Admin(cluster).list_offsets({partition: timestamp_ms}))[partition].offset
+    return (await Admin.over(cluster).list_offsets({partition: timestamp_ms}))[partition].offset
 
 
 async def read_all(cluster: Cluster, topic: str) -> list[str]:
     values: list[str] = []
     partition = TopicPartition(topic, 0)
     end_offset = await offset_at(cluster, partition, LATEST)
-    async with Consumer(cluster) as consumer:
-        await consumer.assign({partition: BEGINNING})
-        while consumer.position(partition) < end_offset:
+    async with Consumer[bytes, bytes](config(cluster, auto_offset_reset="earliest")) as consumer:
+        consumer.assign([partition])
+        while await consumer.position(partition) < end_offset:
             values += [(record.value or b"").decode() for record in await consumer.poll()]
     return values
 
@@ -81,7 +86,7 @@ def test_records_and_topics_survive_a_restart(tmp_path: Path) -> None:
             await create(cluster, "kept", partitions=3)
             await produce(cluster, "kept", "a", "b")
         async with running(tmp_path) as cluster:
-            (topic,) = await Admin(cluster).describe_topics(["kept"])
+            (topic,) = await Admin.over(cluster).describe_topics(["kept"])
             assert len(topic.partitions) == 3
             await produce(cluster, "kept", "c")
             assert await read_all(cluster, "kept") == ["a", "b", "c"]
@@ -92,7 +97,7 @@ def test_records_and_topics_survive_a_restart(tmp_path: Path) -> None:
 def test_an_unclean_stop_begins_a_new_leader_epoch_and_a_clean_one_does_not(tmp_path: Path) -> None:
     async def leader_epoch() -> int:
         async with running(tmp_path) as cluster:
-            (topic,) = await Admin(cluster).describe_topics(["t"])
+            (topic,) = await Admin.over(cluster).describe_topics(["t"])
             return topic.partitions[0].leader_epoch
 
     async def scenario() -> None:
@@ -216,7 +221,7 @@ def test_two_thousand_partitions_start_and_serve(tmp_path: Path) -> None:
             await create(cluster, "many", partitions=2000)
             await produce(cluster, "many", "last", partition=1999)
         async with running(tmp_path) as cluster:
-            (topic,) = await Admin(cluster).describe_topics(["many"])
+            (topic,) = await Admin.over(cluster).describe_topics(["many"])
             assert len(topic.partitions) == 2000
             assert len(os.listdir("/proc/self/fd")) < 500, "files are opened when they are needed"
 
@@ -232,7 +237,7 @@ def test_a_log_that_the_cluster_does_not_know_is_moved_aside_not_removed(tmp_pat
         for name in os.listdir(metadata):
             (metadata / name).unlink()
         async with running(tmp_path) as cluster:
-            assert await Admin(cluster).list_topics() == []
+            assert await Admin.over(cluster).list_topics() == []
         (aside,) = [name for name in os.listdir(tmp_path) if name.startswith("stray-0.")]
         assert aside.endswith("-stray")
         assert (tmp_path / aside / "00000000000000000000.log").stat().st_size > 0
@@ -270,12 +275,13 @@ def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves(tmp_path: P
             on_failing = 0 if (failing / "t-0").exists() else 1
             await produce(cluster, "t", "before", partition=on_failing)
             disk.full = failing
-            with pytest.raises(ApiError) as raised:
-                async with Producer(cluster, delivery_timeout_s=1) as producer:
-                    await (await producer.send("t", b"refused", partition=on_failing))
+            async with Producer[bytes, bytes](config(cluster, retries=0, enable_idempotence=False)) as producer:
+                refused = await producer.send("t", b"refused", partition=on_failing)
+                with pytest.raises(ApiError) as raised:
+                    await refused
             assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
             await produce(cluster, "t", "still served", partition=1 - on_failing)
-            directories = await Admin(cluster).describe_log_dirs([1])
+            directories = await Admin.over(cluster).describe_log_dirs([1])
             codes = {Path(item.path): item.error for item in directories}
             assert codes == {healthy: ErrorCode.NONE, failing: ErrorCode.KAFKA_STORAGE_ERROR}
         # With room again, a restart brings everything back that was acknowledged.
@@ -354,7 +360,7 @@ def test_segments_are_removed_beside_the_event_loop(tmp_path: Path, policy: str)
                 retention_ms="1",
                 min_cleanable_dirty_ratio="0.01",
             )
-            async with Producer(cluster) as producer:
+            async with Producer[bytes, bytes](config(cluster)) as producer:
                 for _ in range(5):
                     await (await producer.send("t", b"x" * 150, key=b"k", partition=0))
             while not files.removers:
@@ -370,13 +376,13 @@ def test_the_cleaner_runs_by_itself_and_its_settings_can_be_changed(tmp_path: Pa
             await create(
                 cluster, "latest", cleanup_policy="compact", internal_segment_bytes="300", min_cleanable_dirty_ratio="1"
             )
-            async with Producer(cluster) as producer:
+            async with Producer[bytes, bytes](config(cluster)) as producer:
                 for number in range(20):
                     await (await producer.send("latest", f"{number:0100}".encode(), key=b"k", partition=0))
             topic = ConfigResource(ResourceType.TOPIC, "latest")
-            await Admin(cluster).alter_configs(
-                topic, [ConfigChange("min.cleanable.dirty.ratio", ConfigOperation.SET, "0.01")]
-            )
+            change = ConfigChange("min.cleanable.dirty.ratio", ConfigOperation.SET, "0.01")
+            (outcome,) = await Admin.over(cluster).alter_configs({topic: [change]})
+            outcome.check()
             while len(await read_all(cluster, "latest")) > 3:
                 await asyncio.sleep(0.02)
 

@@ -30,7 +30,41 @@ def test_each_version_tells_more() -> None:
     topics = frozenset({"orders"})
     assert consumer_protocol.read_subscription(with_version(0)) == Subscription(0, topics)
     assert consumer_protocol.read_subscription(with_version(1)) == Subscription(1, topics, OWNED)
-    assert consumer_protocol.read_subscription(with_version(3)) == Subscription(3, topics, OWNED, "east1")
+    assert consumer_protocol.read_subscription(with_version(2)) == Subscription(2, topics, OWNED, None, 7)
+    assert consumer_protocol.read_subscription(with_version(3)) == Subscription(3, topics, OWNED, "east1", 7)
+
+
+def test_a_subscription_is_written_as_java_writes_it() -> None:
+    assert (
+        consumer_protocol.write_subscription(Subscription(3, frozenset({"orders"}), OWNED, "east1", 7)) == SUBSCRIPTION
+    )
+
+
+@given(
+    version=st.integers(0, 3),
+    topics=st.frozensets(st.text(max_size=5)),
+    owned=st.sets(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 9))),
+    rack_id=st.none() | st.text(min_size=1, max_size=3),
+    generation=st.integers(-1, 2**31 - 1),
+    user_data=st.none() | st.binary(max_size=5),
+)
+def test_a_subscription_is_read_as_it_was_written(
+    version: int,
+    topics: frozenset[str],
+    owned: set[TopicPartition],
+    rack_id: str | None,
+    generation: int,
+    user_data: bytes | None,
+) -> None:
+    told = Subscription(version, topics, user_data=user_data)
+    if version >= 1:
+        told = told._replace(owned=tuple(sorted(owned)))
+    if version >= 2:
+        told = told._replace(generation=generation)
+    if version >= 3:
+        told = told._replace(rack_id=rack_id)
+    full = Subscription(version, topics, tuple(sorted(owned)), rack_id, generation, user_data)
+    assert consumer_protocol.read_subscription(consumer_protocol.write_subscription(full)) == told
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:

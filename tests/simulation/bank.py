@@ -4,9 +4,9 @@
     Clerk    carries out requests that it reads from a topic; how far it has read is committed with the transfers
 
 Accounts are spread over the partitions of several topics. A worker's job is a `Post`, with a transactional id: its
-instances come, stall, are killed, and are replaced while they still work, without being told. Each speaks the protocol
-that the seed chose for it. What an instance sent may be sent again late, as if the network had held it back; with the
-classic protocol only once its epoch is over: before that the broker cannot know better (KAFKA-17754, KIP-890).
+instances come, stall, are killed, and are replaced while they still work, without being told. The seed chose the `Way`
+in which each works. What an instance sent step by step may be sent again late, as if the network had held it back; with
+the classic protocol only once its epoch is over: before that the broker cannot know better (KAFKA-17754, KIP-890).
 """
 
 import asyncio
@@ -14,21 +14,27 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from rookery.base.errors import ApiError
-from rookery.base.types import Offset, ProducerId, TopicPartition
-from rookery.client.accumulator import NO_IDENTITY, ProducerIdentity
-from rookery.client.admin import LATEST
-from rookery.client.cluster import Cluster
-from rookery.client.consumer import ConsumedRecord, Consumer, StartOffset
-from rookery.client.coordinators import Coordinators
+from rookery.base.types import NO_OFFSET, Offset, ProducerId, TopicPartition
+from rookery.client import ConsumerRecord
+from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
+from tests.simulation.bank_clients import WholeClient
 from tests.simulation.checkers import GroupHistory
 from tests.simulation.ledger import Entry, Fate, Ledger, Transfer
 from tests.simulation.loop import Process
-from tests.simulation.members import fetch_committed
-from tests.simulation.users import REQUEST_TIMEOUT_S
+from tests.simulation.users import REQUEST_TIMEOUT_S, new_consumer
 from tests.simulation.world import World
-from tests.support.transactions import AbortableError, Ended, Protocol, SentRequest, TransactionalProducer
+from tests.support.transactions import (
+    AbortableError,
+    Ended,
+    Protocol,
+    SentRequest,
+    TransactionalProducer,
+    TransactionCluster,
+    repeat,
+)
 
 GROUP = "clerks"
 TRANSACTION_TIMEOUT_MS = 9_000
@@ -44,11 +50,21 @@ _STALL_CHANCE = 0.02
 _STALL_S_MAX = 1.5 * TRANSACTION_TIMEOUT_MS / 1000
 _REPEAT_CHANCE = 0.1
 _REPEAT_S_MAX = 4.0
-_PROTOCOL_CHANGE_CHANCE = 0.2
+# Others just go away.
+_CLOSE_CHANCE = 0.5
+_WAY_CHANGE_CHANCE = 0.3
 # Transfers that a teller makes when the faults have ended.
 _LAST_TRANSFERS = 3
 
 Leg = tuple[int, int]
+
+
+class Way(Enum):
+    """How an instance writes its transactions. CLASSIC and V2: step by step, in that protocol."""
+
+    CLASSIC = auto()
+    V2 = auto()
+    WHOLE_CLIENT = auto()
 
 
 @dataclass
@@ -61,6 +77,7 @@ class Bank:
     hosts: list[str]
     ledger: Ledger
     offsets: GroupHistory
+    ways: Sequence[Way]
     # The faults have ended: finish what is to be done.
     is_closing: bool = False
 
@@ -85,7 +102,7 @@ class Post:
         self.identity: ProducerIdentity = NO_IDENTITY
         # All that instances were given.
         self.producer_ids: set[ProducerId] = set()
-        self._protocol = self.random.choice(list(Protocol))
+        self._way = self.random.choice(bank.ways)
         self._next_number = 0
         self._instances: list[Process] = []
 
@@ -124,15 +141,15 @@ class Post:
             self._kill(process)
 
     def _hire(self) -> "asyncio.Task[bool]":
-        if self.random.random() < _PROTOCOL_CHANGE_CHANCE:
-            self._protocol = self.random.choice(list(Protocol))
+        if self.random.random() < _WAY_CHANGE_CHANCE:
+            self._way = self.random.choice(self.bank.ways)
         name = f"{self.name}.{len(self._instances) + 1}"
         world = self.bank.world
         process = world.new_process(name, name)
         self._instances.append(process)
         self.bank.hosts.append(name)
-        world.tell(f"{name} comes, and speaks {self._protocol.name}")
-        worker = Teller(self, self._protocol) if self.requests is None else Clerk(self, self._protocol, self.requests)
+        world.tell(f"{name} comes, in the way {self._way.name}")
+        worker = Teller(self, self._way) if self.requests is None else Clerk(self, self._way, self.requests)
         return world.loop.spawn(process, worker.run())
 
     def _kill(self, process: Process) -> None:
@@ -150,25 +167,47 @@ class Post:
 class Worker(ABC):
     """One instance."""
 
-    def __init__(self, post: Post, protocol: Protocol) -> None:
+    def __init__(self, post: Post, way: Way) -> None:
         self._post = post
         self._bank = post.bank
         self._world = post.bank.world
         self._random = post.bank.world.new_random()
-        self._cluster = Cluster.at(self._bank.bootstrap, client_id=post.name, timeout_s=REQUEST_TIMEOUT_S)
-        self._producer = TransactionalProducer(
+        self._cluster = TransactionCluster.at(self._bank.bootstrap, client_id=post.name, timeout_s=REQUEST_TIMEOUT_S)
+        self._producer = self._new_producer(way)
+        self._repeating: set[asyncio.Task[None]] = set()
+
+    def _new_producer(self, way: Way) -> TransactionalProducer | WholeClient:
+        patience_s = self._random.choice(_PATIENCES_S)
+        if way is Way.WHOLE_CLIENT:
+            return WholeClient(
+                self._world,
+                self._post.name,
+                bootstrap=self._bank.bootstrap,
+                randomness=self._random,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                patience_s=patience_s,
+            )
+        return TransactionalProducer(
             self._cluster,
-            post.name,
-            protocol=protocol,
+            self._post.name,
+            protocol=Protocol[way.name],
             clock=self._world.clock,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
-            patience_s=self._random.choice(_PATIENCES_S),
-            sent=post.sent,
+            patience_s=patience_s,
+            sent=self._post.sent,
         )
-        self._repeating: set[asyncio.Task[None]] = set()
 
     async def run(self) -> bool:
         """Work until there is nothing left (True), or another instance has to go on (False)."""
+        is_finished = await self._work_until_the_end()
+        if self._random.random() < _CLOSE_CHANCE:
+            await self._close()
+        return is_finished
+
+    async def _close(self) -> None:
+        await self._producer.close()
+
+    async def _work_until_the_end(self) -> bool:
         try:
             await self._producer.init()
             self._note_identity()
@@ -261,7 +300,7 @@ class Worker(ABC):
             return
         self._world.tell(f"repeats {request.api_key.name} of epoch {request.identity.producer_epoch}")
         try:
-            await self._producer.repeat(request)
+            await repeat(self._cluster, request)
         except ApiError as error:
             self._world.tell(f"cannot repeat: {error}")
 
@@ -292,26 +331,37 @@ class Teller(Worker):
 
 
 class Clerk(Worker):
-    def __init__(self, post: Post, protocol: Protocol, partition: TopicPartition) -> None:
-        super().__init__(post, protocol)
+    def __init__(self, post: Post, way: Way, partition: TopicPartition) -> None:
+        super().__init__(post, way)
         self._partition = partition
-        self._consumer = Consumer(self._cluster, wait_ms=200)
+        self._consumer = new_consumer(
+            self._world,
+            name=post.name,
+            bootstrap=self._bank.bootstrap,
+            settings={"group.id": GROUP, "fetch.max.wait.ms": 200},
+        )
 
     async def _begin(self) -> None:
-        await Coordinators(self._cluster).find(GROUP)
-        committed = await self._cluster.retry(
-            lambda: fetch_committed(self._cluster, GROUP, [self._partition], self._bank.offsets), timeout_s=_PATIENCE_S
-        )
-        self._world.tell(f"begins at {committed}")
-        await self._consumer.assign({partition: StartOffset(at) for partition, at in committed.items()})
+        """Where the group stands, which is checked against what was acknowledged before we asked."""
+        floor = self._bank.offsets.floor([self._partition])
+        committed = await self._consumer.committed([self._partition], timeout_s=_PATIENCE_S)
+        begin = committed[self._partition].offset if committed else NO_OFFSET
+        self._bank.offsets.on_fetched({self._partition: begin}, floor)
+        self._world.tell(f"begins at {begin}")
+        self._consumer.assign([self._partition])
+        self._consumer.seek(self._partition, max(begin, 0))
+
+    async def _close(self) -> None:
+        await super()._close()
+        await self._consumer.close()
 
     async def _is_finished(self) -> bool:
-        ends = await self._consumer.offsets_at([self._partition], LATEST)
-        return self._consumer.position(self._partition) >= ends[self._partition]
+        ends = await self._consumer.end_offsets([self._partition])
+        return await self._consumer.position(self._partition) >= ends[self._partition]
 
     async def _work(self) -> bool:
-        begin = self._consumer.position(self._partition)
-        requests = (await self._consumer.poll())[: self._random.randint(1, 3)]
+        begin = await self._consumer.position(self._partition)
+        requests = await self._consumer.poll(0.2, max_records=self._random.randint(1, 3))
         if not requests:
             return True
         offsets = {self._partition: requests[-1].offset + 1}
@@ -322,13 +372,13 @@ class Clerk(Worker):
             self._bank.offsets.on_committed(offsets)
         elif transfer.fate is Fate.NOT_COMMITTED:
             self._bank.offsets.on_refused(offsets)
-        is_done = transfer.fate is Fate.CONFIRMED
-        self._consumer.seek(self._partition, offsets[self._partition] if is_done else begin)
+        if transfer.fate is not Fate.CONFIRMED:
+            self._consumer.seek(self._partition, begin)
         await self._think()
         return ended is Ended.DONE
 
 
-def _legs(request: ConsumedRecord) -> list[tuple[Leg, str]]:
+def _legs(request: ConsumerRecord[bytes, bytes]) -> list[tuple[Leg, str]]:
     """A request is its name, the account that pays, the one that is paid, and how much."""
     name, payer, payee, amount = (request.value or b"").decode().split(" ")
     return [((int(payer), -int(amount)), name), ((int(payee), int(amount)), name)]

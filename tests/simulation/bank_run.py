@@ -6,14 +6,13 @@ from itertools import count
 from typing import Any
 
 from rookery.base.errors import ApiError
+from rookery.base.feature_codes import UpgradeType
 from rookery.base.types import Offset, TopicPartition
+from rookery.client import Consumer
 from rookery.client.admin import LATEST, Admin
 from rookery.client.cluster import Cluster
-from rookery.client.consumer import BEGINNING, Consumer
-from rookery.client.producer import Producer
-from rookery.client.transactions import TransactionAdmin
-from tests.simulation.bank import GROUP, TRANSACTION_TIMEOUT_MS, Bank, Post
-from tests.simulation.checkers import GroupHistory, History, ReadRecord, check_stable_log
+from tests.simulation.bank import GROUP, TRANSACTION_TIMEOUT_MS, Bank, Post, Way
+from tests.simulation.checkers import GroupHistory, History, check_stable_log
 from tests.simulation.ledger import (
     Ledger,
     check_confirmed,
@@ -25,15 +24,16 @@ from tests.simulation.ledger import (
 )
 from tests.simulation.members import fetch_committed
 from tests.simulation.run import Counts, Run, Scenario
-from tests.simulation.users import REQUEST_TIMEOUT_S, as_read, choose_names
+from tests.simulation.users import REQUEST_TIMEOUT_S, as_read, choose_names, new_consumer, new_producer, read_up_to
 from tests.simulation.world import World
-from tests.support.transactions import CommittedConsumer
 
 REQUESTS = "requests"
 OFFSETS_PARTITION_COUNT = 3
 _REQUEST_PAUSE_S_MAX = 0.8
 # Until the last transaction has timed out, and the coordinator has noticed.
 _HANGING_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 20
+# Levels of the cluster's feature, which decides how the whole client works, and what else is used with it.
+_WAYS = {1: (Way.CLASSIC, Way.WHOLE_CLIENT), 2: tuple(Way)}
 
 
 class BankRun(Run):
@@ -41,6 +41,7 @@ class BankRun(Run):
         super().__init__(world, scenario)
         self._requests = [partition for partition in self._partitions if partition.topic == REQUESTS]
         self._reads = History(world.violations)
+        self._transaction_version = self._random.choice((1, 2, 2))
         self._bank = Bank(
             world,
             self._machine.address,
@@ -48,6 +49,7 @@ class BankRun(Run):
             self._hosts,
             Ledger(world.violations),
             GroupHistory(world.violations),
+            _WAYS[self._transaction_version],
         )
         self.posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
         self.posts += [Post(self._bank, f"clerk-{partition.partition}", partition) for partition in self._requests]
@@ -60,6 +62,15 @@ class BankRun(Run):
             commits=self._bank.offsets.commit_count,
             generations=sum(post.identity.producer_epoch for post in self.posts),
         )
+
+    async def _prepare(self) -> None:
+        await self._start("operator", self._set_transaction_version())
+
+    async def _set_transaction_version(self) -> None:
+        cluster = self._cluster("operator")
+        level = {"transaction.version": self._transaction_version}
+        await Admin.over(cluster).update_features(level, UpgradeType.SAFE_DOWNGRADE)
+        await cluster.close()
 
     def _start_users(self) -> None:
         self._start("follower", self._follow())
@@ -80,58 +91,56 @@ class BankRun(Run):
         """A customer writes requests; what is in the log counts, not what was acknowledged."""
         random, loop = self._world.new_random(), self._world.loop
         end_s = loop.time() + duration_s
-        cluster = self._cluster("customer")
-        producer = Producer(cluster, clock=self._world.clock, randomness=random)
+        producer = new_producer(self._world, name="customer", bootstrap=self._machine.address, randomness=random)
         for number in count():
             if loop.time() >= end_s:
                 break
             payer, payee = random.sample(self._bank.accounts, 2)
             value = f"request-{number} {payer} {payee} {random.randint(1, 100)}".encode()
             try:
-                landed = await producer.send(REQUESTS, value, partition=random.randrange(len(self._requests)))
-                landed.add_done_callback(lambda future: future.cancelled() or future.exception())
+                partition = random.randrange(len(self._requests))
+                await producer.send(REQUESTS, value, partition=partition, on_delivery=lambda landed, error: None)
             except ApiError as error:
                 self._world.tell(f"cannot ask: {error}")
             await asyncio.sleep(random.uniform(0, _REQUEST_PAUSE_S_MAX))
-        await producer.abort()
+        await producer.close(timeout_s=0)
 
     async def _follow(self) -> None:
         """Read what is committed, as it comes."""
         while True:
-            cluster = self._cluster("follower")
             try:
-                async with CommittedConsumer(cluster) as consumer:
-                    await consumer.assign(dict.fromkeys(self._bank.partitions, BEGINNING))
+                async with self._consumer("follower", isolation="read_committed") as consumer:
+                    consumer.assign(self._bank.partitions)
                     while True:
-                        for record in await consumer.poll():
+                        for record in await consumer.poll(1.0):
                             self._reads.on_read("follower", as_read(record))
             except ApiError as error:
                 self._world.tell(f"reads again from the beginning: {error}")
                 await asyncio.sleep(0.2)
-            finally:
-                await cluster.close()
 
     async def _take_snapshots(self) -> None:
         """Read everything, again and again."""
         random = self._world.new_random()
         while True:
             await asyncio.sleep(random.uniform(0.1, 5))
-            cluster = self._cluster("snapshots")
             try:
                 confirmed = self._bank.ledger.confirmed
-                ends = await stable_offsets(cluster, self._bank.partitions)
-                log = await read_committed(cluster, ends)
+                async with self._consumer("snapshots", isolation="read_committed") as consumer:
+                    ends = await consumer.end_offsets(self._bank.partitions)
+                    log = await read_up_to(consumer, ends)
             except ApiError as error:
                 self._world.tell(f"no snapshot: {error}")
                 continue
-            finally:
-                await cluster.close()
             for record in log:
                 self._reads.on_read("snapshots", record)
             check_confirmed(self._bank.ledger, confirmed, ends, {record.value for record in log})
 
     def _cluster(self, client_id: str) -> Cluster:
         return Cluster.at(self._machine.address, client_id=client_id, timeout_s=REQUEST_TIMEOUT_S)
+
+    def _consumer(self, client_id: str, *, isolation: str) -> Consumer[bytes, bytes]:
+        settings = {"isolation.level": isolation}
+        return new_consumer(self._world, name=client_id, bootstrap=self._machine.address, settings=settings)
 
     # The end
 
@@ -142,8 +151,10 @@ class BankRun(Run):
         cluster = self._cluster("auditor")
         ledger = self._bank.ledger
         await self._check_hanging(cluster)
-        log = await read_committed(cluster, await stable_offsets(cluster, self._bank.partitions))
-        requests = await read_all(cluster, self._requests)
+        async with self._consumer("auditor", isolation="read_committed") as consumer:
+            log = await read_up_to(consumer, await consumer.end_offsets(self._bank.partitions))
+        async with self._consumer("auditor", isolation="read_uncommitted") as consumer:
+            requests = await read_up_to(consumer, await consumer.end_offsets(self._requests))
         committed = await cluster.retry(lambda: fetch_committed(cluster, GROUP, self._requests, self._bank.offsets))
         await cluster.close()
         check_transfers(ledger, log)
@@ -158,7 +169,7 @@ class BankRun(Run):
         partitions = [*self._partitions, *offsets_topic]
         end_s = self._world.loop.time() + _HANGING_S_MAX
         while True:
-            stable = await stable_offsets(cluster, partitions)
+            stable = await offsets_at_end(cluster, partitions, read_committed=True)
             ends = await offsets_at_end(cluster, partitions, read_committed=False)
             if stable == ends or self._world.loop.time() >= end_s:
                 break
@@ -169,38 +180,15 @@ class BankRun(Run):
                     "no-hanging-transactions",
                     f"{partition} ends at {ends[partition]}, but can be read up to {stable[partition]} only",
                 )
-        listed = await TransactionAdmin(cluster).list_transactions()
+        listed = await Admin.over(cluster).list_transactions()
         check_states(self._bank.ledger, {each.transactional_id: each.state for each in listed})
-
-
-async def stable_offsets(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
-    return await offsets_at_end(cluster, partitions, read_committed=True)
 
 
 async def offsets_at_end(
     cluster: Cluster, partitions: Sequence[TopicPartition], *, read_committed: bool
 ) -> dict[TopicPartition, Offset]:
-    results = await Admin(cluster).list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    results = await Admin.over(cluster).list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
     for partition, result in results.items():
         if result.error:
             raise ApiError(result.error, f"partition {partition}")
     return {partition: result.offset for partition, result in results.items()}
-
-
-async def read_committed(cluster: Cluster, ends: dict[TopicPartition, Offset]) -> list[ReadRecord]:
-    """What was committed before `ends`, in the order of the offsets of each partition."""
-    async with CommittedConsumer(cluster) as consumer:
-        return await _read(consumer, ends)
-
-
-async def read_all(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[ReadRecord]:
-    async with Consumer(cluster) as consumer:
-        return await _read(consumer, await consumer.offsets_at(partitions, LATEST))
-
-
-async def _read(consumer: Consumer, ends: dict[TopicPartition, Offset]) -> list[ReadRecord]:
-    await consumer.assign(dict.fromkeys(ends, BEGINNING))
-    records: list[ReadRecord] = []
-    while any(consumer.position(partition) < end for partition, end in ends.items()):
-        records += [as_read(record) for record in await consumer.poll()]
-    return records

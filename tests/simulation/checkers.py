@@ -8,6 +8,7 @@ an observation, that adds to `Violations`. The names are what failures and the t
     stable-reads            what was read at an offset is never read differently later
     confirmed-topics        a topic that CreateTopics confirmed is there, with its partitions
     committed-offsets       a group's committed offset is never lost and never moves back
+    read-before-commit      what a group has committed, one of its members was given
     one-owner               no two members of one generation own the same partition
     group-converges         members that live agree on one full assignment within bounded time
     progress                when faults have ended, whoever waits is answered within bounded time
@@ -114,8 +115,13 @@ class GroupHistory:
     _owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
     _acknowledged: dict[TopicPartition, Offset] = field(default_factory=dict)
     _unsettled: dict[TopicPartition, set[Offset]] = field(default_factory=dict)
+    # What members read, if they do.
+    reads: set[tuple[TopicPartition, Offset]] = field(default_factory=set)
     commit_count: int = 0
     generation: int = -1
+
+    def on_read(self, record: ReadRecord) -> None:
+        self.reads.add((record.partition, record.offset))
 
     def on_assigned(self, member: str, generation: int, partitions: frozenset[TopicPartition]) -> None:
         self.generation = max(self.generation, generation)
@@ -205,6 +211,21 @@ def check_stable_log(history: History, log: list[ReadRecord]) -> None:
         if at_the_end.get((partition, offset)) != value:
             history.violations.add(
                 "stable-reads", f"{_show(value)} was read at {partition}@{offset}, but is not there at the end"
+            )
+
+
+def check_read_before_commit(
+    history: GroupHistory, log: list[ReadRecord], committed: dict[TopicPartition, Offset]
+) -> None:
+    for record in log:
+        if (
+            record.offset < committed.get(record.partition, 0)
+            and (record.partition, record.offset) not in history.reads
+        ):
+            history.violations.add(
+                "read-before-commit",
+                f"{committed[record.partition]} is committed for {record.partition}, "
+                f"but nobody was given {_show(record.value)} at {record.offset}",
             )
 
 

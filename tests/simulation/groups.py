@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
-from rookery.base.types import TopicPartition
+from rookery.base.types import Offset, TopicPartition
 from rookery.client.cluster import Cluster
 from tests.simulation.checkers import GroupHistory, Violations
 from tests.simulation.loop import Process
@@ -11,7 +12,6 @@ from tests.simulation.members import (
     JOIN_TIMEOUT_S,
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
-    Member,
     fetch_committed,
 )
 from tests.simulation.users import REQUEST_TIMEOUT_S
@@ -23,8 +23,37 @@ _MEMBERS_MAX = 4
 CONVERGENCE_S_MAX = SESSION_TIMEOUT_MS / 1000 + 2 * REBALANCE_TIMEOUT_MS / 1000 + 2 * JOIN_TIMEOUT_S
 
 
+class GroupMember(Protocol):
+    """What a group needs of its members: `members.Member`, which knows the protocol, or `own_members.OwnMember`.
+
+    `owned` is None while a member does not know its assignment; `generation` is the member epoch in new groups.
+    """
+
+    name: str
+    generation: int
+    owned: frozenset[TopicPartition] | None
+    may_stall: bool
+
+    async def run(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class NewMember(Protocol):
+    def __call__(
+        self,
+        world: World,
+        history: GroupHistory,
+        *,
+        name: str,
+        group: str,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+    ) -> GroupMember: ...
+
+
 class Group:
-    """The members of one group, all of one protocol."""
+    """The members of one group, all of one kind."""
 
     def __init__(
         self,
@@ -32,7 +61,7 @@ class Group:
         violations: Violations,
         *,
         name: str,
-        member_type: type[Member],
+        new_member: NewMember,
         bootstrap: str,
         partitions: Sequence[TopicPartition],
         hosts: list[str],
@@ -40,12 +69,12 @@ class Group:
         self.history = GroupHistory(violations)
         self._world = world
         self._name = name
-        self._member_type = member_type
+        self._new_member = new_member
         self._bootstrap = bootstrap
         self._partitions = partitions
         self._hosts = hosts
         self._random = world.new_random()
-        self._members: list[tuple[Member, Process]] = []
+        self._members: list[tuple[GroupMember, Process]] = []
         self._started = 0
 
     async def churn(self, duration_s: float) -> None:
@@ -62,7 +91,7 @@ class Group:
     def _add(self) -> None:
         self._started += 1
         name = f"{self._name}-{self._started}"
-        member = self._member_type(
+        member = self._new_member(
             self._world,
             self.history,
             name=name,
@@ -117,8 +146,9 @@ class Group:
             await asyncio.sleep(0.25)
         self._world.tell(f"{self._name} has settled in generation {self.history.generation}")
 
-    async def check_offsets(self) -> None:
+    async def check_offsets(self) -> dict[TopicPartition, Offset]:
         """At the end, all offsets are looked at once more."""
         cluster = Cluster.at(self._bootstrap, client_id="auditor", timeout_s=REQUEST_TIMEOUT_S)
-        await cluster.retry(lambda: fetch_committed(cluster, self._name, self._partitions, self.history))
+        committed = await cluster.retry(lambda: fetch_committed(cluster, self._name, self._partitions, self.history))
         await cluster.close()
+        return committed

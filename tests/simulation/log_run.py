@@ -1,7 +1,11 @@
-"""Runs with producers, readers, members of consumer groups and an operator: what is in the log, and who owns what."""
+"""Runs with producers, readers, members of consumer groups and an operator: what is in the log, and who owns what.
+
+There are groups of bare members, one for each protocol, and one whose members are our own consumers.
+"""
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from rookery.base.errors import ApiError
@@ -9,12 +13,13 @@ from tests.simulation.checkers import (
     History,
     check_confirmed_topics,
     check_exactly_once_in_order,
+    check_read_before_commit,
     check_stable_log,
 )
 from tests.simulation.classic_members import ClassicMember
 from tests.simulation.consumer_members import ConsumerMember
-from tests.simulation.groups import Group
-from tests.simulation.members import Member
+from tests.simulation.groups import Group, NewMember
+from tests.simulation.own_members import KINDS, OwnMember
 from tests.simulation.run import Counts, Run, Scenario
 from tests.simulation.users import (
     OperatorUser,
@@ -36,7 +41,12 @@ class LogRun(Run):
             world.violations, unsynced_topics=scenario.unsynced_topics, loses_power=scenario.loses_power
         )
         self._machine.on_power_loss = self._history.on_power_loss
-        self._groups = [self._new_group("billing", ClassicMember), self._new_group("shipping", ConsumerMember)]
+        self._readers = self._new_group("packing", partial(OwnMember, kind=self._random.choice(KINDS)), reads=True)
+        self._groups = [
+            self._new_group("billing", ClassicMember),
+            self._new_group("shipping", ConsumerMember),
+            self._readers,
+        ]
         self._producers: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -48,14 +58,16 @@ class LogRun(Run):
             generations=sum(group.history.generation for group in self._groups),
         )
 
-    def _new_group(self, name: str, member_type: type[Member]) -> Group:
+    def _new_group(self, name: str, new_member: NewMember, *, reads: bool = False) -> Group:
+        """Whoever reads stays away from topics whose records may vanish, and with them the place where they go on."""
+        lost_topics = self._scenario.unsynced_topics if reads and self._scenario.loses_power else frozenset()
         return Group(
             self._world,
             self._world.violations,
             name=name,
-            member_type=member_type,
+            new_member=new_member,
             bootstrap=self._machine.address,
-            partitions=self._partitions,
+            partitions=[partition for partition in self._partitions if partition.topic not in lost_topics],
             hosts=self._hosts,
         )
 
@@ -94,13 +106,13 @@ class LogRun(Run):
 
     async def _audit(self) -> None:
         try:
-            log = await self._start("auditor", read_everything(self._machine.address, self._partitions))
-            for group in self._groups:
-                await self._start("auditor", group.check_offsets())
+            log = await self._start("auditor", read_everything(self._world, self._machine.address, self._partitions))
+            committed = {group: await self._start("auditor", group.check_offsets()) for group in self._groups}
             topics = await self._start("auditor", list_topics(self._machine.address))
         except ApiError as error:
             self._violate("exactly-once-in-order", f"the log cannot be read at the end: {error}")
             return
         check_exactly_once_in_order(self._history, log)
+        check_read_before_commit(self._readers.history, log, committed[self._readers])
         check_stable_log(self._history, log)
         check_confirmed_topics(self._history, topics)

@@ -64,6 +64,10 @@ class Run(ABC):
     @abstractmethod
     def counts(self) -> Counts: ...
 
+    async def _prepare(self) -> None:
+        """Whatever the cluster needs besides its topics, before there are users and faults."""
+        return
+
     @abstractmethod
     def _start_users(self) -> None:
         """Those who work in the background."""
@@ -93,6 +97,7 @@ class Run(ABC):
         duration_s = self._scenario.faults_s
         self._machine.boot()
         await self._start("operator", create_topics(self._machine.address, self._scenario.topics))
+        await self._prepare()
         self._start_users()
         nemesis = Nemesis(self._world, self._machine, self._hosts, self._scenario.pauses_s)
         await asyncio.gather(

@@ -1,7 +1,7 @@
 """Mutations: bugs that the simulator must catch, each by the checker whose business it is, within a few seeds.
 
-A checker that never fails proves nothing. Each test breaks one function of the node and runs worlds until the named
-checker complains; the same worlds without the bug are clean (`test_simulation` and `make sim`).
+A checker that never fails proves nothing. Each test breaks one function of the node, or of the client, and runs worlds
+until the named checker complains; the same worlds without the bug are clean (`test_simulation` and `make sim`).
 """
 
 from collections.abc import Callable
@@ -13,6 +13,9 @@ import pytest
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_OFFSET, Buffer, Offset
 from rookery.broker.handlers import k00_produce
+from rookery.client.consume.fetcher import Fetcher
+from rookery.client.produce.accumulator import Accumulator
+from rookery.client.produce.batches import Batch
 from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic import rebalance
 from rookery.coordinators.group.classic.turn import Turn
@@ -181,6 +184,31 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Timers, "set", set_timer)
 
 
+# The client
+
+
+def pass_over_a_record(patch: pytest.MonkeyPatch) -> None:
+    """Of whatever is handed out, the first record is not; the position passes it all the same."""
+    original = Fetcher.take
+
+    def take(self: Fetcher, count_max: int) -> list[Any]:
+        return original(self, count_max)[1:]
+
+    patch.setattr(Fetcher, "take", take)
+
+
+def number_anew_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A batch whose answer was lost comes under other numbers, which no broker recognizes."""
+    original = Accumulator.retry
+
+    def retry(self: Accumulator[Any], batch: Batch[Any], *, at_s: float, fate_is_unknown: bool) -> None:
+        original(self, batch, at_s=at_s, fate_is_unknown=fate_is_unknown)
+        if batch.is_numbered:
+            self.queue(batch.partition).must_restart = True
+
+    patch.setattr(Accumulator, "retry", retry)
+
+
 # Transactions
 
 
@@ -304,6 +332,8 @@ BUGS = [
     Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,)),
     Bug("forget to append commits", forget_to_append_commits, "processes", "committed-offsets"),
     Bug("forget sessions", forget_sessions, "processes", "group-converges"),
+    Bug("pass over a record", pass_over_a_record, "processes", "read-before-commit"),
+    Bug("number anew for every attempt", number_anew_for_every_attempt, "processes", "exactly-once-in-order"),
     Bug("forget prepared transactions", forget_prepared_transactions, "bank-power", "no-hanging-transactions"),
     Bug("read beyond last stable offset", read_beyond_last_stable_offset, "bank", "no-aborted-reads"),
     Bug("lose aborted transaction at start", lose_aborted_transaction_at_start, "bank", "no-aborted-reads"),

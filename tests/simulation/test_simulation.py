@@ -42,7 +42,7 @@ def test_epochs_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_seed_decides_everything() -> None:
     """The same events in other processes, where sets and addresses in memory have another order."""
-    command = [sys.executable, "-m", "tests.simulation", "--digest", "--seconds", "15", "--seeds", "1..5"]
+    command = [sys.executable, "-m", "tests.simulation", "--digest", "--seconds", "12", "--seeds", "1..10"]
     runs = [
         subprocess.Popen(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, stdout=subprocess.PIPE)
         for hash_seed in ("1", "2")

@@ -1,28 +1,61 @@
 """Simulated users of a broker: producers that send for a while, readers that read all the time.
 
-They are the real client on the simulated network. Each has its own host and randomness, and writes what it sees into
-the history.
+They are the real clients on the simulated network. Each has its own host and randomness, and writes what it sees into
+the history. `new_producer` and `new_consumer` make clients for all simulated users: nothing in them comes from outside
+the world.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
 
 from rookery.base.errors import ApiError
-from rookery.base.types import TopicName, TopicPartition
-from rookery.client.admin import LATEST, Admin, NewTopic
+from rookery.base.types import Offset, TopicName, TopicPartition
+from rookery.client import Consumer, ConsumerRecord, Producer, RecordMetadata
+from rookery.client.admin import Admin, NewTopic
 from rookery.client.cluster import Cluster
-from rookery.client.consumer import BEGINNING, ConsumedRecord, Consumer
-from rookery.client.producer import Landed, Producer
 from tests.simulation.checkers import Fate, History, ReadRecord, Sent
 from tests.simulation.world import World
 
 REQUEST_TIMEOUT_S = 4.0
 _DELIVERY_TIMEOUT_S = 25.0
+_AUDIT_TIMEOUT_S = 30.0
 _PAUSE_AFTER_FAILURE_S = 0.2
 _SIZES = (0, 10, 100, 1500)
+# How long a reader goes on before it begins again.
+_READING_S = (3.0, 40.0)
+
+
+def new_producer(
+    world: World, *, name: str, bootstrap: str, randomness: Random, settings: Mapping[str, object] | None = None
+) -> Producer[bytes, bytes]:
+    config = _client_config(name, bootstrap, REQUEST_TIMEOUT_S) | {
+        "max.block.ms": int(REQUEST_TIMEOUT_S * 1000),
+        "delivery.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
+    }
+    return Producer({**config, **(settings or {})}, clock=world.clock, randomness=randomness)
+
+
+def new_consumer(
+    world: World,
+    *,
+    name: str,
+    bootstrap: str,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    settings: Mapping[str, object] | None = None,
+) -> Consumer[bytes, bytes]:
+    config = _client_config(name, bootstrap, timeout_s) | {
+        "default.api.timeout.ms": int(timeout_s * 1000),
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    return Consumer({**config, **(settings or {})}, clock=world.clock, randomness=world.new_random())
+
+
+def _client_config(name: str, bootstrap: str, timeout_s: float) -> dict[str, object]:
+    return {"bootstrap.servers": bootstrap, "client.id": name, "request.timeout.ms": int(timeout_s * 1000)}
 
 
 class ProducerUser:
@@ -39,21 +72,19 @@ class ProducerUser:
         self._random = world.new_random()
 
     async def run(self, record_count: int, mean_pause_s: float) -> None:
-        cluster = Cluster.at(self._bootstrap, client_id=self._name, timeout_s=REQUEST_TIMEOUT_S)
-        producer = Producer(
-            cluster, clock=self._world.clock, randomness=self._random, delivery_timeout_s=_DELIVERY_TIMEOUT_S
-        )
+        producer = new_producer(self._world, name=self._name, bootstrap=self._bootstrap, randomness=self._random)
         for number in range(record_count):
             # Bursts: most records follow at once and share a batch.
             if self._random.random() < 0.5:
                 await asyncio.sleep(self._random.expovariate(1 / mean_pause_s))
             await self._send(producer, number)
-        await producer.flush()
+        await producer.close()
         self._world.tell("has sent everything")
 
-    async def _send(self, producer: Producer, number: int) -> None:
+    async def _send(self, producer: Producer[bytes, bytes], number: int) -> None:
         partition = self._random.choice(self._partitions)
         value = f"{self._name}:{number} ".encode() + b"." * self._random.choice(_SIZES)
+        sent = Sent(self._name, number, partition, value)
         while True:
             try:
                 landed = await producer.send(partition.topic, value, partition=partition.partition)
@@ -61,11 +92,10 @@ class ProducerUser:
             except ApiError as error:
                 self._world.tell(f"cannot send: {error}")
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
-        sent = Sent(self._name, number, partition, value)
         self._history.sent.append(sent)
         landed.add_done_callback(partial(self._settle, sent))
 
-    def _settle(self, sent: Sent, landed: "asyncio.Future[Landed]") -> None:
+    def _settle(self, sent: Sent, landed: "asyncio.Future[RecordMetadata]") -> None:
         if landed.cancelled() or (error := landed.exception()) is not None:
             reason = "cancelled" if landed.cancelled() else str(error)
             self._world.tell(f"{sent.number} for {sent.partition} may be lost: {reason}")
@@ -74,7 +104,7 @@ class ProducerUser:
 
 
 class ReaderUser:
-    """Reads all partitions from their beginning on, again and again after longer failures."""
+    """Reads all partitions from their beginning on, for a while, and then all of it again."""
 
     def __init__(
         self, world: World, history: History, *, name: str, bootstrap: str, partitions: Sequence[TopicPartition]
@@ -84,24 +114,20 @@ class ReaderUser:
         self._name = name
         self._bootstrap = bootstrap
         self._partitions = partitions
+        self._random = world.new_random()
 
     async def run(self) -> None:
         while True:
-            cluster = Cluster.at(self._bootstrap, client_id=self._name, timeout_s=REQUEST_TIMEOUT_S)
+            end_s = self._world.loop.time() + self._random.uniform(*_READING_S)
             try:
-                await self._read(cluster)
+                async with new_consumer(self._world, name=self._name, bootstrap=self._bootstrap) as consumer:
+                    consumer.assign(self._partitions)
+                    while self._world.loop.time() < end_s:
+                        for record in await consumer.poll(1.0):
+                            self._history.on_read(self._name, as_read(record))
             except ApiError as error:
                 self._world.tell(f"reads again from the beginning: {error}")
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
-            finally:
-                await cluster.close()
-
-    async def _read(self, cluster: Cluster) -> None:
-        async with Consumer(cluster) as consumer:
-            await consumer.assign(dict.fromkeys(self._partitions, BEGINNING))
-            while True:
-                for record in await consumer.poll():
-                    self._history.on_read(self._name, as_read(record))
 
 
 class OperatorUser:
@@ -131,7 +157,7 @@ class OperatorUser:
 async def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
     cluster = Cluster.at(bootstrap, client_id="operator", timeout_s=REQUEST_TIMEOUT_S)
     try:
-        for outcome in await Admin(cluster).create_topics(topics):
+        for outcome in await Admin.over(cluster).create_topics(topics):
             outcome.check()
     finally:
         await cluster.close()
@@ -139,25 +165,27 @@ async def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
 
 async def list_topics(bootstrap: str) -> dict[TopicName, int]:
     cluster = Cluster.at(bootstrap, client_id="auditor")
-    topics = {topic.name: len(topic.partitions) for topic in await Admin(cluster).list_topics()}
+    topics = {topic.name: len(topic.partitions) for topic in await Admin.over(cluster).list_topics()}
     await cluster.close()
     return topics
 
 
-async def read_everything(bootstrap: str, partitions: Sequence[TopicPartition]) -> list[ReadRecord]:
+async def read_everything(world: World, bootstrap: str, partitions: Sequence[TopicPartition]) -> list[ReadRecord]:
     """What is in the log, in the order of the offsets."""
-    cluster = Cluster.at(bootstrap, client_id="auditor")
+    async with new_consumer(world, name="auditor", bootstrap=bootstrap, timeout_s=_AUDIT_TIMEOUT_S) as consumer:
+        return await read_up_to(consumer, await consumer.end_offsets(partitions))
+
+
+async def read_up_to(consumer: Consumer[bytes, bytes], ends: Mapping[TopicPartition, Offset]) -> list[ReadRecord]:
+    """Everything before these offsets, in the order of the offsets of each partition."""
+    consumer.assign(ends)
     records: list[ReadRecord] = []
-    async with Consumer(cluster) as consumer:
-        await consumer.assign(dict.fromkeys(partitions, BEGINNING))
-        ends = await consumer.offsets_at(partitions, LATEST)
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            records += [as_read(record) for record in await consumer.poll()]
-    await cluster.close()
+    while [partition for partition, end in ends.items() if await consumer.position(partition) < end]:
+        records += [as_read(record) for record in await consumer.poll(1.0)]
     return records
 
 
-def as_read(record: ConsumedRecord) -> ReadRecord:
+def as_read(record: ConsumerRecord[bytes, bytes]) -> ReadRecord:
     return ReadRecord(TopicPartition(record.topic, record.partition), record.offset, record.value or b"")
 
 

@@ -6,6 +6,7 @@ again. The node is the real one, built as `node.main` builds it, on simulated fi
 
 import asyncio
 import gc
+import logging
 import traceback
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
@@ -32,7 +33,9 @@ _EPOCH_MS = 1_700_000_000_000
 _DATA = Path("/data")
 PORT = 9092
 _STOP_TIMEOUT_S = 60.0
-# Log lines that only a bug writes.
+# The clients are a library: their lines go through Python's `logging`.
+_CLIENT_LOGGER = "rookery.client"
+# Log lines that only a bug writes; and so are all errors of clients.
 _BUG_EVENTS = ("request failed", "request failed after its connection closed")
 
 
@@ -135,15 +138,23 @@ class World:
 
     @contextmanager
     def _logs_to_trace(self) -> Iterator[None]:
+        was_configured = structlog.is_configured()
         processors = structlog.get_config()["processors"]
         before = list(processors)
         processors[:] = [self._log]
         structlog.configure(processors=processors)
+        client_logger, handler = logging.getLogger(_CLIENT_LOGGER), _ClientLogs(self)
+        client_logger.addHandler(handler)
+        client_logger.propagate = False
         try:
             yield
         finally:
+            client_logger.propagate = True
+            client_logger.removeHandler(handler)
             processors[:] = before
             structlog.configure(processors=processors)
+            if not was_configured:
+                structlog.reset_defaults()
 
     def _log(self, logger: object, method: str, event: Any) -> Any:
         is_bug = event["event"] in _BUG_EVENTS
@@ -152,6 +163,18 @@ class World:
         if is_bug:
             self.violations.add("no-bug", f"{event}{trouble}")
         raise structlog.DropEvent
+
+
+class _ClientLogs(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"{record.levelname.lower()}: {self.format(record)}"
+        self._world.tell(text)
+        if record.levelno >= logging.ERROR:
+            self._world.violations.add("no-bug", text)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ async def start_and_use(data_dir: Path) -> None:
     node = Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
     await node.start()
     async with Cluster.at(node.address, timeout_s=30) as cluster:
-        (outcome,) = await Admin(cluster).create_topics([NewTopic(name="t")])
+        (outcome,) = await Admin.over(cluster).create_topics([NewTopic(name="t")])
         outcome.check()
     await node.stop()
 

@@ -1,7 +1,10 @@
-"""Writes docs/config.md from the tables: `python -m rookery.base.config_docs > docs/config.md`."""
+"""Writes docs/config.md from the tables: `python -m rookery.base.config_docs > docs/config.md`.
+
+`client.settings.docs` writes the page of the clients' keys with the same sections and tables.
+"""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rookery.base.config import BROKER_KEYS, can_update
 from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, format_value
@@ -28,9 +31,9 @@ def render() -> str:
     broker_keys = [key for key in BROKER_KEYS.values() if not key.internal]
     parts = [
         _INTRODUCTION,
-        _section("Topic configs", _topic_table(key for key in TOPIC_KEYS.values() if not key.internal)),
-        _section("Broker configs", _broker_table(key for key in broker_keys if key.effective)),
-        _section(
+        section("Topic configs", _topic_table(key for key in TOPIC_KEYS.values() if not key.internal)),
+        section("Broker configs", _broker_table(key for key in broker_keys if key.effective)),
+        section(
             "Broker configs without effect",
             "Known and checked, so that a Kafka server's properties file is accepted.\n\n"
             + _broker_table(key for key in broker_keys if not key.effective),
@@ -39,7 +42,7 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}"
 
 
@@ -48,17 +51,20 @@ def _topic_table(keys: Iterable[ConfigKey]) -> str:
         (f"`{key.name}`", _type(key), _default(key), _limits(key), _names(key.synonyms), _topic_text(key))
         for key in keys
     ]
-    return _table(("key", "type", "default", "allowed", "broker keys", "meaning"), rows)
+    return markdown_table(("key", "type", "default", "allowed", "broker keys", "meaning"), rows)
+
+
+def key_table(keys: Iterable[ConfigKey], *, mark: Callable[[ConfigKey], str] = lambda key: "") -> str:
+    """A line per key, with a mark behind the names of some."""
+    rows = [(f"`{key.name}`" + mark(key), _type(key), _default(key), _limits(key), key.doc) for key in keys]
+    return markdown_table(("key", "type", "default", "allowed", "meaning"), rows)
 
 
 def _broker_table(keys: Iterable[ConfigKey]) -> str:
-    rows = [
-        (f"`{key.name}`" + _STAR * can_update(key), _type(key), _default(key), _limits(key), key.doc) for key in keys
-    ]
-    return _table(("key", "type", "default", "allowed", "meaning"), rows)
+    return key_table(keys, mark=lambda key: _STAR * can_update(key))
 
 
-def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def markdown_table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [titles, ("---",) * len(titles), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -10,9 +10,9 @@ import typer
 
 from rookery.base.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from rookery.cli.errors import CommandError
-from rookery.client.transactions import AbortTarget, OpenTransaction, TransactionAdmin
+from rookery.client.admin import AbortTarget, Admin, OpenTransaction
 
-Abort: TypeAlias = tuple[str, Callable[[TransactionAdmin], Awaitable[str]]]
+Abort: TypeAlias = tuple[str, Callable[[Admin], Awaitable[str]]]
 
 
 class Choice(NamedTuple):
@@ -54,10 +54,11 @@ def choose(choice: Choice) -> Abort:
 
 
 def _by_transactional_id(transactional_id: str) -> Abort:
-    async def work(transactions: TransactionAdmin) -> str:
+    async def work(admin: Admin) -> str:
         # Asked first, since fencing would create a transactional id that does not exist; and its time-out stays.
-        before = await transactions.describe_transaction(transactional_id)
-        producer_id, epoch = await transactions.fence(transactional_id, timeout_ms=before.timeout_ms)
+        (before,) = await admin.describe_transactions([transactional_id])
+        (fenced,) = await admin.fence_producers([transactional_id], timeout_ms=before.check().timeout_ms)
+        producer_id, epoch = fenced.check().producer_id, fenced.producer_epoch
         had = "its transaction is ended" if before.is_open else "it had no transaction open"
         return f"fenced {transactional_id} (producer id {producer_id}, now epoch {epoch}): {had}"
 
@@ -65,26 +66,26 @@ def _by_transactional_id(transactional_id: str) -> Abort:
 
 
 def _by_start_offset(tp: TopicPartition, start: Offset) -> Abort:
-    async def work(transactions: TransactionAdmin) -> str:
-        opened = await transactions.open_transactions([tp])
+    async def work(admin: Admin) -> str:
+        opened = await admin.open_transactions([tp])
         found = next((known for known in opened if known.producer.transaction_start == start), None)
         if found is None:
             raise CommandError(f"no transaction is open on {tp} that begins at offset {start}{_hint(opened)}")
-        return await _abort(transactions, AbortTarget.of(found))
+        return await _abort(admin, AbortTarget.of(found))
 
     return f"Abort the transaction that begins at offset {start} of {tp}, and only there?", work
 
 
 def _by_producer(target: AbortTarget) -> Abort:
-    async def work(transactions: TransactionAdmin) -> str:
-        return await _abort(transactions, target)
+    async def work(admin: Admin) -> str:
+        return await _abort(admin, target)
 
     question = f"Abort the transaction of producer id {target.producer_id} on {target.partition}, and only there?"
     return question, work
 
 
-async def _abort(transactions: TransactionAdmin, target: AbortTarget) -> str:
-    await transactions.abort(target)
+async def _abort(admin: Admin, target: AbortTarget) -> str:
+    await admin.abort_transaction(target)
     return f"aborted on {target.partition} (producer id {target.producer_id}, epoch {target.producer_epoch})"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rookery.cli import configs, consume, features, groups, log, produce, start, topics, transactions
+from rookery.cli import configs, consume, features, groups, log, perf, produce, start, topics, transactions
 from rookery.cli.errors import failures_explained
 
 
@@ -37,6 +37,7 @@ app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
 app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(perf.app, name="perf")
 app.add_typer(configs.app, name="configs")
 app.add_typer(features.app, name="features")
 app.add_typer(log.app, name="log")

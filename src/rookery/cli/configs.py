@@ -53,10 +53,10 @@ def describe(
     from rookery.cli.output import print_json, print_table
 
     resource = _resource(kind, name)
-    entries = with_admin(
-        bootstrap_server, timeout_s, lambda admin: admin.describe_configs(resource, documentation=documentation)
+    (described,) = with_admin(
+        bootstrap_server, timeout_s, lambda admin: admin.describe_configs([resource], documentation=documentation)
     )
-    shown = [entry for entry in entries if not (changed and entry.is_default)]
+    shown = [entry for entry in described.check().entries if not (changed and entry.is_default)]
     if as_json:
         print_json([_as_json(entry, documentation=documentation) for entry in shown])
         return
@@ -86,9 +86,12 @@ def alter(
     if not changes:
         raise typer.BadParameter("nothing to change: give --set or --delete")
     resource = _resource(kind, name)
-    with_admin(
-        bootstrap_server, timeout_s, lambda admin: admin.alter_configs(resource, changes, validate_only=validate_only)
+    (outcome,) = with_admin(
+        bootstrap_server,
+        timeout_s,
+        lambda admin: admin.alter_configs({resource: changes}, validate_only=validate_only),
     )
+    outcome.check()
     typer.echo(f"{'would alter' if validate_only else 'altered'} {kind.value} {name}")
 
 

@@ -1,20 +1,30 @@
 """`rookery consume`: print a topic's records."""
 
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, Timeout, unescape
-from rookery.cli.session import with_cluster
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    ClientSettings,
+    Timeout,
+    unescape,
+)
+from rookery.cli.session import client_config, with_consumer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from rookery.base.types import Offset, TopicPartition
-    from rookery.cli.positions import StartTail
-    from rookery.client.cluster import Cluster
-    from rookery.client.consumer import ConsumedRecord, Consumer, Start
+    from rookery.cli.positions import Start
+    from rookery.client.consume.consumer import Consumer
+    from rookery.client.consume.records import ConsumerRecord
+
+    Record = ConsumerRecord[bytes, bytes]
 
 EXAMPLES = (
     "Examples:"
@@ -23,6 +33,14 @@ EXAMPLES = (
     "\n\nrookery consume orders --from 2026-03-01T12:00Z --count 5"
     "\n\nrookery consume orders --group billing --from beginning"
 )
+
+
+_POLL_S = 0.5
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 From = Annotated[
@@ -65,6 +83,11 @@ def consume(
     ] = "%v\\n",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     null_text: Annotated[str, typer.Option("--null-marker", "-Z", help="How --format shows null.")] = "null",
+    isolation: Annotated[
+        Isolation,
+        typer.Option("--isolation-level", help="read_committed leaves out open and aborted transactions."),
+    ] = Isolation.READ_UNCOMMITTED,
+    settings: ClientSettings = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -80,15 +103,22 @@ def consume(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
-    async def work(cluster: "Cluster") -> None:
-        reader = _Reader(cluster, topic, render, count_max=count)
+    config = {
+        "isolation.level": isolation.value,
+        "auto.offset.reset": "earliest",
+        **({} if group is None else {"group.id": group, "enable.auto.commit": True}),
+        **client_config(bootstrap_server, timeout_s, settings),
+    }
+
+    async def work(consumer: "Consumer[bytes, bytes]") -> None:
+        reader = _Reader(consumer, topic, render, count_max=count)
         if group is None:
             await reader.run(position, partitions or [], until_end=until_end)
         else:
             await reader.run_in_group(group, position, until_end=until_end)
 
     try:
-        with_cluster(bootstrap_server, timeout_s, work)
+        with_consumer(config, work)
     except KeyboardInterrupt:
         # The usual way to end a command that has no end of its own.
         if count is not None or until_end:
@@ -98,111 +128,106 @@ def consume(
 class _Reader:
     def __init__(
         self,
-        cluster: "Cluster",
+        consumer: "Consumer[bytes, bytes]",
         topic: str,
-        render: "Callable[[ConsumedRecord], bytes]",
+        render: "Callable[[Record], bytes]",
         *,
         count_max: int | None,
     ) -> None:
-        from rookery.client.admin import Admin
-
-        self._cluster = cluster
-        self._admin = Admin(cluster)
+        self._consumer = consumer
         self._topic = topic
         self._render = render
         self._count_max = count_max
         self._count = 0
 
-    async def run(self, start: "Start | StartTail", partitions: list[int], *, until_end: bool) -> None:
+    async def run(self, start: "Start", partitions: list[int], *, until_end: bool) -> None:
         from rookery.cli.output import note
-        from rookery.client.admin import LATEST
-        from rookery.client.consumer import END, Consumer
+        from rookery.client.consume.records import END
 
         chosen = await self._partitions(partitions)
-        async with Consumer(self._cluster) as consumer:
-            ends = await consumer.offsets_at(chosen, LATEST) if until_end else None
-            await consumer.assign(await _starts(consumer, chosen, start))
-            if start == END and not until_end:
-                note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads what is there")
-            while not self._is_done(ends, consumer.positions()):
-                self._print(await consumer.poll(), ends)
+        ends = await self._consumer.end_offsets(chosen) if until_end else None
+        self._consumer.assign(chosen)
+        await self._seek(chosen, start)
+        if start is END and not until_end:
+            note(f"waiting for new records in {self._topic}; Ctrl-C stops, --from beginning reads what is there")
+        while not await self._is_done(ends):
+            await self._print_next(ends)
 
-    async def run_in_group(self, group_id: str, start: "Start | StartTail", *, until_end: bool) -> None:
+    async def run_in_group(self, group_id: str, start: "Start", *, until_end: bool) -> None:
         from rookery.cli.output import note
-        from rookery.client.admin import LATEST
-        from rookery.client.consumer import Consumer
-        from rookery.client.group_consumer import GroupConsumer
+        from rookery.client.consume.records import RebalanceListener
 
         partitions = await self._partitions([])
-        ends = await Consumer(self._cluster).offsets_at(partitions, LATEST) if until_end else None
+        ends = await self._consumer.end_offsets(partitions) if until_end else None
+        consumer, seek = self._consumer, self._seek
 
-        async def starts(consumer: "Consumer", fresh: "list[TopicPartition]") -> "Mapping[TopicPartition, Start]":
-            return await _starts(consumer, fresh, start)
+        class Beginner(RebalanceListener):
+            """Where the group committed nothing, it begins at --from."""
 
-        async with GroupConsumer(self._cluster, group_id, [self._topic], find_starts=starts) as member:
-            note(f"reading {self._topic} as a member of group {group_id}; Ctrl-C stops")
-            while not self._is_done(ends, member.positions(), settled=member.is_settled):
-                records = await member.poll()
-                printed = set(map(id, self._print(records, ends)))
-                member.give_back(record for record in records if id(record) not in printed)
-            await member.commit()
+            async def on_partitions_assigned(self, partitions: "Collection[TopicPartition]") -> None:
+                committed = await consumer.committed(partitions)
+                await seek([tp for tp in partitions if tp not in committed], start)
+
+        consumer.subscribe([self._topic], Beginner())
+        note(f"reading {self._topic} as a member of group {group_id}; Ctrl-C stops")
+        while not await self._is_done(ends):
+            await self._print_next(ends)
+        await consumer.commit()
 
     async def _partitions(self, wanted: list[int]) -> "list[TopicPartition]":
         from rookery.base.errors import ApiError, ErrorCode
         from rookery.base.types import TopicPartition
 
-        (topic,) = await self._admin.describe_topics([self._topic])
-        if topic.error != ErrorCode.NONE:
-            raise ApiError(topic.error, f"topic {self._topic}")
-        present = [partition.index for partition in topic.partitions]
+        present = [partition.index for partition in await self._consumer.partitions_for(self._topic)]
         missing = [index for index in wanted if index not in present]
         if missing:
             message = f"topic {self._topic} has {len(present)} partitions, there is no {missing[0]}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return [TopicPartition(self._topic, index) for index in sorted(set(wanted)) or present]
 
-    def _is_done(
-        self,
-        ends: "Mapping[TopicPartition, Offset] | None",
-        positions: "Mapping[TopicPartition, Offset]",
-        *,
-        settled: bool = True,
-    ) -> bool:
-        """A group's member that has no partitions, or not yet all of them, is not at their end."""
+    async def _seek(self, partitions: "list[TopicPartition]", start: "Start") -> None:
+        from rookery.cli.positions import Tail
+        from rookery.client.consume.records import BEGINNING, END, Timestamp
+
+        consumer = self._consumer
+        if not partitions:
+            return
+        if start is BEGINNING:
+            consumer.seek_to_beginning(*partitions)
+        elif start is END:
+            consumer.seek_to_end(*partitions)
+        elif isinstance(start, Timestamp):
+            await consumer.seek_to_timestamp(dict.fromkeys(partitions, start.timestamp_ms))
+        elif isinstance(start, Tail):
+            first, last = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+            for tp in partitions:
+                consumer.seek(tp, max(first[tp], last[tp] - start.records))
+        elif isinstance(start, int):
+            for tp in partitions:
+                consumer.seek(tp, start)
+
+    async def _is_done(self, ends: "Mapping[TopicPartition, Offset] | None") -> bool:
+        """A member of a group that has no partitions yet is not at their end."""
         if self._count == self._count_max:
             return True
-        if ends is None or not positions or not settled:
+        assigned = self._consumer.assignment()
+        if ends is None or not assigned:
             return False
-        return all(position >= ends.get(tp, 0) for tp, position in positions.items())
+        return all([await self._consumer.position(tp) >= ends.get(tp, 0) for tp in assigned])
 
-    def _print(
-        self, records: "list[ConsumedRecord]", ends: "Mapping[TopicPartition, Offset] | None"
-    ) -> "list[ConsumedRecord]":
-        """What was printed: not what lies behind the end, nor what is too much."""
-        from rookery.base.types import TopicPartition
-
+    async def _print_next(self, ends: "Mapping[TopicPartition, Offset] | None") -> None:
+        """Print what comes, but not what lies behind the end: that goes back, and is not committed."""
+        room = None if self._count_max is None else self._count_max - self._count
+        records = await self._consumer.poll(_POLL_S, max_records=room)
+        printed: list[Record] = records
         if ends is not None:
-            records = [
-                record for record in records if record.offset < ends[TopicPartition(record.topic, record.partition)]
-            ]
-        if self._count_max is not None:
-            records = records[: self._count_max - self._count]
-        self._count += len(records)
-        if records:
-            sys.stdout.buffer.write(b"".join(map(self._render, records)))
+            printed = []
+            for tp, found in records.by_partition().items():
+                end = ends.get(tp, 0)
+                printed += (kept := [record for record in found if record.offset < end])
+                if len(kept) < len(found):
+                    self._consumer.seek(tp, end)
+        self._count += len(printed)
+        if printed:
+            sys.stdout.buffer.write(b"".join(map(self._render, printed)))
             sys.stdout.buffer.flush()
-        return records
-
-
-async def _starts(
-    consumer: "Consumer", partitions: "list[TopicPartition]", start: "Start | StartTail"
-) -> "Mapping[TopicPartition, Start]":
-    from rookery.cli.positions import StartTail
-    from rookery.client.admin import EARLIEST, LATEST
-    from rookery.client.consumer import StartOffset
-
-    if not isinstance(start, StartTail):
-        return dict.fromkeys(partitions, start)
-    first = await consumer.offsets_at(partitions, EARLIEST)
-    last = await consumer.offsets_at(partitions, LATEST)
-    return {tp: StartOffset(max(first[tp], last[tp] - start.records)) for tp in partitions}

@@ -13,16 +13,12 @@ from rookery.cli.options import (
     Yes,
     parse_pairs,
 )
-from rookery.cli.session import with_cluster
+from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from typing import TypeVar
+    from collections.abc import Mapping
 
     from rookery.base.feature_codes import UpgradeType
-    from rookery.client.features import FeatureAdmin
-
-    Result = TypeVar("Result")
 
 app = typer.Typer(help="Describe, raise and lower the levels of the cluster's features.", no_args_is_help=True)
 
@@ -39,7 +35,7 @@ def describe(
     """Show the level of each feature, and the levels that the broker supports. Level 0 is a feature switched off."""
     from rookery.cli.output import print_json, print_table
 
-    found = _with_features(bootstrap_server, timeout_s, lambda features: features.describe())
+    found = with_admin(bootstrap_server, timeout_s, lambda admin: admin.describe_features())
     if as_json:
         keys = ("feature", "level", "supported_min", "supported_max")
         rows = [(f.name, f.level, f.supported_min, f.supported_max) for f in found.features]
@@ -105,19 +101,11 @@ def _parse(levels: list[str]) -> dict[str, int]:
 def _update(
     levels: "Mapping[str, int]", kind: "UpgradeType", bootstrap_server: str, timeout_s: float, *, validate_only: bool
 ) -> None:
-    _with_features(
-        bootstrap_server, timeout_s, lambda features: features.update(levels, kind, validate_only=validate_only)
+    with_admin(
+        bootstrap_server, timeout_s, lambda admin: admin.update_features(levels, kind, validate_only=validate_only)
     )
 
 
 def _report(levels: "Mapping[str, int]", done: str) -> None:
     for name, level in levels.items():
         typer.echo(f"{done} {name} to {level}")
-
-
-def _with_features(
-    bootstrap_server: str, timeout_s: float, work: "Callable[[FeatureAdmin], Awaitable[Result]]"
-) -> "Result":
-    from rookery.client.features import FeatureAdmin
-
-    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(FeatureAdmin(cluster)))

@@ -6,20 +6,17 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
 from rookery.cli.errors import CommandError
 from rookery.cli.resets import Change, PartitionFacts, Reset, ToGiven, TopicChoice, ToTimestamp, choose, plan
-from rookery.client.admin import EARLIEST, LATEST, Admin
-from rookery.client.cluster import Cluster
-from rookery.client.groups import CommittedOffset, GroupAdmin
+from rookery.client.admin import EARLIEST, LATEST, Admin, OffsetAndMetadata
 
 
 class ResetRun:
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
-        self._admin = Admin(cluster)
-        self._groups = GroupAdmin(cluster)
+    def __init__(self, admin: Admin, group_id: str) -> None:
+        self._admin = admin
         self._group_id = group_id
 
     async def plan(self, reset: Reset, choices: Sequence[TopicChoice]) -> list[Change]:
         await self._require_no_members()
-        committed = await self._groups.committed_offsets(self._group_id)
+        committed = await self._admin.committed_offsets(self._group_id)
         if not choices and not isinstance(reset, ToGiven) and not committed:
             raise CommandError(f"group {self._group_id} has no committed offsets; name the topics with --topic")
         try:
@@ -32,8 +29,8 @@ class ResetRun:
             raise CommandError(str(error)) from None
 
     async def execute(self, changes: Sequence[Change]) -> None:
-        offsets = {change.partition: CommittedOffset(change.new) for change in changes}
-        for tp, code in (await self._groups.commit_offsets(self._group_id, offsets)).items():
+        offsets = {change.partition: OffsetAndMetadata(change.new) for change in changes}
+        for tp, code in (await self._admin.commit_offsets(self._group_id, offsets)).items():
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 # What the coordinator answers to an outsider's commit while the group has members.
                 await self._require_no_members()
@@ -41,14 +38,11 @@ class ResetRun:
                 raise ApiError(code, f"group {self._group_id}, partition {tp}")
 
     async def _require_no_members(self) -> None:
-        try:
-            group = await self._groups.describe_group(self._group_id)
-        except ApiError as error:
-            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
+        (group,) = await self._admin.describe_groups([self._group_id])
+        if group.error is ErrorCode.GROUP_ID_NOT_FOUND:
             # A reset may prepare a group that does not exist yet.
             return
-        if group.members:
+        if group.check().members:
             count = f"{len(group.members)} active member{'s' if len(group.members) > 1 else ''}"
             raise CommandError(
                 f"group {self._group_id} has {count} ({group.state}); a reset needs a group that has none"
@@ -62,7 +56,7 @@ class ResetRun:
         return {topic.name: len(topic.partitions) for topic in described}
 
     async def _facts(
-        self, reset: Reset, partitions: Sequence[TopicPartition], committed: dict[TopicPartition, CommittedOffset]
+        self, reset: Reset, partitions: Sequence[TopicPartition], committed: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, PartitionFacts]:
         earliest = await self._offsets(partitions, EARLIEST)
         latest = await self._offsets(partitions, LATEST)

@@ -8,7 +8,7 @@ import typer
 from rookery.cli.output import Cell, Styled, note, print_json, print_table
 from rookery.cli.partitions import indexes_by_topic, indexes_text
 from rookery.cli.resets import Change
-from rookery.client.groups import GroupAdmin, GroupDescription, GroupMember, PartitionLag
+from rookery.client.admin import Admin, GroupDescription, GroupMember, PartitionLag
 
 _STATE_STYLES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 _LAG_HIGH = 10_000
@@ -18,16 +18,15 @@ def state_cell(state: str) -> Cell:
     return Styled(state, _STATE_STYLES.get(state, "yellow")) if state else None
 
 
-async def describe_groups(groups: GroupAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
+async def describe_groups(admin: Admin, names: Sequence[str]) -> list[dict[str, Any]]:
     """As JSON; all groups of consumers if none is named."""
-    wanted = names or [group.group_id for group in await groups.list_groups(types=("classic", "consumer"))]
-    return [await _describe(groups, name) for name in wanted]
+    wanted = names or [group.group_id for group in await admin.list_groups(types=("classic", "consumer"))]
+    return [await _describe(admin, group.check()) for group in await admin.describe_groups(wanted)]
 
 
-async def _describe(groups: GroupAdmin, group_id: str) -> dict[str, Any]:
-    group = await groups.describe_group(group_id)
+async def _describe(admin: Admin, group: GroupDescription) -> dict[str, Any]:
     owners = {tp: member for member in group.members for tp in member.assignment}
-    rows = [_lag_as_json(lag, owners.get(lag.partition)) for lag in await groups.lags(group_id, owners)]
+    rows = [_lag_as_json(lag, owners.get(lag.partition)) for lag in await admin.lags(group.group_id, owners)]
     known = [row["lag"] for row in rows if row["lag"] is not None]
     return _group_as_json(group) | {"total_lag": sum(known) if known else None, "offsets": rows}
 

@@ -14,18 +14,14 @@ from rookery.cli.options import (
     Yes,
     parse_words,
 )
-from rookery.cli.session import with_cluster
+from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import TypeVar
+    from collections.abc import Sequence
 
     from rookery.base.types import TopicPartition
     from rookery.cli.resets import Change, Reset, TopicChoice
-    from rookery.client.cluster import Cluster
-    from rookery.client.groups import GroupAdmin
-
-    Result = TypeVar("Result")
+    from rookery.client.admin import Admin
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
@@ -53,12 +49,12 @@ def list_(
     """List the groups, with their kind and state."""
     from rookery.cli.group_tables import state_cell
     from rookery.cli.output import print_json, print_table
-    from rookery.client.groups import GROUP_STATES, GROUP_TYPES
+    from rookery.client.admin import GROUP_STATES, GROUP_TYPES
 
     wanted_states = parse_words(states or [], GROUP_STATES, "--state")
     wanted_types = parse_words(types or [], GROUP_TYPES, "--type")
-    found = _with_groups(
-        bootstrap_server, timeout_s, lambda groups: groups.list_groups(states=wanted_states, types=wanted_types)
+    found = with_admin(
+        bootstrap_server, timeout_s, lambda admin: admin.list_groups(states=wanted_states, types=wanted_types)
     )
     if as_json:
         keys = ("group", "protocol_type", "state", "type")
@@ -84,7 +80,7 @@ def describe(
     from rookery.cli.group_tables import describe_groups, print_group
     from rookery.cli.output import print_json
 
-    described = _with_groups(bootstrap_server, timeout_s, lambda groups: describe_groups(groups, names or []))
+    described = with_admin(bootstrap_server, timeout_s, lambda admin: describe_groups(admin, names or []))
     if as_json:
         print_json(described)
         return
@@ -148,14 +144,14 @@ def reset_offsets(
     )
     choices = _choices(topics or [], all_topics=all_topics, optional=from_file is not None)
 
-    async def work(cluster: "Cluster") -> "list[Change]":
-        run = ResetRun(cluster, name)
+    async def work(admin: "Admin") -> "list[Change]":
+        run = ResetRun(admin, name)
         changes = await run.plan(reset, choices)
         if execute:
             await run.execute(changes)
         return changes
 
-    changes = with_cluster(bootstrap_server, timeout_s, work)
+    changes = with_admin(bootstrap_server, timeout_s, work)
     print_changes(name, changes, executed=execute, as_json=as_json)
 
 
@@ -172,7 +168,7 @@ def delete(
     from rookery.cli.output import confirm, report
 
     confirm(f"Delete {', '.join(names)} and all offsets committed there?", yes=yes)
-    outcomes = _with_groups(bootstrap_server, timeout_s, lambda groups: groups.delete_groups(names))
+    outcomes = with_admin(bootstrap_server, timeout_s, lambda admin: admin.delete_groups(names))
     report(outcomes, "deleted", tolerated=ErrorCode.GROUP_ID_NOT_FOUND if if_exists else None)
 
 
@@ -192,15 +188,15 @@ def delete_offsets(
     choices = _choices(topics or [], all_topics=False, optional=False)
     confirm(f"Delete the offsets of group {name} for {', '.join(topics or [])}?", yes=yes)
 
-    async def work(groups: "GroupAdmin") -> list[Outcome]:
-        committed = await groups.committed_offsets(name)
+    async def work(admin: "Admin") -> list[Outcome]:
+        committed = await admin.committed_offsets(name)
         chosen = [tp for tp in sorted(committed) if _is_chosen(tp, choices)]
         if not chosen:
             raise CommandError(f"group {name} has no committed offsets for {', '.join(topics or [])}")
-        deleted = await groups.delete_offsets(name, chosen)
+        deleted = await admin.delete_offsets(name, chosen)
         return [Outcome(str(tp), error, None) for tp, error in deleted.items()]
 
-    report(_with_groups(bootstrap_server, timeout_s, work), "deleted the offset of", tolerated=None)
+    report(with_admin(bootstrap_server, timeout_s, work), "deleted the offset of", tolerated=None)
 
 
 def _is_chosen(tp: "TopicPartition", choices: "Sequence[TopicChoice]") -> bool:
@@ -257,11 +253,3 @@ def _reset(
             "give exactly one of --to-earliest, --to-latest, --to-timestamp, --shift-by, --to-offset, --from-file"
         )
     return asked[0]
-
-
-def _with_groups(
-    bootstrap_server: str, timeout_s: float, work: "Callable[[GroupAdmin], Awaitable[Result]]"
-) -> "Result":
-    from rookery.client.groups import GroupAdmin
-
-    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(GroupAdmin(cluster)))

@@ -7,10 +7,12 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from rookery.client.consumer import ConsumedRecord
+from rookery.client.consume.records import ConsumerRecord
 from rookery.records.record import Headers
+
+Record: TypeAlias = ConsumerRecord[bytes, bytes]
 
 DEFAULT_NULL_TEXT = b"null"
 
@@ -75,14 +77,14 @@ def _readable(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace").replace("\t", "\\t")
 
 
-def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Callable[[ConsumedRecord], bytes]:
+def compile_format(template: str, null_text: bytes = DEFAULT_NULL_TEXT) -> Callable[[Record], bytes]:
     """A function that renders records: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp in ms,
     %h headers as name=value,..., %% a percent sign. Raises ValueError for any other."""
     parts = [_compile_part(part, null_text) for part in _FORMAT_PART.findall(template)]
     return lambda record: b"".join(part(record) for part in parts)
 
 
-def _compile_part(part: str, null_text: bytes) -> Callable[[ConsumedRecord], bytes]:
+def _compile_part(part: str, null_text: bytes) -> Callable[[Record], bytes]:
     if part[0] == "%" and part != "%%":
         if part[1:] not in _FIELDS:
             raise ValueError(f"'{part}' is none of {', '.join('%' + name for name in _FIELDS)}, %%")
@@ -91,24 +93,24 @@ def _compile_part(part: str, null_text: bytes) -> Callable[[ConsumedRecord], byt
     return lambda record: data
 
 
-def _field(name: str, null_text: bytes) -> Callable[[ConsumedRecord], bytes]:
+def _field(name: str, null_text: bytes) -> Callable[[Record], bytes]:
     read = _FIELDS[name]
 
-    def render(record: ConsumedRecord) -> bytes:
+    def render(record: Record) -> bytes:
         value = read(record, null_text)
         return null_text if value is None else value
 
     return render
 
 
-def _render_headers(record: ConsumedRecord, null_text: bytes) -> bytes:
+def _render_headers(record: Record, null_text: bytes) -> bytes:
     return b",".join(
         name.encode("utf-8", "surrogateescape") + b"=" + (null_text if value is None else value)
         for name, value in record.headers
     )
 
 
-_FIELDS: dict[str, Callable[[ConsumedRecord, bytes], bytes | None]] = {
+_FIELDS: dict[str, Callable[[Record, bytes], bytes | None]] = {
     "k": lambda record, _: record.key,
     "v": lambda record, _: record.value,
     "t": lambda record, _: record.topic.encode(),
@@ -119,14 +121,14 @@ _FIELDS: dict[str, Callable[[ConsumedRecord, bytes], bytes | None]] = {
 }
 
 
-def render_json(record: ConsumedRecord) -> bytes:
+def render_json(record: Record) -> bytes:
     """One line of JSON. What is not UTF-8 appears as `<name>_base64` instead of `<name>`."""
     value: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "timestamp_type": "LogAppendTime" if record.is_log_append_time else "CreateTime",
+        "timestamp_type": "LogAppendTime" if record.timestamp_type else "CreateTime",
         **json_bytes("key", record.key),
         **json_bytes("value", record.value),
         "headers": [json_header(name, data) for name, data in record.headers],

@@ -25,6 +25,11 @@ DEFAULT_TIMEOUT_S = 30.0
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
+ClientSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the client, by Kafka's name. Repeatable."),
+]
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 

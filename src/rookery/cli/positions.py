@@ -1,19 +1,22 @@
 """Where `consume --from` starts, as people write it. Pure."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rookery.base.types import TimestampMs
-from rookery.client.consumer import BEGINNING, END, Start, StartOffset, StartTimestamp
+from rookery.client.consume.records import BEGINNING, END, Position, Timestamp
 
 
-class StartTail(NamedTuple):
+class Tail(NamedTuple):
     """The last records of each partition."""
 
     records: int
 
 
-def parse_start(text: str) -> Start | StartTail:
+Start: TypeAlias = Position | Tail
+
+
+def parse_start(text: str) -> Start:
     """`beginning`, `end`, `offset:N` or `N`, `-N` for the last N, `timestamp:T` or T, where T is ISO 8601 or, after
     `timestamp:`, milliseconds since 1970. Raises ValueError with a sentence."""
     word = text.strip()
@@ -23,12 +26,12 @@ def parse_start(text: str) -> Start | StartTail:
         return END
     kind, rest = _split_kind(word)
     if kind == "offset" or (kind is None and _is_number(rest)):
-        return StartOffset(_number(rest))
+        return _number(rest)
     if kind is None and rest.startswith("-") and _is_number(rest[1:]):
-        return StartTail(int(rest[1:]))
+        return Tail(int(rest[1:]))
     if kind == "timestamp" and _is_number(rest):
-        return StartTimestamp(int(rest))
-    return StartTimestamp(_timestamp_ms(rest))
+        return Timestamp(int(rest))
+    return Timestamp(_timestamp_ms(rest))
 
 
 def parse_timestamp_ms(text: str) -> TimestampMs:

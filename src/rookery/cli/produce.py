@@ -2,22 +2,24 @@
 
 import io
 import sys
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from rookery.base.errors import RookeryError
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
     BootstrapServer,
+    ClientSettings,
     Timeout,
     parse_pairs,
     unescape,
 )
-from rookery.cli.session import with_cluster
+from rookery.cli.session import producer_config, with_producer
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
 
     from rookery.cli.lines import LineFormat
     from rookery.cli.progress import Progress
-    from rookery.client.cluster import Cluster
-    from rookery.client.producer import Landed, Producer
+    from rookery.client.produce.producer import Producer
+    from rookery.client.produce.records import RecordMetadata
     from rookery.records.record import Headers
 
 EXAMPLES = (
     "Examples:"
     "\n\necho hello | rookery produce greetings"
     "\n\nrookery produce users --file users.tsv --key-separator '\\t' --null-marker NULL"
+    "\n\nrookery produce orders --file orders.txt --transactional-id nightly-load"
 )
 
 _CHUNK_SIZE_BYTES = 256 * 1024
@@ -84,29 +87,54 @@ def produce(
     null_marker: Annotated[
         str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
     ] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="Write everything in one transaction: all or nothing."),
+    ] = None,
+    settings: ClientSettings = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Write each line of stdin or a file as a record."""
     from rookery.cli.lines import LineFormat
-    from rookery.client.producer import Acks, Producer
-    from rookery.records.batch import Codec
 
     if key is not None and key_separator is not None:
         raise typer.BadParameter("give --key or --key-separator, not both", param_hint="--key")
     line_format = LineFormat(_bytes(key_separator), _bytes(headers_separator), _bytes(null_marker))
     common = tuple((name, value.encode()) for name, value in parse_pairs(headers or [], "--header").items())
 
-    async def work(cluster: "Cluster") -> None:
-        producer = Producer(cluster, acks=Acks[acks.name], codec=Codec[compression.name], delivery_timeout_s=timeout_s)
+    config = {
+        "acks": acks.value,
+        "compression.type": compression.value,
+        **({} if transactional_id is None else {"transactional.id": transactional_id}),
+        **producer_config(bootstrap_server, timeout_s, settings),
+    }
+
+    async def work(producer: "Producer[bytes, bytes]") -> None:
         writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common)
+        rest = "the lines before it were written" if transactional_id is None else "nothing was written"
         with _progress(file) as progress, _source(file) as source:
-            async with producer:
-                await writer.write_all(source, line_format, progress)
-        writer.check()
+            async with _transaction(producer) if transactional_id else nullcontext():
+                await writer.write_all(source, line_format, progress, rest=rest)
+                await producer.flush()
+                writer.check()
         progress.finish(f"wrote {writer.acknowledged:,} records to {topic}")
 
-    with_cluster(bootstrap_server, timeout_s, work)
+    with_producer(config, work)
+
+
+@asynccontextmanager
+async def _transaction(producer: "Producer[bytes, bytes]") -> "AsyncIterator[None]":
+    """Committed at the end, aborted if anything inside fails."""
+    await producer.init_transactions()
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(RookeryError):
+            await producer.abort_transaction()
+        raise
+    await producer.commit_transaction()
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -134,7 +162,13 @@ class _Writer:
     """Sends lines, counts what was acknowledged, and stops at the first failure."""
 
     def __init__(
-        self, producer: "Producer", topic: str, *, key: bytes | None, partition: int | None, headers: "Headers"
+        self,
+        producer: "Producer[bytes, bytes]",
+        topic: str,
+        *,
+        key: bytes | None,
+        partition: int | None,
+        headers: "Headers",
     ) -> None:
         self.acknowledged = 0
         self._producer = producer
@@ -144,7 +178,10 @@ class _Writer:
         self._headers = headers
         self._failure: BaseException | None = None
 
-    async def write_all(self, source: ByteSource, line_format: "LineFormat", progress: "Progress") -> None:
+    async def write_all(
+        self, source: ByteSource, line_format: "LineFormat", progress: "Progress", *, rest: str
+    ) -> None:
+        """`rest` says what became of the lines before a wrong one."""
         from rookery.cli.errors import CommandError
         from rookery.cli.lines import LineError
 
@@ -155,7 +192,7 @@ class _Writer:
                 try:
                     await self._write(line, line_format)
                 except LineError as error:
-                    self._failure = CommandError(f"line {number}: {error}; the lines before it were written")
+                    self._failure = CommandError(f"line {number}: {error}; {rest}")
                 if self._failure is not None:
                     return
             progress.advance(records=len(lines), size_bytes=sum(map(len, lines)) + len(lines))
@@ -175,7 +212,7 @@ class _Writer:
         )
         sent.add_done_callback(self._on_result)
 
-    def _on_result(self, sent: "asyncio.Future[Landed]") -> None:
+    def _on_result(self, sent: "asyncio.Future[RecordMetadata]") -> None:
         failure = None if sent.cancelled() else sent.exception()
         if failure is None:
             self.acknowledged += 1

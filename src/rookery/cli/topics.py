@@ -128,10 +128,11 @@ def alter(
 
     async def work(admin: "Admin") -> None:
         if changes:
-            await admin.alter_configs(ConfigResource(ResourceType.TOPIC, name), changes)
-        if partitions is not None:
-            for outcome in await admin.create_partitions({name: partitions}):
+            for outcome in await admin.alter_configs({ConfigResource(ResourceType.TOPIC, name): changes}):
                 outcome.check()
+        if partitions is not None:
+            for enlarged in await admin.create_partitions({name: partitions}):
+                enlarged.check()
 
     with_admin(bootstrap_server, timeout_s, work)
     typer.echo(f"altered {name}")
@@ -188,8 +189,12 @@ async def _describe_one(admin: "Admin", topic: "Topic") -> dict[str, Any]:
     led = [TopicPartition(topic.name, partition.index) for partition in topic.partitions if partition.leader >= 0]
     earliest = await admin.list_offsets(dict.fromkeys(led, EARLIEST))
     latest = await admin.list_offsets(dict.fromkeys(led, LATEST))
-    configs = await admin.describe_configs(ConfigResource(ResourceType.TOPIC, topic.name))
-    own = {entry.name: entry.value for entry in configs if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+    (configs,) = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic.name)])
+    own = {
+        entry.name: entry.value
+        for entry in configs.check().entries
+        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
 
     def offset(found: Any, index: int) -> int | None:
         result = found.get(TopicPartition(topic.name, index))

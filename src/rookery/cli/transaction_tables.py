@@ -6,7 +6,7 @@ from typing import Any
 from rookery.base.types import TimestampMs, TopicPartition
 from rookery.cli.output import Cell, Styled, note, print_json, print_table
 from rookery.cli.partitions import indexes_by_topic, indexes_text
-from rookery.client.transactions import (
+from rookery.client.admin import (
     ENDING,
     ONGOING,
     ActiveProducer,

@@ -13,22 +13,11 @@ from rookery.cli.options import (
     Yes,
     parse_words,
 )
-from rookery.cli.session import with_cluster
+from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import TypeVar
-
     from rookery.base.types import TopicPartition
-    from rookery.client.cluster import Cluster
-    from rookery.client.transactions import (
-        ActiveProducer,
-        OpenTransaction,
-        TransactionAdmin,
-        TransactionDescription,
-    )
-
-    Result = TypeVar("Result")
+    from rookery.client.admin import Admin, OpenTransaction, PartitionProducers
 
 app = typer.Typer(help="Look at transactions, find those that hang, and abort them.", no_args_is_help=True)
 
@@ -68,13 +57,13 @@ def list_(
 ) -> None:
     """List transactional ids, who coordinates them, and their transactions' states."""
     from rookery.cli.transaction_tables import print_listings
-    from rookery.client.transactions import TRANSACTION_STATES
+    from rookery.client.admin import TRANSACTION_STATES
 
     wanted = parse_words(states or [], TRANSACTION_STATES, "--state")
-    found = _with_transactions(
+    found = with_admin(
         bootstrap_server,
         timeout_s,
-        lambda transactions: transactions.list_transactions(
+        lambda admin: admin.list_transactions(
             states=wanted,
             producer_ids=producer_ids or [],
             running_longer_than_ms=running_longer_than_ms,
@@ -95,11 +84,8 @@ def describe(
     from rookery.base.clock import SystemClock
     from rookery.cli.transaction_tables import print_descriptions
 
-    async def work(transactions: "TransactionAdmin") -> "list[TransactionDescription]":
-        return [await transactions.describe_transaction(transactional_id) for transactional_id in ids]
-
-    found = _with_transactions(bootstrap_server, timeout_s, work)
-    print_descriptions(found, now_ms=SystemClock().now_ms(), as_json=as_json)
+    found = with_admin(bootstrap_server, timeout_s, lambda admin: admin.describe_transactions(ids))
+    print_descriptions([description.check() for description in found], now_ms=SystemClock().now_ms(), as_json=as_json)
 
 
 @app.command("describe-producers", epilog="Example: rookery transactions describe-producers --topic orders")
@@ -113,16 +99,15 @@ def describe_producers(
 ) -> None:
     """Show the producers that a topic's partitions remember, and where their open transactions begin."""
     from rookery.cli.transaction_tables import print_producers
-    from rookery.client.hanging import Scope, partitions_in
-    from rookery.client.transactions import TransactionAdmin
+    from rookery.client.admin import Scope
 
     scope = Scope(node=broker_id, topic=topic, partition=partition)
 
-    async def work(cluster: "Cluster") -> "dict[TopicPartition, list[ActiveProducer]]":
-        partitions = await partitions_in(cluster, scope)
-        return await TransactionAdmin(cluster).describe_producers(partitions, node=broker_id)
+    async def work(admin: "Admin") -> "dict[TopicPartition, PartitionProducers]":
+        return await admin.describe_producers(await admin.partitions_in(scope), node=broker_id)
 
-    print_producers(with_cluster(bootstrap_server, timeout_s, work), as_json=as_json)
+    found = with_admin(bootstrap_server, timeout_s, work)
+    print_producers({tp: row.check().producers for tp, row in found.items()}, as_json=as_json)
 
 
 @app.command(
@@ -168,7 +153,7 @@ def abort(
     choice = Choice(transactional_id, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
     question, work = choose(choice)
     confirm(question, yes=yes)
-    typer.echo(_with_transactions(bootstrap_server, timeout_s, work))
+    typer.echo(with_admin(bootstrap_server, timeout_s, work))
 
 
 @app.command(
@@ -196,25 +181,22 @@ def find_hanging(
     from rookery.base.clock import SystemClock
     from rookery.cli.progress import counted
     from rookery.cli.transaction_tables import print_hanging
-    from rookery.client.hanging import HangingSearch, Scope, partitions_in
+    from rookery.client.admin import Scope
 
     if partition is not None and topic is None:
         raise typer.BadParameter("a partition of which topic? Give --topic")
     scope = Scope(node=broker_id, topic=topic, partition=partition)
     now_ms = SystemClock().now_ms()
 
-    async def work(cluster: "Cluster") -> "list[OpenTransaction]":
-        search = HangingSearch(cluster, node=broker_id, longer_than_ms=max_transaction_timeout_minutes * _MS_PER_MINUTE)
-        partitions = await partitions_in(cluster, scope)
+    async def work(admin: "Admin") -> "list[OpenTransaction]":
+        partitions = await admin.partitions_in(scope)
         with counted("looking at partitions", len(partitions)) as on_progress:
-            return await search.run(partitions, now_ms=now_ms, on_progress=on_progress)
+            return await admin.find_hanging_transactions(
+                partitions,
+                node=broker_id,
+                longer_than_ms=max_transaction_timeout_minutes * _MS_PER_MINUTE,
+                now_ms=now_ms,
+                on_progress=on_progress,
+            )
 
-    print_hanging(with_cluster(bootstrap_server, timeout_s, work), now_ms=now_ms, as_json=as_json)
-
-
-def _with_transactions(
-    bootstrap_server: str, timeout_s: float, work: "Callable[[TransactionAdmin], Awaitable[Result]]"
-) -> "Result":
-    from rookery.client.transactions import TransactionAdmin
-
-    return with_cluster(bootstrap_server, timeout_s, lambda cluster: work(TransactionAdmin(cluster)))
+    print_hanging(with_admin(bootstrap_server, timeout_s, work), now_ms=now_ms, as_json=as_json)

@@ -38,16 +38,24 @@ def is_transient(code: ErrorCode) -> bool:
 
 
 class Coordinators:
-    """Of one type of keys: group ids, or transactional ids."""
+    """Of one type of keys: group ids, or transactional ids.
 
-    def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP) -> None:
+    Requests of one channel share a connection: one whose answer waits for others, such as JoinGroup, needs its own.
+    """
+
+    def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP, *, channel: str = _CHANNEL) -> None:
         self._cluster = cluster
         self._key_type = key_type
+        self._channel = channel
         self._nodes: dict[str, NodeId] = {}
 
     async def find(self, key: str, *, timeout_s: float | None = None) -> NodeId:
         """The node that coordinates a key, from memory if it was asked before."""
         return await self._cluster.retry(lambda: self._find(key), timeout_s=timeout_s, retriable=is_transient)
+
+    def forget(self, key: str) -> None:
+        """The coordinator moved: the next call looks for it again."""
+        self._nodes.pop(key, None)
 
     async def call(
         self,
@@ -68,14 +76,14 @@ class Coordinators:
             node = await self._find(key)
             try:
                 response = await self._cluster.call(
-                    api_key, build(), node=node, channel=_CHANNEL, version_max=version_max, timeout_s=timeout_s
+                    api_key, build(), node=node, channel=self._channel, version_max=version_max, timeout_s=timeout_s
                 )
                 for code in codes(response):
                     if is_transient(ErrorCode(code)):
                         raise ApiError(ErrorCode(code), f"{self._name(key)}, coordinator {node}")
             except ApiError as error:
                 if error.code in _MOVED:
-                    self._nodes.pop(key, None)
+                    self.forget(key)
                 raise
             return response
 
@@ -86,7 +94,7 @@ class Coordinators:
         if known is not None:
             return known
         request = Message(key=key, key_type=self._key_type, coordinator_keys=[key])
-        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, channel=_CHANNEL)
+        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, channel=self._channel)
         # The batched form came with version 4.
         answer = response.coordinators[0] if response.get("coordinators") else response
         code = ErrorCode(answer.error_code)

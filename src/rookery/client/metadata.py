@@ -1,12 +1,14 @@
 """What the client knows of the cluster: an immutable picture, read from a Metadata response.
 
-Pure. `cluster` keeps the newest picture and routes by it.
+Pure. `cluster` keeps the newest picture and routes by it. Brokers learn of changes one after the other, so a later
+answer may be the older one: of two leaders of a partition the one with the higher epoch is believed.
 """
 
-from dataclasses import field
+from collections.abc import Iterable
+from dataclasses import field, replace
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.client.address import Address
 from rookery.protocol.message import Message
@@ -47,6 +49,11 @@ class Topic:
     error: ErrorCode
     partitions: tuple[Partition, ...]
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the broker did not know all of it yet, so that it is worth asking again soon."""
+        return self.error.retriable or any(partition.error.retriable for partition in self.partitions)
+
 
 @value_class(kw_only=True)
 class ClusterMetadata:
@@ -54,6 +61,12 @@ class ClusterMetadata:
     controller_id: NodeId = NO_NODE
     brokers: dict[NodeId, Broker] = field(default_factory=dict)
     topics: dict[TopicName, Topic] = field(default_factory=dict)
+    _names: dict[TopicId, TopicName] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._names.update(
+            {topic.topic_id: topic.name for topic in self.topics.values() if topic.topic_id != NO_TOPIC_ID}
+        )
 
     def leader(self, topic: TopicName, partition: PartitionIndex) -> NodeId | None:
         """The node that leads a partition, or None where we know of none."""
@@ -67,14 +80,45 @@ class ClusterMetadata:
         return self.topics[topic].topic_id if topic in self.topics else NO_TOPIC_ID
 
     def topic_name(self, topic_id: TopicId) -> TopicName | None:
-        return next((topic.name for topic in self.topics.values() if topic.topic_id == topic_id), None)
+        return self._names.get(topic_id)
 
     def merged(self, newer: "ClusterMetadata", *, complete: bool) -> "ClusterMetadata":
         """The newer picture; topics that it was not asked about stay known unless it is complete."""
-        topics = newer.topics if complete else {**self.topics, **newer.topics}
-        return ClusterMetadata(
-            cluster_id=newer.cluster_id, controller_id=newer.controller_id, brokers=newer.brokers, topics=topics
-        )
+        topics = {} if complete else dict(self.topics)
+        for name, topic in newer.topics.items():
+            known = self.topics.get(name)
+            topics[name] = topic if known is None else _newest(known, topic)
+        return replace(newer, topics=topics)
+
+    def with_leader(
+        self, partition: TopicPartition, leader: NodeId, leader_epoch: LeaderEpoch, endpoints: Iterable[Broker] = ()
+    ) -> "ClusterMetadata":
+        """With what a broker said of a partition's leader (KIP-951); the same object if that is no news."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return self
+        known = topic.partitions[partition.partition]
+        brokers = self.brokers | {broker.node_id: broker for broker in endpoints}
+        if leader not in brokers or leader_epoch <= known.leader_epoch:
+            return self
+        partitions = list(topic.partitions)
+        partitions[partition.partition] = replace(known, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+        changed = replace(topic, partitions=tuple(partitions))
+        return replace(self, brokers=brokers, topics={**self.topics, topic.name: changed})
+
+
+def _newest(known: Topic, newer: Topic) -> Topic:
+    if known.topic_id != newer.topic_id or not known.partitions:
+        # Deleted and made again: epochs began anew.
+        return newer
+    epochs = {partition.index: partition for partition in known.partitions}
+    kept = [_newest_partition(epochs.get(partition.index), partition) for partition in newer.partitions]
+    return replace(newer, partitions=tuple(kept))
+
+
+def _newest_partition(known: Partition | None, newer: Partition) -> Partition:
+    is_older = known is not None and 0 <= newer.leader_epoch < known.leader_epoch
+    return known if known is not None and is_older else newer
 
 
 def read_metadata(response: Message) -> ClusterMetadata:

@@ -10,37 +10,65 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rookery.base.errors import ProtocolError
-from rookery.base.types import PartitionIndex, TopicName, TopicPartition
+from rookery.base.types import PartitionIndex, TopicName, TopicPartition, indexes_by_topic
 from rookery.protocol import wire
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_NEWEST_VERSION = 3
+NEWEST_VERSION = 3
+NO_GENERATION = -1
 
 
 class Subscription(NamedTuple):
-    """`owned` is empty in versions that do not tell it, which is what an eager consumer owns when it joins."""
+    """`owned` is empty in versions that do not tell it, which is what an eager consumer owns when it joins.
+
+    `generation` is the one in which `owned` was assigned, from version 2 on (KIP-792); `rack_id` came with version 3
+    (KIP-881). `user_data` is the assignor's.
+    """
 
     version: int
     topics: frozenset[TopicName]
     owned: tuple[TopicPartition, ...] = ()
     rack_id: str | None = None
+    generation: int = NO_GENERATION
+    user_data: bytes | None = None
 
 
 def read_subscription(data: bytes) -> Subscription | None:
     try:
         version, position = _read_version(data)
         topics, position = _read_topics(data, position)
-        _user_data, position = wire.read_bytes_view(data, position)
+        user_data, position = wire.read_bytes_view(data, position)
         owned: list[TopicPartition] = []
-        rack_id = None
+        generation, rack_id = NO_GENERATION, None
         if version >= 1:
-            owned, position = _read_partitions(data, position)
+            owned, position = read_partitions(data, position)
+        if version >= 2:
+            (generation,) = _INT32.unpack_from(data, position)
+            position += _INT32.size
         if version >= 3:
-            rack_id, position = wire.read_nullable_string(data, position + _INT32.size)
+            rack_id, position = wire.read_nullable_string(data, position)
     except (ProtocolError, *wire.MALFORMED):
         return None
-    return Subscription(version, frozenset(topics), tuple(owned), rack_id or None)
+    raw = None if user_data is None else bytes(user_data)
+    return Subscription(version, frozenset(topics), tuple(owned), rack_id or None, generation, raw)
+
+
+def write_subscription(subscription: Subscription) -> bytes:
+    """In the subscription's own version, without what that version cannot tell."""
+    version = subscription.version
+    out = bytearray(_INT16.pack(version))
+    wire.write_array_size(out, len(subscription.topics))
+    for topic in sorted(subscription.topics):
+        wire.write_string(out, topic)
+    wire.write_nullable_bytes(out, subscription.user_data)
+    if version >= 1:
+        write_partitions(out, indexes_by_topic(subscription.owned).items())
+    if version >= 2:
+        out += _INT32.pack(subscription.generation)
+    if version >= 3:
+        wire.write_nullable_string(out, subscription.rack_id)
+    return bytes(out)
 
 
 def read_topics(data: bytes) -> frozenset[TopicName] | None:
@@ -57,7 +85,7 @@ def read_assignment(data: bytes) -> list[TopicPartition] | None:
         return []
     try:
         _version, position = _read_version(data)
-        partitions, position = _read_partitions(data, position)
+        partitions, position = read_partitions(data, position)
     except (ProtocolError, *wire.MALFORMED):
         return None
     return partitions
@@ -66,14 +94,7 @@ def read_assignment(data: bytes) -> list[TopicPartition] | None:
 def write_assignment(version: int, topics: Iterable[tuple[TopicName, Iterable[PartitionIndex]]]) -> bytes:
     """`version` is that of the member's subscription, so that the member can read it."""
     out = bytearray(_INT16.pack(version))
-    listed = list(topics)
-    wire.write_array_size(out, len(listed))
-    for topic, indexes in listed:
-        wire.write_string(out, topic)
-        partitions = list(indexes)
-        wire.write_array_size(out, len(partitions))
-        for index in partitions:
-            out += _INT32.pack(index)
+    write_partitions(out, topics)
     wire.write_nullable_bytes(out, None)
     return bytes(out)
 
@@ -82,7 +103,7 @@ def _read_version(data: bytes) -> tuple[int, int]:
     (version,) = _INT16.unpack_from(data)
     if version < 0:
         raise ProtocolError("a negative version")
-    return min(version, _NEWEST_VERSION), _INT16.size
+    return min(version, NEWEST_VERSION), _INT16.size
 
 
 def _read_topics(data: bytes, position: int) -> tuple[list[TopicName], int]:
@@ -94,7 +115,20 @@ def _read_topics(data: bytes, position: int) -> tuple[list[TopicName], int]:
     return topics, position
 
 
-def _read_partitions(data: bytes, position: int) -> tuple[list[TopicPartition], int]:
+def write_partitions(out: bytearray, topics: Iterable[tuple[TopicName, Iterable[PartitionIndex]]]) -> None:
+    """Partitions by topic, as subscriptions, assignments and the user data of some assignors hold them."""
+    listed = list(topics)
+    wire.write_array_size(out, len(listed))
+    for topic, indexes in listed:
+        wire.write_string(out, topic)
+        partitions = list(indexes)
+        wire.write_array_size(out, len(partitions))
+        for index in partitions:
+            out += _INT32.pack(index)
+
+
+def read_partitions(data: bytes, position: int) -> tuple[list[TopicPartition], int]:
+    """What `write_partitions` wrote. Raises ProtocolError, or one of `wire.MALFORMED`."""
     count, position = wire.read_array_size(data, position, 6)
     partitions = []
     for _ in range(count):

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
-from rookery.base.types import Buffer, NodeId
+from rookery.base.types import Buffer, LeaderEpoch, NodeId
 from rookery.protocol import wire
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.wire import ITEMS_MAX
 
 INT32 = struct.Struct(">i")
+_LEADER = struct.Struct(">ii")
 
 
 class NodeEndpoint(NamedTuple):
@@ -28,6 +29,7 @@ class Dialect(NamedTuple):
     read_nullable_string: Callable[[Buffer, int], tuple[Any, int]]
     read_records: Callable[[Buffer, int], tuple[Any, int]]
     read_array_size: Callable[[Buffer, int, int], tuple[int, int]]
+    write_string: Callable[[bytearray, Any], None]
     write_nullable_string: Callable[[bytearray, Any], None]
     write_array_size: Callable[[bytearray, int], None]
     write_topic: Callable[[bytearray, str | None, UUID | None], None]
@@ -54,6 +56,7 @@ def _dialect(*, flexible: bool, topic_ids: bool) -> Dialect:
         wire.STRING_READERS[flexible, True],
         wire.read_compact_bytes_view if flexible else wire.read_bytes_view,
         wire.read_compact_array_size if flexible else wire.read_array_size,
+        wire.STRING_WRITERS[flexible, False],
         wire.STRING_WRITERS[flexible, True],
         wire.write_compact_array_size if flexible else wire.write_array_size,
         _write_topic_id if topic_ids else by_name,
@@ -88,6 +91,14 @@ def read_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]
     return count, position
 
 
+def read_answer_count(dialect: Dialect, data: Buffer, position: int) -> tuple[int, int]:
+    """As `read_count`, of a response: its size bounds its items, since it is we who asked."""
+    count, position = dialect.read_array_size(data, position, 3)
+    if count < 0:
+        raise ProtocolError("null where an array is needed")
+    return count, position
+
+
 def check_items(count: int) -> None:
     if count > ITEMS_MAX:
         raise ProtocolError("a message with too many array items")
@@ -103,6 +114,34 @@ def read_topic(dialect: Dialect, data: Buffer, position: int) -> tuple[str | Non
 
 def skip_tags(data: Buffer, position: int) -> int:
     return position + 1 if data[position] == 0 else wire.skip_tagged_fields(data, position)
+
+
+def read_whole(read: Callable[[Buffer, int], tuple[Any, int]], data: Buffer) -> Any:
+    """Read a tagged field, which must fill its bytes."""
+    value, end = read(data, 0)
+    if end != len(data):
+        raise ProtocolError("a tagged field does not have the bytes that it claims")
+    return value
+
+
+def read_leader(data: Buffer, position: int) -> tuple[tuple[NodeId, LeaderEpoch], int]:
+    """A hint at a partition's leader (KIP-951)."""
+    leader_id, leader_epoch = _LEADER.unpack_from(data, position)
+    return (leader_id, leader_epoch), skip_tags(data, position + _LEADER.size)
+
+
+def read_endpoints(data: Buffer, position: int) -> tuple[list[NodeEndpoint], int]:
+    """The brokers that hints at leaders speak of, without the tag in front of them."""
+    count, position = read_answer_count(_COMPACT, data, position)
+    endpoints = []
+    for _ in range(count):
+        (node_id,) = INT32.unpack_from(data, position)
+        host, position = _COMPACT.read_string(data, position + 4)
+        (port,) = INT32.unpack_from(data, position)
+        rack, position = _COMPACT.read_nullable_string(data, position + 4)
+        position = skip_tags(data, position)
+        endpoints.append(NodeEndpoint(node_id, host, port, rack))
+    return endpoints, position
 
 
 def write_endpoints(out: bytearray, endpoints: Sequence[NodeEndpoint]) -> None:

@@ -1,7 +1,7 @@
 """Produce by hand: read and written without copying the records, and without looking at them.
 
-A produced batch is a view of the request's frame. The tests compare both with the general codec, for every version.
-What the versions changed:
+In the broker a produced batch is a view of the request's frame; in the client it is a part of its own in what goes to
+the socket. The tests compare all four directions with the general codec, for every version. What the versions changed:
 
     request   v9 flexible, v13 topics by id
     response  v5 log start offset, v8 error messages, v10 leader hints (KIP-951)
@@ -22,8 +22,12 @@ from rookery.protocol.dialect import (
     Dialects,
     NodeEndpoint,
     check_items,
+    read_answer_count,
     read_count,
+    read_endpoints,
+    read_leader,
     read_topic,
+    read_whole,
     skip_tags,
     write_endpoints,
 )
@@ -63,6 +67,15 @@ class ProducePartitionResult(NamedTuple):
 
 
 ProduceTopicResult: TypeAlias = tuple[str | None, UUID | None, Sequence[ProducePartitionResult]]
+# What a client produces: the records of a partition in parts, which stay what they are.
+OutgoingPartition: TypeAlias = tuple[PartitionIndex, Sequence[Buffer]]
+OutgoingTopic: TypeAlias = tuple[str | None, UUID | None, Sequence[OutgoingPartition]]
+
+
+class ProduceResponse(NamedTuple):
+    topics: list[tuple[str | None, UUID | None, list[ProducePartitionResult]]]
+    throttle_time_ms: int
+    node_endpoints: list[NodeEndpoint]
 
 
 _PRODUCE_DIALECTS = Dialects(ApiKey.PRODUCE, _PRODUCE_FLEXIBLE, _PRODUCE_TOPIC_IDS)
@@ -201,3 +214,111 @@ def _write_produce_errors(out: bytearray, version: int, dialect: Dialect, result
         out.append(0)
     else:
         wire.write_tagged_fields(out, [(0, struct.pack(">iix", *result.current_leader))])
+
+
+def encode_produce_request(
+    version: int,
+    *,
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+    topics: Sequence[OutgoingTopic],
+) -> list[Buffer]:
+    """The parts of the body, in order. Of a topic's name and id the version says which one is sent."""
+    dialect = _PRODUCE_DIALECTS[version]
+    flexible = dialect.flexible
+    parts: list[Buffer] = []
+    out = bytearray()
+    dialect.write_nullable_string(out, transactional_id)
+    out += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
+    dialect.write_array_size(out, len(topics))
+    for name, topic_id, partitions in topics:
+        dialect.write_topic(out, name, topic_id)
+        dialect.write_array_size(out, len(partitions))
+        for index, records in partitions:
+            size = 0
+            for part in records:
+                size += len(part)
+            out += INT32.pack(index)
+            if flexible:
+                wire.write_varint(out, size + 1)
+            else:
+                out += INT32.pack(size)
+            parts.append(out)
+            parts += records
+            # The partition's tagged fields.
+            out = bytearray(b"\x00") if flexible else bytearray()
+        if flexible:
+            out.append(0)
+    if flexible:
+        out.append(0)
+    if out:
+        parts.append(out)
+    return parts
+
+
+def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
+    """`body` is what follows the response's header."""
+    dialect = _PRODUCE_DIALECTS[version]
+    try:
+        return _read_produce_response(version, dialect, memoryview(body))
+    except MALFORMED as error:
+        raise malformed("ProduceResponse", error) from error
+
+
+def _read_produce_response(version: int, dialect: Dialect, data: memoryview) -> ProduceResponse:
+    topics = []
+    topic_count, position = read_answer_count(dialect, data, 0)
+    for _ in range(topic_count):
+        name, topic_id, position = read_topic(dialect, data, position)
+        count, position = read_answer_count(dialect, data, position)
+        results = []
+        for _ in range(count):
+            result, position = _read_produce_result(version, dialect, data, position)
+            results.append(result)
+        if dialect.flexible:
+            position = skip_tags(data, position)
+        topics.append((name, topic_id, results))
+    (throttle_time_ms,) = INT32.unpack_from(data, position)
+    position += 4
+    endpoints: list[NodeEndpoint] = []
+    if dialect.flexible and data[position]:
+        tagged, position = wire.read_tagged_fields(data, position)
+        if 0 in tagged and version >= 10:
+            endpoints = read_whole(read_endpoints, tagged[0])
+    return ProduceResponse(topics, throttle_time_ms, endpoints)
+
+
+def _read_produce_result(
+    version: int, dialect: Dialect, data: memoryview, position: int
+) -> tuple[ProducePartitionResult, int]:
+    if version < 5:
+        index, code, base_offset, append_time_ms = _RESULT_V3.unpack_from(data, position)
+        return ProducePartitionResult(index, code, base_offset, append_time_ms), position + _RESULT_V3.size
+    index, code, base_offset, append_time_ms, start_offset = _RESULT_V5.unpack_from(data, position)
+    position += _RESULT_V5.size
+    no_errors = _PRODUCE_RESULTS[version][1]
+    if data[position : position + len(no_errors)] == no_errors:
+        result = ProducePartitionResult(index, code, base_offset, append_time_ms, start_offset)
+        return result, position + len(no_errors)
+    errors, position = _read_record_errors(dialect, data, position)
+    message, position = dialect.read_nullable_string(data, position)
+    leader = None
+    if dialect.flexible:
+        tagged, position = wire.read_tagged_fields(data, position)
+        if 0 in tagged and version >= 10:
+            leader = read_whole(read_leader, tagged[0])
+    result = ProducePartitionResult(index, code, base_offset, append_time_ms, start_offset, errors, message, leader)
+    return result, position
+
+
+def _read_record_errors(dialect: Dialect, data: memoryview, position: int) -> tuple[list[tuple[int, str | None]], int]:
+    count, position = read_answer_count(dialect, data, position)
+    errors = []
+    for _ in range(count):
+        (index,) = INT32.unpack_from(data, position)
+        message, position = dialect.read_nullable_string(data, position + 4)
+        if dialect.flexible:
+            position = skip_tags(data, position)
+        errors.append((index, message))
+    return errors, position

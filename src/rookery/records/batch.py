@@ -25,6 +25,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">qi")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
 _LEADER_EPOCH_POSITION = 12
 _MAGIC_POSITION = 16
 _CRC_POSITION = 17
@@ -143,6 +144,15 @@ def seal(header: BatchHeader, payload: Buffer) -> bytearray:
     batch += payload
     struct.pack_into(">I", batch, _CRC_POSITION, compute_crc(batch))
     return batch
+
+
+def seal_parts(header: BatchHeader, payload: Buffer) -> bytes:
+    """The header bytes to send in front of `payload`: what `seal` writes, without a copy of the payload."""
+    length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(payload)
+    sealed = bytearray(_HEADER.pack(header.base_offset, length, header.leader_epoch, MAGIC_V2, 0, *header[5:]))
+    crc = crc32c(payload, crc32c(memoryview(sealed)[_ATTRIBUTES_POSITION:]))
+    _CRC.pack_into(sealed, _CRC_POSITION, crc)
+    return bytes(sealed)
 
 
 def batch_size_at(data: Buffer, position: int = 0) -> int:

@@ -88,11 +88,11 @@ def read_keys(payload: bytes, header: BatchHeader) -> Keys:
         raise _malformed(f"record {len(keys)}: the record is cut off or malformed") from None
     if signs & 1 or end != len(payload):
         raise _malformed(f"{header.record_count} records do not fill the batch's {len(payload)} bytes")
-    return Keys(keys, _offsets(header, deltas), bounds, tombstones, are_plain)
+    return Keys(keys, read_offsets(header, deltas), bounds, tombstones, are_plain)
 
 
-def _offsets(header: BatchHeader, deltas: list[int]) -> Sequence[Offset]:
-    """The records' offsets; a batch that was not compacted yet has one for each."""
+def read_offsets(header: BatchHeader, deltas: list[int]) -> Sequence[Offset]:
+    """The records' offsets, from deltas as they are written; a batch that was not compacted yet has one for each."""
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     if len(deltas) == last_delta + 1 and deltas == list(range(0, 2 * last_delta + 2, 2)):
         return range(base_offset, base_offset + last_delta + 1)

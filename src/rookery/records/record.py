@@ -37,6 +37,7 @@ from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress, decompr
 _NULL = -1
 _VARINT_SIZE_MAX = 10
 _INT64_LIMIT = 2**63
+_UINT64_MAX = 2**64 - 1
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -84,7 +85,7 @@ def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
         value = None if value_size == _NULL else payload[value_start:value_end]
         # Most records have no headers: one byte, a zero.
         has_headers = payload[value_end] or value_end + 1 != end
-        headers = _read_headers(payload, value_end, end, index=len(records)) if has_headers else ()
+        headers = read_headers(payload, value_end, end, index=len(records)) if has_headers else ()
         records.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
     return records
 
@@ -154,7 +155,8 @@ def read_span(payload: bytes, start: int) -> RecordSpan:
     return RecordSpan(start, end, timestamp_delta_ms, after_timestamp, offset_delta, key, position, value_size)
 
 
-def _read_headers(payload: bytes, position: int, end: int, *, index: int) -> Headers:
+def read_headers(payload: bytes, position: int, end: int, *, index: int) -> Headers:
+    """The headers that fill the rest of a record, which is number `index` of its batch."""
     try:
         count, position = read_varint(payload, position)
         if not 0 <= count <= end - position:
@@ -196,7 +198,9 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         byte = data[after]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return _wrap((raw >> 1) ^ -(raw & 1)), after + 1
+            # Bits beyond the 64th are dropped, as 64-bit arithmetic does.
+            raw &= _UINT64_MAX
+            return (raw >> 1) ^ -(raw & 1), after + 1
         shift += 7
     raise ValueError
 

@@ -59,7 +59,8 @@ class Pending:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiters: dict[TopicPartition, dict[Waiter, None]] = {}
-        self._changed: set[TopicPartition] = set()
+        # In the order in which they changed: who is answered first does not depend on how sets are iterated.
+        self._changed: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
         return len({waiter for waiters in self._waiters.values() for waiter in waiters})
@@ -75,7 +76,7 @@ class Pending:
         if partition in self._waiters:
             if not self._changed:
                 self._timers.call_soon(self._attempt_changed)
-            self._changed.add(partition)
+            self._changed[partition] = None
 
     def remove(self, waiter: Waiter) -> None:
         waiter._parked = None
@@ -89,12 +90,12 @@ class Pending:
                     del self._waiters[partition]
 
     def _attempt_changed(self) -> None:
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         candidates = {waiter: None for partition in changed for waiter in self._waiters.get(partition, ())}
         failures: list[Exception] = []
         for waiter in candidates:
             try:
-                if waiter._parked is not None and waiter.attempt(changed):
+                if waiter._parked is not None and waiter.attempt(changed.keys()):
                     self.remove(waiter)
             except Exception as error:
                 # A bug; those who wait beside it shall not wait for ever.

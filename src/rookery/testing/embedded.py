@@ -200,7 +200,7 @@ def _reserve_port() -> socket.socket:
 
 async def _create_topic(bootstrap_servers: str, topic: NewTopic) -> None:
     async with Cluster.at(bootstrap_servers) as cluster:
-        (outcome,) = await Admin(cluster).create_topics([topic])
+        (outcome,) = await Admin.over(cluster).create_topics([topic])
     outcome.check()
 
 

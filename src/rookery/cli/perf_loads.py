@@ -1,0 +1,193 @@
+"""What `rookery perf` measures: the client at work, with progress on the way."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rookery.base.types import TopicPartition
+from rookery.cli.errors import CommandError
+from rookery.cli.histogram import Histogram
+from rookery.cli.progress import Progress
+from rookery.cli.session import with_consumer, with_producer
+
+if TYPE_CHECKING:
+    from rookery.client.consume.consumer import Consumer
+    from rookery.client.produce.producer import Producer
+    from rookery.client.produce.records import RecordMetadata
+
+_VALUES = 1000
+_SEED = 7
+# Timing every record would be a part of what is measured.
+_SAMPLED_EVERY = 16
+_PACED_EVERY = 10
+_CHUNK = 10_000
+_POLL_S = 1.0
+_DEFAULTS: Mapping[str, object] = {"auto.offset.reset": "earliest", "max.poll.records": 10_000}
+
+Config = Mapping[str, object]
+
+
+@dataclass(slots=True)
+class Measured:
+    records: int = 0
+    size_bytes: int = 0
+    elapsed_s: float = 0.0
+    durations: Histogram = field(default_factory=Histogram)
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def megabytes_per_s(self) -> float:
+        return self.size_bytes / 1e6 / self.elapsed_s if self.elapsed_s else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        bars = [asdict(bar) for bar in self.durations.bars()]
+        return {
+            "records": self.records,
+            "bytes": self.size_bytes,
+            "seconds": self.elapsed_s,
+            "records_per_second": self.records_per_s,
+            "megabytes_per_second": self.megabytes_per_s,
+            "latency_ms": self.durations.summary(),
+            "histogram": bars,
+        }
+
+
+def values_of(size_bytes: int, payload_file: Path | None) -> list[bytes]:
+    """The values to send, over and over: a file's lines, or text that compresses as events do."""
+    if payload_file is not None:
+        lines = payload_file.read_bytes().splitlines()
+        if not lines:
+            raise CommandError(f"{payload_file} has no lines to send")
+        return lines
+    generator = random.Random(_SEED)
+    words = [bytes(generator.choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(64)]
+    text = b" ".join(generator.choices(words, k=(size_bytes + 7) // 7 + 64))
+    return [text[start : start + size_bytes] for start in (generator.randrange(448) for _ in range(_VALUES))]
+
+
+def produce_records(config: Config, topic: str, values: Sequence[bytes], records: int, rate: int | None) -> Measured:
+    async def work(producer: "Producer[bytes, bytes]") -> Measured:
+        await producer.partitions_for(topic)
+        with Progress("producing", total_bytes=None) as progress:
+            return await _Sending(producer, topic, progress).run(values, records, rate)
+
+    return with_producer(config, work)
+
+
+class _Sending:
+    def __init__(self, producer: "Producer[bytes, bytes]", topic: str, progress: Progress) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._progress = progress
+        self._now_s = asyncio.get_running_loop().time
+        self._measured = Measured()
+        self._failure: BaseException | None = None
+
+    async def run(self, values: Sequence[bytes], records: int, rate: int | None) -> Measured:
+        measured, started_s = self._measured, self._now_s()
+        chunk = min(_CHUNK, records) if rate is None else max(1, min(_CHUNK, rate // _PACED_EVERY))
+        source = cycle(values)
+        while measured.records < records and self._failure is None:
+            if rate is not None:
+                await asyncio.sleep(max(0.0, started_s + measured.records / rate - self._now_s()))
+            batch = list(islice(source, min(chunk, records - measured.records)))
+            for index, value in enumerate(batch):
+                sent = await self._producer.send(self._topic, value)
+                if not index % _SAMPLED_EVERY:
+                    sent.add_done_callback(partial(self._settle, self._now_s()))
+            self._count(len(batch), sum(map(len, batch)))
+        await self._producer.flush()
+        if self._failure is not None:
+            raise self._failure
+        measured.elapsed_s = self._now_s() - started_s
+        return measured
+
+    def _count(self, records: int, size_bytes: int) -> None:
+        self._measured.records += records
+        self._measured.size_bytes += size_bytes
+        self._progress.advance(records=records, size_bytes=size_bytes)
+
+    def _settle(self, sent_s: float, sent: "asyncio.Future[RecordMetadata]") -> None:
+        failure = None if sent.cancelled() else sent.exception()
+        self._failure = self._failure or failure
+        if failure is None:
+            self._measured.durations.add((self._now_s() - sent_s) * 1000)
+
+
+def produce_columns(config: Config, topic: str, values: Sequence[bytes], records: int) -> Measured:
+    import pyarrow as pa
+
+    batch = pa.record_batch({"value": pa.array(list(islice(cycle(values), min(_CHUNK, records))), pa.binary())})
+
+    async def work(producer: "Producer[bytes, bytes]") -> Measured:
+        measured, now_s = Measured(), asyncio.get_running_loop().time
+        await producer.partitions_for(topic)
+        with Progress("producing", total_bytes=None) as progress:
+            started_s = now_s()
+            pending = []
+            while measured.records < records:
+                rows = batch.slice(0, min(batch.num_rows, records - measured.records))
+                pending.append(_timed(await producer.send_arrow(rows, topic), measured.durations))
+                size_bytes = sum(map(len, islice(cycle(values), rows.num_rows)))
+                measured.records += rows.num_rows
+                measured.size_bytes += size_bytes
+                progress.advance(records=rows.num_rows, size_bytes=size_bytes)
+            await producer.flush()
+            await asyncio.gather(*pending)
+            measured.elapsed_s = now_s() - started_s
+        return measured
+
+    return with_producer(config, work)
+
+
+def _timed(sent: "asyncio.Future[Any]", durations: Histogram) -> "asyncio.Future[Any]":
+    now_s = asyncio.get_running_loop().time
+    started_s = now_s()
+    sent.add_done_callback(lambda _: durations.add((now_s() - started_s) * 1000))
+    return sent
+
+
+def consume_topic(config: Config, topic: str, records: int | None, *, columns: bool) -> Measured:
+    async def work(consumer: "Consumer[bytes, bytes]") -> Measured:
+        partitions = [TopicPartition(topic, p.index) for p in await consumer.partitions_for(topic)]
+        wanted = await _wanted(consumer, partitions, records)
+        measured, now_s = Measured(), asyncio.get_running_loop().time
+        started_s = polled_s = now_s()
+        consumer.assign(partitions)
+        with Progress("consuming", total_bytes=None) as progress:
+            while measured.records < wanted:
+                count, size_bytes = await _poll(consumer, columns)
+                ended_s = now_s()
+                measured.durations.add((ended_s - polled_s) * 1000)
+                polled_s = ended_s
+                measured.records += count
+                measured.size_bytes += size_bytes
+                progress.advance(records=count, size_bytes=size_bytes)
+        measured.elapsed_s = polled_s - started_s
+        return measured
+
+    return with_consumer({**_DEFAULTS, **config}, work)
+
+
+async def _wanted(consumer: "Consumer[bytes, bytes]", partitions: Sequence[TopicPartition], records: int | None) -> int:
+    """How many records to read: no more than there are."""
+    first, last = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+    available = sum(last[tp] - first[tp] for tp in partitions)
+    return available if records is None else min(records, available)
+
+
+async def _poll(consumer: "Consumer[bytes, bytes]", columns: bool) -> tuple[int, int]:
+    """How many records came, and how many bytes of keys and values."""
+    if columns:
+        batch = await consumer.poll_arrow(_POLL_S)
+        return batch.num_rows, batch.column("key").nbytes + batch.column("value").nbytes
+    found = await consumer.poll(_POLL_S)
+    return len(found), sum(len(record.key or b"") + len(record.value or b"") for record in found)

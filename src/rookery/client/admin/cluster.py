@@ -1,0 +1,101 @@
+"""The cluster itself: its brokers, their log directories, and the APIs that they serve."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import NodeId, TopicPartition, indexes_by_topic
+from rookery.base.values import value_class
+from rookery.client.admin.base import AdminPart, partition_rows
+from rookery.client.admin.outcomes import check
+from rookery.client.connection import software
+from rookery.client.metadata import Broker
+from rookery.protocol.api import ApiKey, VersionRange
+from rookery.protocol.message import Message
+
+_FENCED_SINCE = 2
+
+
+@value_class(kw_only=True)
+class ClusterDescription:
+    """`fenced` are the ids of registered brokers that do not serve at present; only if they were asked for."""
+
+    cluster_id: str
+    controller_id: NodeId
+    brokers: tuple[Broker, ...]
+    fenced: frozenset[NodeId] = frozenset()
+
+
+@value_class(kw_only=True)
+class LogDirectory:
+    """One directory of one broker; sizes are -1 where the broker does not tell."""
+
+    node_id: NodeId
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    partition_sizes: Mapping[TopicPartition, int]
+
+
+class ClusterAdmin(AdminPart):
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        request = Message(
+            include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=include_fenced
+        )
+
+        async def ask() -> ClusterDescription:
+            response = await self._cluster.call(ApiKey.DESCRIBE_CLUSTER, request)
+            check(response.error_code, response.error_message or "cluster")
+            brokers = (Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+            return ClusterDescription(
+                cluster_id=response.cluster_id,
+                controller_id=response.controller_id,
+                brokers=tuple(sorted(brokers, key=lambda broker: broker.node_id)),
+                fenced=frozenset(b.broker_id for b in response.brokers if b.get("is_fenced", False)),
+            )
+
+        if include_fenced:
+            await self._retry(partial(self._require, ApiKey.DESCRIBE_CLUSTER, _FENCED_SINCE, "hides fenced brokers"))
+        return await self._retry(ask)
+
+    async def describe_log_dirs(
+        self, nodes: Iterable[NodeId] | None = None, *, partitions: Iterable[TopicPartition] | None = None
+    ) -> list[LogDirectory]:
+        """The log directories of these brokers (None: of all), with the sizes of these partitions (None: of all)."""
+        topics = None if partitions is None else _describable(partitions)
+        found: list[LogDirectory] = []
+        for node in await self._broker_ids() if nodes is None else nodes:
+            response = await self._retry(
+                partial(self._ask, ApiKey.DESCRIBE_LOG_DIRS, Message(topics=topics), node=node)
+            )
+            check(response.get("error_code", 0), f"broker {node}")
+            found += [_log_directory(node, row) for row in response.results]
+        return found
+
+    async def api_versions(self, node: NodeId | None = None) -> dict[str, VersionRange]:
+        """The APIs that a broker serves, by Kafka's names, and their versions."""
+        response = await self._retry(partial(self._ask, ApiKey.API_VERSIONS, software(), node=node))
+        check(response.error_code, "API versions")
+        known = {int(key) for key in ApiKey}
+        return {
+            ApiKey(row.api_key).name if row.api_key in known else str(row.api_key): VersionRange(
+                row.min_version, row.max_version
+            )
+            for row in response.api_keys
+        }
+
+
+def _describable(partitions: Iterable[TopicPartition]) -> list[Message]:
+    return [Message(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(partitions).items()]
+
+
+def _log_directory(node: NodeId, row: Message) -> LogDirectory:
+    return LogDirectory(
+        node_id=node,
+        path=row.log_dir,
+        error=ErrorCode(row.error_code),
+        total_bytes=row.get("total_bytes", -1),
+        usable_bytes=row.get("usable_bytes", -1),
+        partition_sizes={tp: partition.partition_size for tp, partition in partition_rows(row)},
+    )

@@ -1,0 +1,183 @@
+"""Configs of topics, brokers, groups and client metrics: list what has them, describe, alter.
+
+A broker's own configs are known to that broker only and asked for there; everything else any broker knows.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Self
+
+from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NodeId
+from rookery.base.values import value_class
+from rookery.client.admin.base import AdminPart, is_transient
+from rookery.client.admin.outcomes import Outcome, check
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+_TYPES_SINCE = 1
+
+
+@value_class
+class ConfigResource:
+    """A topic, or a broker by its id; the empty broker name means all brokers of the cluster."""
+
+    kind: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower().replace('_', ' ')} {self.name or '(all)'}"
+
+
+@value_class
+class ConfigSynonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@value_class(kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@value_class(kw_only=True)
+class ResourceConfigs:
+    """The configs of one resource, by name; or why there are none."""
+
+    resource: ConfigResource
+    entries: tuple[ConfigEntry, ...]
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    def check(self) -> Self:
+        """Itself, or ApiError."""
+        check(self.error, self.message or str(self.resource))
+        return self
+
+    def values(self) -> dict[str, str | None]:
+        return {entry.name: entry.value for entry in self.entries}
+
+
+@value_class
+class ConfigChange:
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+class ConfigAdmin(AdminPart):
+    async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
+        """What has a configuration, of these types or of all."""
+
+        async def ask() -> list[ConfigResource]:
+            if set(types) != {ResourceType.CLIENT_METRICS}:
+                await self._require(ApiKey.LIST_CONFIG_RESOURCES, _TYPES_SINCE, "lists client metrics only")
+            response = await self._cluster.call(
+                ApiKey.LIST_CONFIG_RESOURCES, Message(resource_types=[int(kind) for kind in types])
+            )
+            check(response.error_code, "config resources")
+            found = [
+                ConfigResource(_kind(row.get("resource_type", ResourceType.CLIENT_METRICS)), row.resource_name)
+                for row in response.config_resources
+            ]
+            return sorted(found, key=lambda resource: (resource.kind, resource.name))
+
+        return await self._retry(ask)
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource], *, names: Sequence[str] | None = None, documentation: bool = False
+    ) -> list[ResourceConfigs]:
+        """All configs of resources, or those named; in the order asked."""
+        wanted = list(dict.fromkeys(resources))
+        keys = None if names is None else list(names)
+
+        async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[ResourceConfigs]:
+            rows = [Message(resource_type=r.kind, resource_name=r.name, configuration_keys=keys) for r in theirs]
+            request = Message(resources=rows, include_synonyms=True, include_documentation=documentation)
+            response = await self._ask(ApiKey.DESCRIBE_CONFIGS, request, node=node)
+            _check_transient(response.results)
+            return [_described(row) for row in response.results]
+
+        found: dict[ConfigResource, ResourceConfigs] = {}
+        for node, theirs in _by_node(wanted).items():
+            found |= {described.resource: described for described in await self._retry(partial(ask, node, theirs))}
+        return [found[resource] for resource in wanted]
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """Change some configs of resources and leave the others; a resource changes as a whole or not at all."""
+        wanted = {resource: list(theirs) for resource, theirs in changes.items()}
+
+        async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[Outcome]:
+            request = Message(resources=[_altered(r, wanted[r]) for r in theirs], validate_only=validate_only)
+            response = await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, node=node)
+            _check_transient(response.responses)
+            return [Outcome.of(str(_resource(row)), row) for row in response.responses]
+
+        outcomes: list[Outcome] = []
+        for node, theirs in _by_node(wanted).items():
+            outcomes += await self._retry(partial(ask, node, theirs))
+        return outcomes
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[NodeId | None, list[ConfigResource]]:
+    nodes: dict[NodeId | None, list[ConfigResource]] = {}
+    for resource in resources:
+        of_broker = resource.kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        nodes.setdefault(int(resource.name) if of_broker else None, []).append(resource)
+    return nodes
+
+
+def _check_transient(rows: Iterable[Message]) -> None:
+    """Both APIs may be repeated: what was altered already is altered to the same."""
+    for row in rows:
+        if is_transient(ErrorCode(row.error_code)):
+            raise ApiError(ErrorCode(row.error_code), row.error_message)
+
+
+def _kind(resource_type: int) -> ResourceType:
+    return ResourceType(resource_type) if resource_type in ResourceType.__members__.values() else ResourceType.UNKNOWN
+
+
+def _resource(row: Message) -> ConfigResource:
+    return ConfigResource(_kind(row.resource_type), row.resource_name)
+
+
+def _altered(resource: ConfigResource, changes: Iterable[ConfigChange]) -> Message:
+    configs = [Message(name=c.name, config_operation=c.operation, value=c.value) for c in changes]
+    return Message(resource_type=resource.kind, resource_name=resource.name, configs=configs)
+
+
+def _described(row: Message) -> ResourceConfigs:
+    return ResourceConfigs(
+        resource=_resource(row),
+        entries=tuple(sorted((_entry(entry) for entry in row.configs), key=lambda entry: entry.name)),
+        error=ErrorCode(row.error_code),
+        message=row.error_message,
+    )
+
+
+def _entry(row: Message) -> ConfigEntry:
+    synonyms = (ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in row.get("synonyms") or ())
+    return ConfigEntry(
+        name=row.name,
+        value=row.value,
+        source=ConfigSource(row.config_source),
+        read_only=row.read_only,
+        sensitive=row.is_sensitive,
+        synonyms=tuple(synonyms),
+        documentation=row.get("documentation"),
+    )

@@ -1,0 +1,77 @@
+"""The cluster's features: which levels brokers support, at which the cluster works, and changing that (KIP-584)."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.feature_codes import UpgradeType
+from rookery.base.values import value_class
+from rookery.client.admin.base import AdminPart
+from rookery.client.connection import software
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+_FEATURES_SINCE = 3
+
+
+@value_class(kw_only=True)
+class Feature:
+    """`level` is what the cluster agreed on, 0 if nothing. Brokers do not tell all that they support to old clients."""
+
+    name: str
+    supported_min: int | None
+    supported_max: int | None
+    level: int
+
+
+@value_class
+class Features:
+    """`epoch` grows with the metadata; -1 where the broker does not know."""
+
+    epoch: int
+    features: tuple[Feature, ...]
+
+
+class FeatureAdmin(AdminPart):
+    async def describe_features(self) -> Features:
+        """As one broker knows them."""
+        return await self._retry(self._describe_features)
+
+    async def _describe_features(self) -> Features:
+        await self._require(ApiKey.API_VERSIONS, _FEATURES_SINCE, "is too old to have features")
+        response = await self._cluster.call(ApiKey.API_VERSIONS, software())
+        supported = {row.name: row for row in response.supported_features}
+        levels = {row.name: row.max_version_level for row in response.finalized_features}
+        names = sorted(supported.keys() | levels.keys())
+        return Features(
+            response.finalized_features_epoch,
+            tuple(_feature(name, supported.get(name), levels.get(name, 0)) for name in names),
+        )
+
+    async def update_features(
+        self, levels: Mapping[str, int], upgrade_type: UpgradeType, *, validate_only: bool = False
+    ) -> None:
+        """Set levels, all of them or none. Raises ApiError."""
+        await self._retry(partial(self._update_features, levels, upgrade_type, validate_only))
+
+    async def _update_features(self, levels: Mapping[str, int], upgrade_type: UpgradeType, validate_only: bool) -> None:
+        allow_downgrade = upgrade_type is not UpgradeType.UPGRADE
+        updates = [
+            Message(feature=name, max_version_level=level, upgrade_type=upgrade_type, allow_downgrade=allow_downgrade)
+            for name, level in levels.items()
+        ]
+        request = Message(timeout_ms=self._timeout_ms, feature_updates=updates, validate_only=validate_only)
+        response = await self._cluster.call_controller(ApiKey.UPDATE_FEATURES, request)
+        # Brokers before version 2 may tell a feature's own error only there.
+        for answer in (response, *(response.get("results") or ())):
+            if answer.error_code != ErrorCode.NONE:
+                raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+
+
+def _feature(name: str, supported: Message | None, level: int) -> Feature:
+    return Feature(
+        name=name,
+        supported_min=None if supported is None else supported.min_version,
+        supported_max=None if supported is None else supported.max_version,
+        level=level,
+    )

@@ -1,0 +1,340 @@
+"""Consumer groups: list, describe, remove members, delete; their offsets and their lag.
+
+Requests go to each group's coordinator. A group is of the classic kind (its members agree among themselves) or of the
+new kind (KIP-848, the coordinator assigns); both are described alike.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Self
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NodeId, Offset, TopicPartition, indexes_by_topic
+from rookery.base.values import value_class
+from rookery.client.admin.base import by_topic, partition_rows
+from rookery.client.admin.outcomes import Outcome, check
+from rookery.client.admin.records import RecordAdmin
+from rookery.client.membership.interfaces import NO_GENERATION, ConsumerGroupMetadata, OffsetAndMetadata
+from rookery.client.membership.offset_requests import (
+    OFFSETS_VERSION_MAX,
+    commit_codes,
+    commit_request,
+    fetch_codes,
+    fetch_errors,
+    fetched_offsets,
+)
+from rookery.protocol.api import ApiKey
+from rookery.protocol.consumer_protocol import read_assignment
+from rookery.protocol.message import Message
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+GROUP_TYPES = (CLASSIC, CONSUMER, "share", "streams")
+GROUP_STATES = (
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+)
+_DEAD = "Dead"
+_UNKNOWN_TO_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_NO_COORDINATOR: NodeId = -1
+_SEVERAL_MEMBERS_SINCE = 3
+REMOVAL_REASON = "removed by an administrator"
+
+
+@value_class
+class GroupListing:
+    """`state` and `group_type` are empty where the broker is too old to tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@value_class(kw_only=True)
+class GroupMember:
+    """`epoch` and `target` are told by groups of the new kind only."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
+
+
+@value_class(kw_only=True)
+class GroupDescription:
+    """`epoch` and `assignment_epoch` are told by groups of the new kind only."""
+
+    group_id: str
+    group_type: str = ""
+    state: str = ""
+    protocol_type: str = ""
+    assignor: str = ""
+    coordinator: NodeId = _NO_COORDINATOR
+    members: tuple[GroupMember, ...] = ()
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    def check(self) -> Self:
+        """Itself, or ApiError."""
+        check(self.error, self.message or f"group {self.group_id}")
+        return self
+
+
+@value_class
+class RemovedMember(Outcome):
+    """`name` is the member's id, or its instance id if it was named by that."""
+
+    instance_id: str | None = None
+
+
+@value_class
+class PartitionLag:
+    """`committed` is None where nothing was committed, `end` where the partition is gone or has no leader."""
+
+    partition: TopicPartition
+    committed: Offset | None
+    end: Offset | None
+
+    @property
+    def lag(self) -> int | None:
+        """What is still to be read; a commit beyond the end of the log counts as none."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
+
+class GroupAdmin(RecordAdmin):
+    async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """The groups of all brokers, by name; every state and type if none is named."""
+        request = Message(states_filter=list(states), types_filter=list(types))
+        found: list[GroupListing] = []
+        for node in await self._broker_ids():
+            found += await self._retry(partial(self._list_groups_of, node, request))
+        # Brokers older than a filter ignore it.
+        wanted_states, wanted_types = {s.lower() for s in states}, {t.lower() for t in types}
+        kept = (
+            group
+            for group in found
+            if (not wanted_states or group.state.lower() in wanted_states)
+            and (not wanted_types or group.group_type.lower() in wanted_types)
+        )
+        return sorted(kept, key=lambda group: group.group_id)
+
+    async def _list_groups_of(self, node: NodeId, request: Message) -> list[GroupListing]:
+        response = await self._ask(ApiKey.LIST_GROUPS, request, node=node)
+        check(response.error_code, f"groups of broker {node}")
+        return [
+            GroupListing(row.group_id, row.protocol_type, row.get("group_state", ""), row.get("group_type", ""))
+            for row in response.groups
+        ]
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
+        """In the order asked; a group that does not exist carries GROUP_ID_NOT_FOUND."""
+        return [await self._describe_group(group_id) for group_id in dict.fromkeys(group_ids)]
+
+    async def _describe_group(self, group_id: str) -> GroupDescription:
+        try:
+            described = await self._describe_consumer(group_id)
+            return described if described is not None else await self._describe_classic(group_id)
+        except ApiError as error:
+            return GroupDescription(group_id=group_id, error=error.code, message=error.message)
+
+    async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
+        """None if the broker does not know the group as one of the new kind."""
+        request = Message(group_ids=[group_id], include_authorized_operations=False)
+        try:
+            row = await self._describe(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
+        except ApiError as error:
+            if error.code in _UNKNOWN_TO_NEW_PROTOCOL:
+                return None
+            raise
+        return GroupDescription(
+            group_id=group_id,
+            group_type=CONSUMER,
+            state=row.group_state,
+            protocol_type="consumer",
+            assignor=row.assignor_name,
+            coordinator=await self._groups.find(group_id),
+            members=tuple(_consumer_member(member) for member in row.members),
+            epoch=row.group_epoch,
+            assignment_epoch=row.assignment_epoch,
+        )
+
+    async def _describe_classic(self, group_id: str) -> GroupDescription:
+        request = Message(groups=[group_id], include_authorized_operations=False)
+        row = await self._describe(group_id, ApiKey.DESCRIBE_GROUPS, request)
+        if row.group_state == _DEAD:
+            # What brokers answered before version 6 for a group that does not exist.
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
+        return GroupDescription(
+            group_id=group_id,
+            group_type=CLASSIC,
+            state=row.group_state,
+            protocol_type=row.protocol_type,
+            assignor=row.protocol_data,
+            coordinator=await self._groups.find(group_id),
+            members=tuple(_classic_member(member) for member in row.members),
+        )
+
+    async def _describe(self, group_id: str, api_key: ApiKey, request: Message) -> Message:
+        response = await self._groups.call(group_id, api_key, lambda: request, codes=_codes_of("groups"))
+        row: Message = response.groups[0]
+        check(row.error_code, f"group {group_id}")
+        return row
+
+    async def committed_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that the group committed, or what it committed for these partitions; empty where there is nothing.
+
+        With `require_stable`, offsets that an open transaction is about to commit are waited for.
+        """
+        request = _fetch_request(group_id, partitions, require_stable=require_stable)
+
+        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+            response = await self._groups.call(
+                group_id, ApiKey.OFFSET_FETCH, lambda: request, codes=fetch_codes, version_max=OFFSETS_VERSION_MAX
+            )
+            for tp, code in fetch_errors(response).items():
+                check(code, f"group {group_id}" if tp is None else f"group {group_id}, partition {tp}")
+            return fetched_offsets(response)
+
+        return await self._cluster.retry(ask, retriable=lambda code: code is ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    async def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Set a group's offsets from outside, which only works while it has no members."""
+        request = commit_request(ConsumerGroupMetadata(group_id), offsets)
+        response = await self._groups.call(
+            group_id, ApiKey.OFFSET_COMMIT, lambda: request, codes=commit_codes, version_max=OFFSETS_VERSION_MAX
+        )
+        return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response)}
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forget what was committed for partitions of topics that no member subscribes to."""
+        topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition))
+        request = Message(group_id=group_id, topics=topics)
+        response = await self._groups.call(
+            group_id, ApiKey.OFFSET_DELETE, lambda: request, codes=lambda answer: [answer.error_code]
+        )
+        check(response.error_code, f"group {group_id}")
+        return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response)}
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> list[Outcome]:
+        """Delete groups that have no members, with their offsets."""
+        return [await self._delete_group(group_id) for group_id in dict.fromkeys(group_ids)]
+
+    async def _delete_group(self, group_id: str) -> Outcome:
+        request = Message(groups_names=[group_id])
+        try:
+            response = await self._groups.call(
+                group_id, ApiKey.DELETE_GROUPS, lambda: request, codes=_codes_of("results")
+            )
+        except ApiError as error:
+            return Outcome.failed(group_id, error)
+        return Outcome.of(group_id, response.results[0])
+
+    async def remove_members(
+        self,
+        group_id: str,
+        *,
+        member_ids: Collection[str] | None = None,
+        instance_ids: Collection[str] = (),
+        reason: str = REMOVAL_REASON,
+    ) -> list[RemovedMember]:
+        """Remove members from a group, dynamic ones by their ids and static ones by their instance ids; if neither is
+        given, all. A removed member that is alive joins again."""
+        members = [Message(member_id=member, group_instance_id=None, reason=reason) for member in member_ids or ()]
+        members += [Message(member_id="", group_instance_id=instance, reason=reason) for instance in instance_ids]
+        if member_ids is None and not instance_ids:
+            (group,) = await self.describe_groups([group_id])
+            members = [
+                Message(member_id=member.member_id, group_instance_id=member.instance_id, reason=reason)
+                for member in group.check().members
+            ]
+        if not members:
+            return []
+        return await self._remove(group_id, members)
+
+    async def _remove(self, group_id: str, members: list[Message]) -> list[RemovedMember]:
+        await self._require(ApiKey.LEAVE_GROUP, _SEVERAL_MEMBERS_SINCE, "removes no members of others")
+        request = Message(group_id=group_id, member_id="", members=members)
+        response = await self._groups.call(
+            group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=lambda answer: [answer.error_code]
+        )
+        check(response.error_code, f"group {group_id}")
+        return [
+            RemovedMember(
+                row.member_id or row.group_instance_id or "",
+                ErrorCode(row.error_code),
+                instance_id=row.group_instance_id,
+            )
+            for row in response.members
+        ]
+
+    async def lags(self, group_id: str, assigned: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
+        """Committed and end offsets of all partitions that the group committed or was assigned."""
+        committed = await self.committed_offsets(group_id)
+        partitions = sorted({*committed, *assigned})
+        ends = await self.end_offsets(partitions)
+        return [PartitionLag(tp, committed[tp].offset if tp in committed else None, ends.get(tp)) for tp in partitions]
+
+
+def _fetch_request(group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool) -> Message:
+    """An OffsetFetch for these partitions, or (None) for everything that the group committed."""
+    topics = None
+    if partitions is not None:
+        topics = [Message(name=t, partition_indexes=indexes) for t, indexes in indexes_by_topic(partitions).items()]
+    asked = Message(group_id=group_id, member_id=None, member_epoch=NO_GENERATION, topics=topics)
+    return Message(group_id=group_id, topics=topics, groups=[asked], require_stable=require_stable)
+
+
+def _codes_of(field: str) -> Callable[[Message], list[int]]:
+    return lambda response: [row.error_code for row in response.get(field)]
+
+
+def _consumer_member(row: Message) -> GroupMember:
+    return GroupMember(
+        member_id=row.member_id,
+        instance_id=row.instance_id,
+        client_id=row.client_id,
+        client_host=row.client_host,
+        assignment=_assigned(row.assignment),
+        target=_assigned(row.target_assignment),
+        epoch=row.member_epoch,
+    )
+
+
+def _assigned(assignment: Message) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, index)
+            for topic in assignment.topic_partitions
+            for index in topic.partitions
+        )
+    )
+
+
+def _classic_member(row: Message) -> GroupMember:
+    return GroupMember(
+        member_id=row.member_id,
+        instance_id=row.get("group_instance_id"),
+        client_id=row.client_id,
+        client_host=row.client_host,
+        assignment=tuple(sorted(read_assignment(row.member_assignment) or ())),
+    )

@@ -1,0 +1,139 @@
+"""Records: where they lie in partitions (by timestamp, by leader epoch), and deleting the oldest."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import (
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+    indexes_by_topic,
+)
+from rookery.base.values import value_class
+from rookery.client.admin.base import by_topic
+from rookery.client.admin.outcomes import check
+from rookery.client.admin.topics import TopicAdmin
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+# Timestamps with a meaning of their own in ListOffsets.
+LATEST: TimestampMs = -1
+EARLIEST: TimestampMs = -2
+MAX_TIMESTAMP: TimestampMs = -3
+
+_READ_UNCOMMITTED = 0
+_READ_COMMITTED = 1
+_CONSUMER_REPLICA = -1
+_ANY_EPOCH: LeaderEpoch = -1
+
+
+@value_class
+class OffsetResult:
+    """The first offset at or after a timestamp; offset -1 where there is none."""
+
+    offset: Offset
+    timestamp_ms: TimestampMs
+    leader_epoch: LeaderEpoch
+    error: ErrorCode
+
+
+@value_class
+class DeletedRecords:
+    """`low_watermark` is the first offset that is left."""
+
+    low_watermark: Offset
+    error: ErrorCode
+
+
+@value_class
+class EpochEnd:
+    """Where the newest epoch ends that is not newer than the one asked for; -1 and -1 where none is known."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+    error: ErrorCode
+
+
+class RecordAdmin(TopicAdmin):
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, TimestampMs], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetResult]:
+        """Offsets by timestamp, or by LATEST, EARLIEST, MAX_TIMESTAMP; asked of each partition's leader."""
+        isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
+
+        def request(partitions: Sequence[TopicPartition]) -> Message:
+            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, timestamp=wanted[tp]))
+            return Message(
+                replica_id=_CONSUMER_REPLICA, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms
+            )
+
+        rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request)
+        return {
+            tp: OffsetResult(row.offset, row.timestamp, row.get("leader_epoch", -1), ErrorCode(row.error_code))
+            for tp, row in rows.items()
+        }
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Without the partitions that do not exist or have no leader."""
+        topics = await self.describe_topics({tp.topic for tp in partitions}) if partitions else []
+        led = {TopicPartition(t.name, p.index) for t in topics for p in t.partitions if p.leader >= 0}
+        found = await self.list_offsets({tp: LATEST for tp in partitions if tp in led})
+        return {tp: result.offset for tp, result in found.items() if result.error == ErrorCode.NONE}
+
+    async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, DeletedRecords]:
+        """Delete what lies below these offsets; -1 means everything up to the high watermark."""
+
+        def request(partitions: Sequence[TopicPartition]) -> Message:
+            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
+            return Message(topics=topics, timeout_ms=self._timeout_ms)
+
+        rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request)
+        return {tp: DeletedRecords(row.low_watermark, ErrorCode(row.error_code)) for tp, row in rows.items()}
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, EpochEnd]:
+        """Where leaders' epochs end in partitions: how to tell whether a log was truncated."""
+
+        async def ask(node: NodeId, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
+            request = _epochs_request({tp: epochs[tp] for tp in partitions})
+            response = await self._cluster.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, request, node=node)
+            return {
+                TopicPartition(topic.topic, row.partition): EpochEnd(
+                    row.leader_epoch, row.end_offset, ErrorCode(row.error_code)
+                )
+                for topic in response.topics
+                for row in topic.partitions
+            }
+
+        async def ask_all() -> dict[TopicPartition, EpochEnd]:
+            leaders: dict[NodeId, list[TopicPartition]] = {}
+            for tp in sorted(epochs):
+                leaders.setdefault(await self._cluster.leader(tp), []).append(tp)
+            found: dict[TopicPartition, EpochEnd] = {}
+            for node in sorted(leaders):
+                found |= await ask(node, leaders[node])
+            for tp, end in found.items():
+                if end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    check(end.error, f"partition {tp}")
+            return found
+
+        return await self._retry(ask_all)
+
+
+def _epochs_request(epochs: Mapping[TopicPartition, LeaderEpoch]) -> Message:
+    topics = [
+        Message(
+            topic=topic,
+            partitions=[
+                Message(
+                    partition=index,
+                    current_leader_epoch=_ANY_EPOCH,
+                    leader_epoch=epochs[TopicPartition(topic, index)],
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in indexes_by_topic(epochs).items()
+    ]
+    return Message(replica_id=_CONSUMER_REPLICA, topics=topics)

@@ -1,0 +1,227 @@
+"""Topics: create, delete, describe, and add partitions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
+from rookery.base.values import value_class
+from rookery.client.admin.base import AdminPart
+from rookery.client.admin.outcomes import Outcome
+from rookery.client.metadata import ClusterMetadata, Topic, read_metadata
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+# The broker's own defaults, in CreateTopics (KIP-464).
+BROKER_DEFAULT = -1
+
+# The first versions that know topics by id.
+_DELETE_BY_ID_SINCE = 6
+_METADATA_BY_ID_SINCE = 12
+# What Java's admin asks for at once, too.
+PARTITIONS_PER_PAGE = 2000
+
+
+@value_class(kw_only=True)
+class NewTopic:
+    """`assignments`, the replicas of each partition, stand instead of the two numbers."""
+
+    name: TopicName
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str | None] | None = None
+    assignments: Mapping[PartitionIndex, Sequence[NodeId]] | None = None
+
+
+@value_class
+class CreatedTopic(Outcome):
+    """What the topic got; None where it failed or the broker is too old to tell."""
+
+    topic_id: TopicId | None = None
+    partitions: int | None = None
+    replication_factor: int | None = None
+
+
+@value_class
+class NewPartitions:
+    """`total` is the new number of partitions; `assignments` are the replicas of each that is added."""
+
+    total: int
+    assignments: Sequence[Sequence[NodeId]] | None = None
+
+
+@value_class(kw_only=True)
+class PartitionDetails:
+    """`eligible_leaders` may lead without loss though they are not in sync; None where the cluster has no such."""
+
+    index: PartitionIndex
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[NodeId, ...]
+    in_sync_replicas: tuple[NodeId, ...]
+    offline_replicas: tuple[NodeId, ...]
+    eligible_leaders: tuple[NodeId, ...] | None
+    last_known_eligible_leaders: tuple[NodeId, ...] | None
+    error: ErrorCode
+
+
+@value_class(kw_only=True)
+class TopicDetails:
+    name: TopicName
+    topic_id: TopicId
+    is_internal: bool
+    error: ErrorCode
+    partitions: tuple[PartitionDetails, ...]
+
+
+class TopicAdmin(AdminPart):
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Create topics. One whose first answer got lost is asked for again, and is then TOPIC_ALREADY_EXISTS."""
+        request = Message(
+            topics=[_creatable(topic) for topic in topics], timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
+        rows = await self._ask_controller(ApiKey.CREATE_TOPICS, request, lambda response: response.topics)
+        return [_created(row) for row in rows]
+
+    async def delete_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Outcome]:
+        """Delete topics, by name or by id; outcomes of ids that do not exist are named by the id."""
+        wanted = list(topics)
+        names = [topic for topic in wanted if isinstance(topic, str)]
+        if len(names) < len(wanted):
+            await self._require(ApiKey.DELETE_TOPICS, _DELETE_BY_ID_SINCE, "deletes topics by name only")
+        request = Message(topics=[_named(topic) for topic in wanted], topic_names=names, timeout_ms=self._timeout_ms)
+        rows = await self._ask_controller(ApiKey.DELETE_TOPICS, request, lambda response: response.responses)
+        return [Outcome.of(row.name or str(row.topic_id), row) for row in rows]
+
+    async def create_partitions(
+        self, totals: Mapping[TopicName, int | NewPartitions], *, validate_only: bool = False
+    ) -> list[Outcome]:
+        """Raise topics to these total numbers of partitions."""
+        topics = [_enlarged(name, total) for name, total in totals.items()]
+        request = Message(topics=topics, timeout_ms=self._timeout_ms, validate_only=validate_only)
+        rows = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request, lambda response: response.results)
+        return [Outcome.of(row.name, row) for row in rows]
+
+    async def list_topics(self) -> list[Topic]:
+        """All topics, by name."""
+        metadata = await self._retry(self._cluster.refresh)
+        return sorted(metadata.topics.values(), key=lambda topic: topic.name)
+
+    async def describe_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Topic]:
+        """In the order asked, each once; a topic that does not exist carries its error."""
+        wanted = list(dict.fromkeys(topics))
+        names = [topic for topic in wanted if isinstance(topic, str)]
+        ids = [topic for topic in wanted if not isinstance(topic, str)]
+        by_name = (await self._retry(partial(self._cluster.refresh, names))).topics if names else {}
+        by_id = {topic.topic_id: topic for topic in await self._describe_ids(ids)} if ids else {}
+        return [by_name[topic] if isinstance(topic, str) else by_id[topic] for topic in wanted]
+
+    async def _describe_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
+        await self._require(ApiKey.METADATA, _METADATA_BY_ID_SINCE, "describes topics by name only")
+        request = Message(
+            topics=[_named(topic_id) for topic_id in ids],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+        async def ask() -> ClusterMetadata:
+            response = await self._cluster.call(ApiKey.METADATA, request)
+            for row in response.topics:
+                # Metadata are kept by name, and a topic that does not exist has none.
+                row.name = row.name or str(row.topic_id)
+            return read_metadata(response)
+
+        return list((await self._retry(ask)).topics.values())
+
+    async def describe_topic_partitions(
+        self, topics: Iterable[TopicName] = (), *, partitions_per_page: int = PARTITIONS_PER_PAGE
+    ) -> list[TopicDetails]:
+        """Topics (none named: all) in great detail, by name, asked for page by page (KIP-966)."""
+        wanted = [Message(name=name) for name in sorted(set(topics))]
+        found: dict[TopicName, TopicDetails] = {}
+        cursor: Message | None = None
+        while True:
+            request = Message(topics=wanted, response_partition_limit=partitions_per_page, cursor=cursor)
+            response = await self._retry(partial(self._cluster.call, ApiKey.DESCRIBE_TOPIC_PARTITIONS, request))
+            for row in response.topics:
+                details = _details(row)
+                before = found[details.name].partitions if details.name in found else ()
+                found[details.name] = _details(row, before)
+            cursor = response.next_cursor
+            if cursor is None:
+                return list(found.values())
+
+
+def _creatable(topic: NewTopic) -> Message:
+    assignments = [
+        Message(partition_index=index, broker_ids=list(nodes)) for index, nodes in (topic.assignments or {}).items()
+    ]
+    return Message(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT if assignments else topic.partitions,
+        replication_factor=BROKER_DEFAULT if assignments else topic.replication_factor,
+        assignments=assignments,
+        configs=[Message(name=name, value=value) for name, value in (topic.configs or {}).items()],
+    )
+
+
+def _created(row: Message) -> CreatedTopic:
+    topic_id, partitions = row.get("topic_id", NO_TOPIC_ID), row.get("num_partitions", -1)
+    return CreatedTopic(
+        name=row.name,
+        error=ErrorCode(row.error_code),
+        message=row.get("error_message"),
+        topic_id=None if topic_id in (None, NO_TOPIC_ID) else topic_id,
+        partitions=partitions if partitions >= 0 else None,
+        replication_factor=row.replication_factor if partitions >= 0 else None,
+    )
+
+
+def _named(topic: TopicName | TopicId) -> Message:
+    if isinstance(topic, str):
+        return Message(name=topic, topic_id=None)
+    return Message(name=None, topic_id=topic)
+
+
+def _enlarged(name: TopicName, wanted: int | NewPartitions) -> Message:
+    new = NewPartitions(wanted) if isinstance(wanted, int) else wanted
+    assignments = None if new.assignments is None else [Message(broker_ids=list(nodes)) for nodes in new.assignments]
+    return Message(name=name, count=new.total, assignments=assignments)
+
+
+def _details(row: Message, before: tuple[PartitionDetails, ...] = ()) -> TopicDetails:
+    """`before` are the partitions that earlier pages had."""
+    return TopicDetails(
+        name=row.name,
+        topic_id=row.topic_id or NO_TOPIC_ID,
+        is_internal=row.is_internal,
+        error=ErrorCode(row.error_code),
+        partitions=(*before, *map(_partition_details, row.partitions)),
+    )
+
+
+def _partition_details(row: Message) -> PartitionDetails:
+    return PartitionDetails(
+        index=row.partition_index,
+        leader=row.leader_id,
+        leader_epoch=row.get("leader_epoch", NO_LEADER_EPOCH),
+        replicas=tuple(row.replica_nodes),
+        in_sync_replicas=tuple(row.isr_nodes),
+        offline_replicas=tuple(row.offline_replicas),
+        eligible_leaders=_nodes(row.eligible_leader_replicas),
+        last_known_eligible_leaders=_nodes(row.last_known_elr),
+        error=ErrorCode(row.error_code),
+    )
+
+
+def _nodes(nodes: Sequence[NodeId] | None) -> tuple[NodeId, ...] | None:
+    return None if nodes is None else tuple(nodes)

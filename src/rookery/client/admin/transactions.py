@@ -1,0 +1,306 @@
+"""Transactions: list, describe, fence producers, and abort what hangs (KIP-664).
+
+Two sides know of a transaction: its coordinator, by the transactional id, and the leader of each partition, by the
+producer id of the open batches there. `list_transactions` and `describe_transactions` ask the first, and
+`describe_producers` the second. A transaction hangs on a partition if only the second knows of it (`hanging` finds
+those): nobody will end it, and readers of committed records wait behind it. `abort_transaction` ends it there.
+`fence_producers` ends transactions that their coordinators know, and locks their producers out.
+"""
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Self
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import (
+    NodeId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    indexes_by_topic,
+)
+from rookery.base.values import value_class
+from rookery.client.admin.base import AdminPart, partition_rows
+from rookery.client.admin.outcomes import Outcome, check
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+ONGOING = "Ongoing"
+# A transaction whose markers are being written.
+ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+TRANSACTION_STATES = ("Empty", ONGOING, *ENDING, "CompleteCommit", "CompleteAbort", "Dead")
+
+_NO_FILTER = -1
+_DURATION_FILTER_SINCE = 1
+_ID_PATTERN_SINCE = 2
+# The oldest coordinator epoch there can be: for a producer whose transactions never ended here.
+_FIRST_COORDINATOR_EPOCH = 0
+TRANSACTION_TIMEOUT_MS = 60_000
+
+
+@value_class
+class TransactionListing:
+    transactional_id: str
+    coordinator: NodeId
+    producer_id: ProducerId
+    state: str
+
+
+@value_class(kw_only=True)
+class TransactionDescription:
+    """`partitions` are those of the ongoing transaction; while it ends, those that still wait for their marker.
+
+    `start_ms` is of the latest transaction, which may be over.
+    """
+
+    transactional_id: str
+    coordinator: NodeId = -1
+    producer_id: ProducerId = -1
+    producer_epoch: ProducerEpoch = -1
+    state: str = ""
+    timeout_ms: int = -1
+    start_ms: TimestampMs | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    def check(self) -> Self:
+        """Itself, or ApiError."""
+        check(self.error, self.message or f"transactional id {self.transactional_id}")
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == ONGOING or self.state in ENDING
+
+
+@value_class(kw_only=True)
+class ActiveProducer:
+    """What a partition remembers of a producer; `transaction_start` is where its open transaction began."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int | None
+    last_sequence: int
+    last_timestamp_ms: TimestampMs
+    transaction_start: Offset | None
+
+
+@value_class(kw_only=True)
+class PartitionProducers:
+    """The producers that a partition remembers, by their ids; or why they are not known."""
+
+    partition: TopicPartition
+    producers: tuple[ActiveProducer, ...]
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+    def check(self) -> Self:
+        """Itself, or ApiError."""
+        check(self.error, self.message or f"partition {self.partition}")
+        return self
+
+
+@value_class
+class OpenTransaction:
+    partition: TopicPartition
+    producer: ActiveProducer
+
+
+@value_class(kw_only=True)
+class AbortTarget:
+    """The transaction of one producer on one partition."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int
+
+    @classmethod
+    def of(cls, transaction: OpenTransaction) -> "AbortTarget":
+        producer = transaction.producer
+        known_epoch = producer.coordinator_epoch
+        return cls(
+            partition=transaction.partition,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=_FIRST_COORDINATOR_EPOCH if known_epoch is None else known_epoch,
+        )
+
+
+@value_class
+class FencedProducer(Outcome):
+    """`name` is the transactional id; a next producer will be above this producer id and epoch."""
+
+    producer_id: ProducerId = -1
+    producer_epoch: ProducerEpoch = -1
+
+
+class TransactionAdmin(AdminPart):
+    async def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[ProducerId] = (),
+        running_longer_than_ms: int | None = None,
+        id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """The transactions of all coordinators, by transactional id; `id_pattern` is a regular expression (RE2)."""
+        request = Message(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=_NO_FILTER if running_longer_than_ms is None else running_longer_than_ms,
+            transactional_id_pattern=id_pattern,
+        )
+        version_min = 0 if running_longer_than_ms is None else _DURATION_FILTER_SINCE
+        version_min = version_min if id_pattern is None else _ID_PATTERN_SINCE
+        found: list[TransactionListing] = []
+        for node in await self._broker_ids():
+            found += await self._retry(partial(self._list_transactions_of, node, request, version_min))
+        return sorted(found, key=lambda transaction: transaction.transactional_id)
+
+    async def _list_transactions_of(self, node: NodeId, request: Message, version_min: int) -> list[TransactionListing]:
+        connection = await self._cluster.connection(node)
+        if connection.version(ApiKey.LIST_TRANSACTIONS) < version_min:
+            # It would answer as if nothing had been filtered.
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"LIST_TRANSACTIONS: broker {node} is too old for this filter"
+            )
+        response = await self._ask(ApiKey.LIST_TRANSACTIONS, request, node=node)
+        check(response.error_code, f"transactions of broker {node}")
+        return [
+            TransactionListing(row.transactional_id, node, row.producer_id, row.transaction_state)
+            for row in response.transaction_states
+        ]
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> list[TransactionDescription]:
+        """In the order asked; an id that its coordinator does not know carries TRANSACTIONAL_ID_NOT_FOUND."""
+        return [await self._describe_transaction(each) for each in dict.fromkeys(transactional_ids)]
+
+    async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        try:
+            response = await self._transactions.call(
+                transactional_id,
+                ApiKey.DESCRIBE_TRANSACTIONS,
+                lambda: Message(transactional_ids=[transactional_id]),
+                codes=lambda answer: [row.error_code for row in answer.transaction_states],
+            )
+            row = response.transaction_states[0]
+            check(row.error_code, f"transactional id {transactional_id}")
+            return _description(row, await self._transactions.find(transactional_id))
+        except ApiError as error:
+            return TransactionDescription(transactional_id=transactional_id, error=error.code, message=error.message)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, node: NodeId | None = None
+    ) -> dict[TopicPartition, PartitionProducers]:
+        """The producers that partitions' leaders, or another broker with replicas, remember."""
+        if node is None:
+            rows = await self._ask_leaders(ApiKey.DESCRIBE_PRODUCERS, partitions, _producers_request)
+        else:
+            request = _producers_request(partitions)
+            response = await self._retry(partial(self._ask, ApiKey.DESCRIBE_PRODUCERS, request, node=node))
+            rows = dict(partition_rows(response))
+        return {tp: _producers(tp, row) for tp, row in rows.items()}
+
+    async def open_transactions(
+        self, partitions: Iterable[TopicPartition], *, node: NodeId | None = None
+    ) -> list[OpenTransaction]:
+        """Those of `describe_producers` that are in a transaction, by partition and start. Raises ApiError."""
+        found = await self.describe_producers(partitions, node=node)
+        opened = [OpenTransaction(tp, producer) for tp, row in found.items() for producer in row.check().producers]
+        return sorted(
+            (transaction for transaction in opened if transaction.producer.transaction_start is not None),
+            key=lambda transaction: (transaction.partition, transaction.producer.transaction_start),
+        )
+
+    async def abort_transaction(self, target: AbortTarget) -> None:
+        """End a transaction on one partition only, whatever its coordinator knows. Raises ApiError."""
+        await self._retry(partial(self._abort, target))
+
+    async def _abort(self, target: AbortTarget) -> None:
+        topic = Message(name=target.partition.topic, partition_indexes=[target.partition.partition])
+        marker = Message(
+            producer_id=target.producer_id,
+            producer_epoch=target.producer_epoch,
+            transaction_result=False,
+            topics=[topic],
+            coordinator_epoch=target.coordinator_epoch,
+        )
+        leader = await self._cluster.leader(target.partition)
+        response = await self._cluster.call(ApiKey.WRITE_TXN_MARKERS, Message(markers=[marker]), node=leader)
+        answer = response.markers[0].topics[0].partitions[0]
+        check(answer.error_code, f"partition {target.partition}, producer id {target.producer_id}")
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> list[FencedProducer]:
+        """Lock the producers of transactional ids out, and abort their transactions; returns when that is done.
+
+        A transactional id that does not exist comes into being. From now on `timeout_ms` is its time-out.
+        """
+        return [await self._fence(each, timeout_ms) for each in dict.fromkeys(transactional_ids)]
+
+    async def _fence(self, transactional_id: str, timeout_ms: int) -> FencedProducer:
+        request = Message(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+
+        async def ask() -> FencedProducer:
+            response = await self._transactions.call(
+                transactional_id, ApiKey.INIT_PRODUCER_ID, lambda: request, codes=lambda answer: [answer.error_code]
+            )
+            check(response.error_code, f"transactional id {transactional_id}")
+            return FencedProducer(
+                transactional_id, producer_id=response.producer_id, producer_epoch=response.producer_epoch
+            )
+
+        try:
+            # As long as markers are being written.
+            return await self._cluster.retry(ask, retriable=lambda code: code is ErrorCode.CONCURRENT_TRANSACTIONS)
+        except ApiError as error:
+            return FencedProducer(transactional_id, error.code, error.message)
+
+
+def _description(row: Message, coordinator: NodeId) -> TransactionDescription:
+    partitions = (TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions)
+    return TransactionDescription(
+        transactional_id=row.transactional_id,
+        coordinator=coordinator,
+        producer_id=row.producer_id,
+        producer_epoch=row.producer_epoch,
+        state=row.transaction_state,
+        timeout_ms=row.transaction_timeout_ms,
+        start_ms=_known(row.transaction_start_time_ms),
+        partitions=tuple(sorted(partitions)),
+    )
+
+
+def _producers_request(partitions: Iterable[TopicPartition]) -> Message:
+    topics = indexes_by_topic(partitions).items()
+    return Message(topics=[Message(name=topic, partition_indexes=indexes) for topic, indexes in topics])
+
+
+def _producers(tp: TopicPartition, row: Message) -> PartitionProducers:
+    found = (
+        ActiveProducer(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=_known(producer.coordinator_epoch),
+            last_sequence=producer.last_sequence,
+            last_timestamp_ms=producer.last_timestamp,
+            transaction_start=_known(producer.current_txn_start_offset),
+        )
+        for producer in row.active_producers
+    )
+    return PartitionProducers(
+        partition=tp,
+        producers=tuple(sorted(found, key=lambda producer: producer.producer_id)),
+        error=ErrorCode(row.error_code),
+        message=row.error_message,
+    )
+
+
+def _known(number: int) -> int | None:
+    """The protocol says -1 where there is nothing to say."""
+    return number if number >= 0 else None

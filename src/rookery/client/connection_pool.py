@@ -1,0 +1,160 @@
+"""The open connections of a client: one per broker and channel, made when they are asked for.
+
+Requests of one channel share a connection, where a long poll holds up what comes behind it. All who ask for the same
+connection while it is being made get the same connection, or the same error. An address that could not be reached is
+tried again only after `reconnect.backoff.ms`, which doubles; a connection on which nothing moved for
+`connections.max.idle.ms` is closed. `cluster` is the only caller.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import NamedTuple
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NodeId
+from rookery.client.address import Address
+from rookery.client.backoff import Backoff
+from rookery.client.connection import Connection, ConnectionObserver, SocketBuffers
+from rookery.client.settings.common import CommonSettings
+
+
+class _Key(NamedTuple):
+    address: Address
+    channel: str
+
+
+class _Unreachable(NamedTuple):
+    """What is remembered of an address between failures."""
+
+    failure_count: int
+    not_before_s: float
+
+
+_IDLE_CHECK_S_MIN = 0.01
+_NEVER_FAILED = _Unreachable(0, 0.0)
+
+
+class ConnectionPool:
+    def __init__(
+        self, settings: CommonSettings, *, observer: ConnectionObserver | None, randomness: Random | None
+    ) -> None:
+        self._client_id = settings.client_id
+        self._reconnect = Backoff(settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000)
+        self._setup = Backoff(
+            settings.socket_connection_setup_timeout_ms / 1000, settings.socket_connection_setup_timeout_max_ms / 1000
+        )
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._idle_max_s = settings.connections_max_idle_ms / 1000
+        self._buffers = SocketBuffers(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+        self._observer = observer
+        self._randomness = randomness
+        self._connections: dict[_Key, Connection] = {}
+        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._unreachable: dict[Address, _Unreachable] = {}
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    def find(self, channel: str) -> Connection | None:
+        """Any open connection of a channel."""
+        for key, connection in self._connections.items():
+            if key.channel == channel and not connection.is_closed:
+                return connection
+        return None
+
+    def get(self, address: Address, channel: str) -> Connection | None:
+        """The open connection to an address."""
+        connection = self._connections.get(_Key(address, channel))
+        return None if connection is None or connection.is_closed else connection
+
+    async def connect(self, address: Address, channel: str, node: NodeId) -> Connection:
+        """The connection to an address, made if there is none; after a pause if the address failed just now."""
+        connection = self.get(address, channel)
+        if connection is not None:
+            return connection
+        key = _Key(address, channel)
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._open(key, node))
+            self._opening[key] = opening
+            opening.add_done_callback(lambda task: self._opened(key, task))
+        try:
+            # Shielded: who gives up waiting does not spoil it for the others.
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if opening.cancelled() and waiting is not None and not waiting.cancelling():
+                raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"closed while connecting to {address}") from None
+            raise
+
+    def by_patience(self, addresses: Iterable[Address]) -> list[Address]:
+        """In the order given, but those that failed last, the one to be tried first in front."""
+        return sorted(addresses, key=lambda address: self._unreachable.get(address, _NEVER_FAILED).not_before_s)
+
+    def name_nodes(self, nodes: Mapping[Address, NodeId]) -> None:
+        """Tell connections that were made to a bootstrap address whose they are."""
+        for key, connection in self._connections.items():
+            connection.node = nodes.get(key.address, connection.node)
+
+    async def close(self) -> None:
+        opening, self._opening = list(self._opening.values()), {}
+        for task in opening:
+            task.cancel()
+        for task in opening:
+            with suppress(asyncio.CancelledError, ApiError):
+                await task
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+            self._idle_check = None
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            await connection.close()
+
+    async def _open(self, key: _Key, node: NodeId) -> Connection:
+        loop = asyncio.get_running_loop()
+        failed = self._unreachable.get(key.address, _NEVER_FAILED)
+        if failed.not_before_s > loop.time():
+            await asyncio.sleep(failed.not_before_s - loop.time())
+        try:
+            connection = await Connection.open(
+                key.address,
+                client_id=self._client_id,
+                timeout_s=min(self._setup.pause_s(failed.failure_count, self._randomness), self._request_timeout_s),
+                node=node,
+                observer=self._observer,
+                buffers=self._buffers,
+            )
+        except ApiError:
+            pause_s = self._reconnect.pause_s(failed.failure_count, self._randomness)
+            self._unreachable[key.address] = _Unreachable(failed.failure_count + 1, loop.time() + pause_s)
+            raise
+        self._unreachable.pop(key.address, None)
+        self._connections[key] = connection
+        self._check_idle_later()
+        return connection
+
+    def _opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if not task.cancelled():
+            # Looked at, in case that all who waited have gone.
+            task.exception()
+
+    def _check_idle_later(self) -> None:
+        if self._idle_max_s < 0 or self._idle_check is not None or not self._connections:
+            return
+        loop = asyncio.get_running_loop()
+        first_s = min(connection.used_s for connection in self._connections.values())
+        # Not much more often than it can matter.
+        delay_s = max(first_s + self._idle_max_s - loop.time(), self._idle_max_s / 10, _IDLE_CHECK_S_MIN)
+        self._idle_check = loop.call_later(delay_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._idle_check = None
+        now_s = asyncio.get_running_loop().time()
+        for key, connection in list(self._connections.items()):
+            if not connection.is_busy and now_s - connection.used_s >= self._idle_max_s:
+                connection.drop("nothing moved on it for connections.max.idle.ms")
+            if connection.is_closed:
+                del self._connections[key]
+        self._check_idle_later()

@@ -1,0 +1,350 @@
+"""The consumer: Kafka's, with Kafka's settings, as an asyncio class.
+
+    async with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"}) as consumer:
+        consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+
+`poll` does what may happen only between two portions of records: it joins and leaves, calls listeners, commits when
+that is due, and hands out what has arrived. Fetching goes on in between, on the event loop. One task polls; `wakeup`
+may be called from any thread. Positions are those of the records handed out: by `poll` all at once, by `async for` one
+by one, so that a commit inside the loop covers the record at hand and no later one.
+
+The parts: `base` puts them together, `lookups` and `columns` hold the methods of their kind.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import Generic, Self, TypeAlias
+
+from rookery.base.clock import Clock
+from rookery.base.errors import ApiError
+from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
+from rookery.client.consume.columns import ColumnMethods
+from rookery.client.consume.lookups import LookupMethods
+from rookery.client.consume.polling import Turn
+from rookery.client.consume.positions import EARLIEST, LATEST
+from rookery.client.consume.records import (
+    ConsumerGroupMetadata,
+    ConsumerInterceptor,
+    ConsumerRecord,
+    ConsumerRecords,
+    Deserializer,
+    OffsetAndMetadata,
+    RebalanceListener,
+    partitions_of,
+)
+from rookery.client.consume.subscription import FetchPosition
+from rookery.client.errors import ClientStateError
+from rookery.client.generics import K, V
+from rookery.client.membership.assignors.base import Assignor
+from rookery.client.membership.committer import Committer
+from rookery.client.membership.factory import make_manual_membership, make_membership
+from rookery.client.membership.interfaces import CommitCallback
+from rookery.client.metrics.names import MetricName
+from rookery.client.settings.consumer import ConsumerSettings
+from rookery.telemetry.logs import library_logger
+
+_log = library_logger(__name__)
+
+
+DEFAULT_POLL_S = 1.0
+DEFAULT_CLOSE_S = 30.0
+
+Offsets: TypeAlias = Mapping[TopicPartition, Offset | OffsetAndMetadata]
+
+
+class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
+    """`config` has Kafka's keys. Without deserializers, keys and values are bytes."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        assignors: Sequence[Assignor] = (),
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        clock: Clock | None = None,
+        randomness: Random | None = None,
+    ) -> None:
+        super().__init__(
+            ConsumerSettings.parse(config),
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            interceptors=interceptors,
+            clock=clock,
+            randomness=randomness,
+        )
+        self._assignors = tuple(assignors)
+        if self._committer is not None:
+            self._committer.on_auto_committed = lambda offsets: self._tell_committed(dict(offsets))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What to read.
+
+    def subscribe(
+        self, topics: Collection[TopicName] | TopicName | re.Pattern[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Read these topics together with the other members of the group; a pattern must match a whole name."""
+        self._check_open()
+        if self._committer is None:
+            raise ClientStateError("subscribe needs a group.id; assign works without")
+        if isinstance(topics, re.Pattern):
+            self._subscription.subscribe_pattern(topics)
+        else:
+            names = [topics] if isinstance(topics, str) else list(topics)
+            if not names:
+                raise ClientStateError("no topics to subscribe to: use unsubscribe()")
+            self._subscription.subscribe(names)
+        self._host.listener = listener
+        self._needs_topics = True
+        self._host.watch()
+        if self._membership is None:
+            self._membership = make_membership(
+                self._settings,
+                self._cluster,
+                host=self._host,
+                committer=self._committer,
+                assignors=self._assignors,
+                metrics=self._metrics,
+                randomness=self._randomness,
+            )
+        else:
+            self._membership.request_rejoin("the subscription changed")
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, and no others; those that were assigned before keep their positions."""
+        self._check_open()
+        wanted = partitions_of(partitions)
+        if self._committer is not None and self._settings.enable_auto_commit and self._subscription.is_manual:
+            self._committer.commit_async(self._subscription.positions_to_commit())
+        self._subscription.choose_manually()
+        self._host.replace_assignment(wanted)
+        if self._committer is not None and self._membership is None:
+            self._membership = make_manual_membership(self._settings, host=self._host, committer=self._committer)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more; leave the group."""
+        self._check_open()
+        await self._leave(self._api_timeout_s)
+        self._subscription.unsubscribe()
+        self._host.forget_group()
+        self._host.watch()
+
+    async def _leave(self, timeout_s: float) -> None:
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            await membership.close(timeout_s=timeout_s)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._subscription.assigned()
+
+    def subscription(self) -> frozenset[TopicName]:
+        """The topics that are subscribed to; of a pattern, those that match it today."""
+        return self._subscription.subscribed_topics()
+
+    # Reading.
+
+    async def poll(self, timeout_s: float = DEFAULT_POLL_S, *, max_records: int | None = None) -> ConsumerRecords[K, V]:
+        """The records that are there, up to max.poll.records; waits for the first of them up to the time-out."""
+        count_max = self._settings.max_poll_records if max_records is None else max_records
+        if count_max < 1:
+            raise ValueError(f"max_records is {max_records}: it must be positive")
+        with Turn(self):
+            deadline_s = asyncio.get_running_loop().time() + timeout_s
+            while True:
+                await self._prepare()
+                taken = self._fetcher.take(count_max)
+                self._fetcher.advance_if_drained()
+                if taken:
+                    return self._intercepted(ConsumerRecords(taken))
+                if not await self._wait(deadline_s):
+                    return ConsumerRecords()
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """Records one by one, without end."""
+        if self._interceptors:
+            while True:
+                for record in await self.poll(max_records=1):
+                    yield record
+        while True:
+            with Turn(self):
+                await self._prepare()
+            is_idle = True
+            for taken in self._fetcher.take_singly(self._settings.max_poll_records):
+                is_idle = False
+                yield taken
+                if self._is_woken:
+                    break
+            self._fetcher.advance_if_drained()
+            if is_idle:
+                with Turn(self):
+                    await self._wait(asyncio.get_running_loop().time() + DEFAULT_POLL_S)
+
+    def _intercepted(self, records: ConsumerRecords[K, V]) -> ConsumerRecords[K, V]:
+        for interceptor in self._interceptors:
+            try:
+                records = interceptor.on_consume(records)
+            except Exception:
+                _log.exception("an interceptor failed", interceptor=type(interceptor).__name__)
+        return records
+
+    # Positions.
+
+    def seek(self, partition: TopicPartition, offset: Offset | OffsetAndMetadata) -> None:
+        """Go on from here; the offset's leader epoch, if given, is compared with the leader's first."""
+        self._check_open()
+        to = FetchPosition(offset.offset, offset.leader_epoch) if not isinstance(offset, int) else FetchPosition(offset)
+        self._subscription.seek(TopicPartition(*partition), to)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the first offset of these partitions, or of all; which that is, is found out by the next poll."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._reset(partitions, LATEST)
+
+    async def seek_to_timestamp(self, times_ms: Mapping[TopicPartition, TimestampMs] | TimestampMs) -> None:
+        """Go on from the first record with this time or a later one: of each partition, or one time for all."""
+        self._check_open()
+        if isinstance(times_ms, int):
+            times_ms = dict.fromkeys(self._subscription.assigned(), times_ms)
+        wanted = {TopicPartition(*tp): time_ms for tp, time_ms in times_ms.items()}
+        found = await self._queries.resolve(wanted, timeout_s=self._api_timeout_s)
+        for tp, offset in found.items():
+            # Whatever has been found out meanwhile, such as where to begin by auto.offset.reset: the user's wish wins.
+            if tp in self._subscription.assigned():
+                self._subscription.seek(tp, FetchPosition(offset))
+
+    async def position(self, partition: TopicPartition, *, timeout_s: float | None = None) -> Offset:
+        """The offset of the next record; looked up if it is not known yet."""
+        self._check_open()
+        patience_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._await_position(TopicPartition(*partition), timeout_s=patience_s)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until `resume`; they stay assigned."""
+        for tp in partitions_of(partitions):
+            self._subscription.pause(tp)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for tp in partitions_of(partitions):
+            self._subscription.resume(tp)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._subscription.paused()
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie before the position, as the last fetch told; None before it."""
+        return self._subscription.lag(TopicPartition(*partition), read_committed=self._settings.read_committed)
+
+    def _reset(self, partitions: Iterable[TopicPartition], to_ms: TimestampMs) -> None:
+        self._check_open()
+        for tp in partitions_of(partitions) or self._subscription.assigned():
+            self._subscription.reset(tp, to_ms)
+
+    # The group.
+
+    async def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
+        """Commit these offsets, or the positions of all partitions; returns when that is done."""
+        committer, wanted = self._to_commit(offsets)
+        started_s = asyncio.get_running_loop().time()
+        try:
+            await committer.commit(wanted, timeout_s=self._api_timeout_s if timeout_s is None else timeout_s)
+        finally:
+            self._metrics.commit_sync_time(asyncio.get_running_loop().time() - started_s)
+        self._tell_committed(wanted)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit without waiting, in the order of the calls; `callback(offsets, error or None)` is called once."""
+        committer, wanted = self._to_commit(offsets)
+
+        def tell(done: Mapping[TopicPartition, OffsetAndMetadata], error: ApiError | None) -> None:
+            if error is None:
+                self._tell_committed(dict(done))
+            elif callback is None:
+                _log.warning("commit failed", group=self._settings.group_id, error=str(error))
+            if callback is not None:
+                callback(done, error)
+
+        committer.commit_async(wanted, tell)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group committed; partitions without are left out."""
+        patience_s = self._api_timeout_s if timeout_s is None else timeout_s
+        started_s = asyncio.get_running_loop().time()
+        try:
+            return await self._group_committer().committed(partitions_of(partitions), timeout_s=patience_s)
+        finally:
+            self._metrics.committed_time(asyncio.get_running_loop().time() - started_s)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who we are in the group: for `send_offsets_to_transaction`."""
+        self._group_committer()
+        if self._membership is None:
+            return ConsumerGroupMetadata(self._settings.group_id or "", -1, "", self._settings.group_instance_id)
+        return self._membership.group_metadata
+
+    def enforce_rebalance(self, reason: str = "the user wants it") -> None:
+        """Ask the group for a rebalance, at the next poll."""
+        self._check_open()
+        if self._membership is None or not self._subscription.is_subscribed:
+            raise ClientStateError("there is no group to rebalance: subscribe first")
+        self._membership.request_rejoin(reason)
+
+    def _to_commit(self, offsets: Offsets | None) -> tuple[Committer, dict[TopicPartition, OffsetAndMetadata]]:
+        committer = self._group_committer()
+        if offsets is None:
+            return committer, self._subscription.positions_to_commit()
+        return committer, {
+            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for tp, offset in offsets.items()
+        }
+
+    def _group_committer(self) -> Committer:
+        self._check_open()
+        if self._committer is None:
+            raise ClientStateError("this consumer has no group.id")
+        return self._committer
+
+    def _tell_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        for interceptor in self._interceptors:
+            try:
+                interceptor.on_commit(offsets)
+            except Exception:
+                _log.exception("an interceptor failed", interceptor=type(interceptor).__name__)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Kafka's names; see `rookery.client.metrics`."""
+        return self._metrics.metrics()
+
+    # The end.
+
+    async def close(self, timeout_s: float = DEFAULT_CLOSE_S) -> None:
+        """Commit if that is automatic, leave the group, end all requests. More than once is no error."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            # Listeners may still commit, seek and ask.
+            await self._leave(timeout_s)
+            if self._committer is not None:
+                await self._committer.flush(timeout_s=timeout_s)
+        finally:
+            self._is_closed = True
+            await self._positions.close()
+            await self._fetcher.close(timeout_s=timeout_s)
+            await self._cluster.close()

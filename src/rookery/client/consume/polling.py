@@ -1,0 +1,110 @@
+"""What every poll does, whatever it hands out: it keeps the group and the fetches going, waits, and can be woken up.
+
+`consumer` (records) and `columns` (Arrow) poll with it. A poll is a turn: there is one at a time.
+"""
+
+import asyncio
+from typing import Any
+
+from rookery.base.errors import ApiError
+from rookery.client.consume.base import ConsumerBase
+from rookery.client.errors import ClientStateError, WakeupError
+
+
+class PollMethods(ConsumerBase):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._is_polling = False
+        self._is_woken = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._needs_topics = False
+
+    def wakeup(self) -> None:
+        """From any thread: the poll that runs, or the next one, raises WakeupError."""
+        self._is_woken = True
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._arrived.set)
+
+    async def _prepare(self) -> None:
+        """Whatever a poll does before it hands out records."""
+        self._raise_if_woken()
+        self._arrived.clear()
+        if self._membership is not None:
+            if self._needs_topics:
+                await self._find_topics()
+            self._membership.note_poll()
+            await self._membership.poll()
+        self._fetcher.advance()
+        # Fetches go out, answers come in, and other tasks get their turn, however fast records are taken.
+        await asyncio.sleep(0)
+        failure = self._subscription.take_failure()
+        if failure is None:
+            failure, self._topic_failure = self._topic_failure, None
+        if failure is not None:
+            raise failure
+
+    async def _find_topics(self) -> None:
+        """A pattern matches nothing before the topics are known; a topic may be created by asking for it."""
+        try:
+            if self._subscription.pattern is not None:
+                await self._cluster.refresh()
+            elif self._subscription.is_subscribed:
+                auto_create = self._settings.allow_auto_create_topics
+                await self._cluster.refresh(self._subscription.subscribed_topics(), auto_create=auto_create)
+            self._needs_topics = False
+        except ApiError as error:
+            if not error.code.retriable:
+                raise
+
+    async def _wait(self, deadline_s: float) -> bool:
+        """Until something happened; False if the time is over."""
+        timeout_s = deadline_s - asyncio.get_running_loop().time()
+        if timeout_s <= 0:
+            return False
+        events = [self._arrived] if self._membership is None else [self._arrived, self._membership.wake]
+        if len(events) == 1:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return False
+            return True
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            return bool(done)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _raise_if_woken(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError
+
+
+class Turn:
+    """A poll under way: there is at most one."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: PollMethods) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> None:
+        consumer = self._consumer
+        consumer._check_open()
+        if consumer._is_closing:
+            raise ClientStateError("this consumer is being closed")
+        if consumer._is_polling:
+            raise ClientStateError("another task polls this consumer already")
+        if not (consumer._subscription.is_subscribed or consumer._subscription.is_manual):
+            raise ClientStateError("nothing to read: subscribe or assign first")
+        consumer._is_polling = True
+        consumer._metrics.poll_started()
+        consumer._loop = asyncio.get_running_loop()
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer._is_polling = False
+        self._consumer._metrics.poll_ended()

@@ -1,0 +1,365 @@
+"""Where positions come from: offsets by time (ListOffsets), ends of epochs (OffsetForLeaderEpoch), and the shell that
+asks for what partitions are missing.
+
+`OffsetQueries` asks leaders and nothing else. `PositionKeeper.advance` looks at the subscription and starts what is
+needed, one task per stage; answers go into the subscription, where an answer that comes too late changes nothing. What
+is transient is tried again after a backoff; what is not becomes the partition's failure, which the next poll raises.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+from rookery.base.clock import Clock
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition
+from rookery.client.cluster import Cluster
+from rookery.client.consume.records import OffsetAndMetadata, OffsetAndTimestamp
+from rookery.client.consume.subscription import FetchPosition, PartitionState, Stage, Subscription
+from rookery.client.errors import NoOffsetError, OffsetOutOfRangeError
+from rookery.client.settings.consumer import OffsetReset, OffsetResetStrategy
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+
+# Timestamps with a meaning of their own in ListOffsets.
+LATEST: Final[TimestampMs] = -1
+EARLIEST: Final[TimestampMs] = -2
+
+_CONSUMER: Final = -1
+_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+Committed: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends; -1 for both where the leader knows no such epoch."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class Answers(NamedTuple):
+    """Rows of leaders by partition, and the errors of partitions without one."""
+
+    rows: dict[TopicPartition, Message]
+    errors: dict[TopicPartition, ApiError]
+
+
+def leader_epoch(cluster: Cluster, tp: TopicPartition) -> LeaderEpoch:
+    """As metadata tells it; -1 if unknown."""
+    topic = cluster.metadata.topics.get(tp.topic)
+    if topic is None or tp.partition >= len(topic.partitions):
+        return NO_LEADER_EPOCH
+    return topic.partitions[tp.partition].leader_epoch
+
+
+class OffsetQueries:
+    def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
+        self._cluster = cluster
+        self._isolation_level = int(read_committed)
+
+    async def find(
+        self, wanted: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Offsets by time, LATEST or EARLIEST; None where no record is so late. Retries until the time-out."""
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+        async def ask() -> None:
+            answers = await self.list_offsets({tp: time for tp, time in wanted.items() if tp not in found})
+            found.update({tp: _found(row) for tp, row in answers.rows.items()})
+            # What is final goes first: retrying the others would only hide it.
+            for error in sorted(answers.errors.values(), key=lambda error: _is_transient(error.code)):
+                raise error
+
+        await self._cluster.retry(ask, timeout_s=timeout_s, retriable=_is_transient)
+        return found
+
+    async def resolve(
+        self, wanted: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, Offset]:
+        """Like `find`, with the end where no record is so late."""
+        found = await self.find(wanted, timeout_s=timeout_s)
+        late = [tp for tp, offset in found.items() if offset is None]
+        if late:
+            found |= await self.find(dict.fromkeys(late, LATEST), timeout_s=timeout_s)
+        return {tp: offset.offset for tp, offset in found.items() if offset is not None}
+
+    async def list_offsets(self, wanted: Mapping[TopicPartition, TimestampMs], *, auto_create: bool = False) -> Answers:
+        """One attempt. `auto_create` lets the broker make topics that do not exist."""
+
+        def request(partitions: Sequence[TopicPartition]) -> Message:
+            rows = _by_topic(
+                partitions,
+                lambda tp: Message(
+                    partition_index=tp.partition,
+                    current_leader_epoch=leader_epoch(self._cluster, tp),
+                    timestamp=wanted[tp],
+                ),
+            )
+            topics = [Message(name=name, partitions=partitions) for name, partitions in rows]
+            timeout_ms = int(self._cluster.timeout_s * 1000)
+            return Message(
+                replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=topics, timeout_ms=timeout_ms
+            )
+
+        return await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request, auto_create=auto_create)
+
+    async def epoch_ends(self, positions: Mapping[TopicPartition, FetchPosition]) -> Answers:
+        """One attempt: the ends of the epochs of these positions."""
+
+        def request(partitions: Sequence[TopicPartition]) -> Message:
+            rows = _by_topic(
+                partitions,
+                lambda tp: Message(
+                    partition=tp.partition,
+                    current_leader_epoch=leader_epoch(self._cluster, tp),
+                    leader_epoch=positions[tp].leader_epoch,
+                ),
+            )
+            topics = [Message(topic=name, partitions=partitions) for name, partitions in rows]
+            return Message(replica_id=_CONSUMER, topics=topics)
+
+        return await self._ask_leaders(ApiKey.OFFSET_FOR_LEADER_EPOCH, positions, request)
+
+    async def _ask_leaders(
+        self,
+        api_key: ApiKey,
+        partitions: Iterable[TopicPartition],
+        request: Callable[[Sequence[TopicPartition]], Message],
+        *,
+        auto_create: bool = False,
+    ) -> Answers:
+        answers = Answers({}, {})
+        wanted = sorted(partitions)
+        await self._know_leaders(wanted, auto_create=auto_create)
+        by_leader: dict[NodeId, list[TopicPartition]] = {}
+        for tp in wanted:
+            leader = self._cluster.metadata.leader(*tp)
+            if leader is None:
+                answers.errors[tp] = self._leaderless(tp)
+            else:
+                by_leader.setdefault(leader, []).append(tp)
+
+        async def ask(node: NodeId, theirs: Sequence[TopicPartition]) -> None:
+            try:
+                response = await self._cluster.call(api_key, request(theirs), node=node)
+            except ApiError as error:
+                answers.errors.update(dict.fromkeys(theirs, error))
+                return
+            for tp, row in _rows(response):
+                code = ErrorCode(row.error_code)
+                if code is ErrorCode.NONE:
+                    answers.rows[tp] = row
+                else:
+                    answers.errors[tp] = ApiError(code, f"partition {tp}")
+
+        await asyncio.gather(*(ask(node, theirs) for node, theirs in by_leader.items()))
+        return answers
+
+    async def _know_leaders(self, partitions: Iterable[TopicPartition], *, auto_create: bool) -> None:
+        metadata = self._cluster.metadata
+        stale = {tp.topic for tp in partitions if self._cluster.is_stale(tp.topic) or metadata.leader(*tp) is None}
+        if stale:
+            with suppress(ApiError):
+                await self._cluster.refresh(stale, auto_create=auto_create)
+
+    def _leaderless(self, tp: TopicPartition) -> ApiError:
+        topic = self._cluster.metadata.topics.get(tp.topic)
+        if topic is None:
+            return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no metadata of topic {tp.topic} yet")
+        if topic.error is not ErrorCode.NONE:
+            return ApiError(topic.error, f"topic {tp.topic}")
+        if tp.partition >= len(topic.partitions):
+            return ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {tp.topic} has {len(topic.partitions)} partitions, there is no {tp.partition}",
+            )
+        return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
+
+
+def _is_transient(code: ErrorCode) -> bool:
+    """That a topic does not exist is an answer, for somebody who names it."""
+    return code.retriable and code not in _FINAL
+
+
+def _found(row: Message) -> OffsetAndTimestamp | None:
+    if row.offset < 0:
+        return None
+    return OffsetAndTimestamp(row.offset, row.timestamp, row.get("leader_epoch", NO_LEADER_EPOCH))
+
+
+def _by_topic(
+    partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]
+) -> Iterable[tuple[str, list[Message]]]:
+    topics: dict[str, list[Message]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(row(tp))
+    return topics.items()
+
+
+def _rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
+    for topic in response.topics:
+        name = topic.get("name") or topic.get("topic")
+        for row in topic.partitions:
+            index = row.get("partition_index")
+            yield TopicPartition(name, row.partition if index is None else index), row
+
+
+class PositionKeeper:
+    """`committed` asks the group's coordinator; None without a group. `on_change` is called after every answer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: Subscription,
+        queries: OffsetQueries,
+        *,
+        reset: OffsetReset,
+        committed: Committed | None,
+        auto_create: bool,
+        clock: Clock,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._queries = queries
+        self._reset = reset
+        self._committed = committed
+        self._auto_create = auto_create
+        self._clock = clock
+        self._on_change = on_change
+        self._tasks: dict[Stage, asyncio.Task[None]] = {}
+        self._attempts: dict[Stage, int] = {}
+        self._metadata_seen: object = None
+
+    @property
+    def may_reset(self) -> bool:
+        return self._reset.strategy is not OffsetResetStrategy.NONE
+
+    def advance(self) -> None:
+        """Start to ask for what is missing and is not being asked for."""
+        self._compare_leaders()
+        now_s = asyncio.get_running_loop().time()
+        for stage, work in (
+            (Stage.COMMITTED, self._find_committed),
+            (Stage.RESET, self._find_resets),
+            (Stage.VALIDATION, self._validate),
+        ):
+            if stage not in self._tasks and self._subscription.in_stage(stage, now_s):
+                self._tasks[stage] = asyncio.get_running_loop().create_task(self._run(stage, work))
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _compare_leaders(self) -> None:
+        """New metadata may tell of new leaders."""
+        if self._cluster.metadata is self._metadata_seen:
+            return
+        self._metadata_seen = self._cluster.metadata
+        for tp in self._subscription:
+            self._subscription.on_leader_epoch(tp, leader_epoch(self._cluster, tp))
+
+    async def _run(
+        self, stage: Stage, work: Callable[[Mapping[TopicPartition, PartitionState]], Awaitable[bool]]
+    ) -> None:
+        """`work` answers whether all went well; the backoff grows while it does not."""
+        try:
+            # Looked up again: the user may have sought since this task was made.
+            missing = self._subscription.in_stage(stage, asyncio.get_running_loop().time())
+            is_well = not missing or await work(missing)
+            self._attempts[stage] = 0 if is_well else self._attempts.get(stage, 0) + 1
+        finally:
+            del self._tasks[stage]
+            self._on_change()
+
+    async def _find_committed(self, missing: Mapping[TopicPartition, PartitionState]) -> bool:
+        generations = {tp: state.generation for tp, state in missing.items()}
+        if self._committed is None:
+            found: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        else:
+            try:
+                found = await self._committed(generations)
+            except ApiError as error:
+                self._note_errors(Stage.COMMITTED, generations, dict.fromkeys(generations, error))
+                return False
+        for tp, generation in generations.items():
+            self._subscription.on_committed(tp, generation, found.get(tp))
+        return True
+
+    async def _find_resets(self, missing: Mapping[TopicPartition, PartitionState]) -> bool:
+        generations = {tp: state.generation for tp, state in missing.items()}
+        times = {tp: self._reset_time(state) for tp, state in missing.items()}
+        hopeless = [tp for tp, time in times.items() if time is None]
+        if hopeless:
+            failure = NoOffsetError(hopeless)
+            for tp in hopeless:
+                self._subscription.fail(tp, generations[tp], failure)
+        wanted = {tp: time for tp, time in times.items() if time is not None}
+        if not wanted:
+            return True
+        answers = await self._queries.list_offsets(wanted, auto_create=self._auto_create)
+        late = [tp for tp, row in answers.rows.items() if row.offset < 0]
+        if late:
+            ends = await self._queries.list_offsets(dict.fromkeys(late, LATEST))
+            answers = Answers(answers.rows | ends.rows, answers.errors | ends.errors)
+        for tp, row in answers.rows.items():
+            if row.offset >= 0:
+                position = FetchPosition(row.offset, row.get("leader_epoch", NO_LEADER_EPOCH))
+                self._subscription.on_reset(tp, generations[tp], position)
+        self._note_errors(Stage.RESET, generations, answers.errors)
+        return not answers.errors
+
+    def _reset_time(self, state: PartitionState) -> TimestampMs | None:
+        if state.reset_to_ms is not None:
+            return state.reset_to_ms
+        match self._reset.strategy:
+            case OffsetResetStrategy.EARLIEST:
+                return EARLIEST
+            case OffsetResetStrategy.LATEST:
+                return LATEST
+            case OffsetResetStrategy.BY_DURATION:
+                return max(0, self._clock.now_ms() - self._reset.duration_ms)
+            case OffsetResetStrategy.NONE:
+                return None
+
+    async def _validate(self, missing: Mapping[TopicPartition, PartitionState]) -> bool:
+        generations = {tp: state.generation for tp, state in missing.items()}
+        positions = {tp: state.position for tp, state in missing.items() if state.position is not None}
+        answers = await self._queries.epoch_ends(positions)
+        for tp, row in answers.rows.items():
+            end = EpochEnd(row.get("leader_epoch", positions[tp].leader_epoch), row.end_offset)
+            self._judge(tp, generations[tp], positions[tp], end)
+        for tp, error in list(answers.errors.items()):
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                # A broker that cannot tell is believed.
+                self._subscription.on_validated(tp, generations[tp], leader_epoch(self._cluster, tp))
+                del answers.errors[tp]
+        self._note_errors(Stage.VALIDATION, generations, answers.errors)
+        return not answers.errors
+
+    def _judge(self, tp: TopicPartition, generation: int, position: FetchPosition, end: EpochEnd) -> None:
+        is_unknown = end.leader_epoch < 0 or end.end_offset < 0
+        if not is_unknown and end.end_offset >= position.offset:
+            self._subscription.on_validated(tp, generation, leader_epoch(self._cluster, tp))
+        elif is_unknown or not self.may_reset:
+            failure = None if self.may_reset else (lambda: OffsetOutOfRangeError(tp, position.offset))
+            self._subscription.on_out_of_range(tp, generation, failure=failure)
+        elif self._subscription.find(tp, generation) is not None:
+            # The log was cut off before our position: go on where it was.
+            self._subscription.seek(tp, FetchPosition(end.end_offset, end.leader_epoch))
+
+    def _note_errors(
+        self, stage: Stage, generations: Mapping[TopicPartition, int], errors: Mapping[TopicPartition, ApiError]
+    ) -> None:
+        pause_s = self._cluster.backoff_s(self._attempts.get(stage, 0))
+        until_s = asyncio.get_running_loop().time() + pause_s
+        for tp, error in errors.items():
+            if error.code.retriable:
+                self._cluster.mark_stale(tp.topic)
+                self._subscription.defer(tp, generations[tp], until_s)
+            else:
+                self._subscription.fail(tp, generations[tp], error)

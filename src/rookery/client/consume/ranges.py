@@ -1,0 +1,169 @@
+"""Ranges of offsets, fetched from beginning to end and not followed: what `read_arrow` and `iterate_arrow` read.
+
+Beside the consumer's own fetching: no session, a connection of its own, no assignment, no position is touched. The next
+round is under way while the user works on the last one; its positions come from the headers of the batches alone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from rookery.base.errors import ApiError, ErrorCode, ProtocolError
+from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
+from rookery.client.cluster import Cluster
+from rookery.client.consume.decoding import end_of
+from rookery.client.consume.positions import leader_epoch
+from rookery.client.errors import OffsetOutOfRangeError
+from rookery.client.settings.consumer import ConsumerSettings
+from rookery.protocol.api import ApiKey
+from rookery.protocol.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+
+# A connection of its own: not behind a fetch that is parked.
+_CHANNEL: Final = "ranges"
+_CONSUMER: Final = -1
+_NO_SESSION: Final = 0
+_NO_SESSION_EPOCH: Final = -1
+_LAST_VERSION_BY_NAME: Final = 12
+
+
+class OffsetRange(NamedTuple):
+    position: Offset
+    end: Offset
+
+
+class FetchedRange(NamedTuple):
+    """What one fetch brought of a partition: batches, of which records from the range's position to its end count."""
+
+    tp: TopicPartition
+    range: OffsetRange
+    data: memoryview
+    aborted: list[tuple[int, Offset]] | None
+
+
+class RangeReader:
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    async def read(self, ranges: Mapping[TopicPartition, OffsetRange]) -> AsyncIterator[list[FetchedRange]]:
+        """Rounds of data, one piece per partition at most."""
+        left = {tp: some for tp, some in ranges.items() if some.position < some.end}
+        coming: asyncio.Task[list[tuple[TopicPartition, FetchedPartition]]] | None = None
+        try:
+            while left:
+                rows = await (coming or self._fetch_all(left))
+                found = [
+                    FetchedRange(tp, left[tp], row.records, row.aborted_transactions) for tp, row in rows if row.records
+                ]
+                left = {tp: some for tp, some in _behind(left, rows).items() if some.position < some.end}
+                coming = asyncio.get_running_loop().create_task(self._fetch_all(left)) if left else None
+                if found:
+                    yield found
+        finally:
+            if coming is not None:
+                coming.cancel()
+                with suppress(asyncio.CancelledError, ApiError):
+                    await coming
+
+    async def _fetch_all(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> list[tuple[TopicPartition, FetchedPartition]]:
+        """One fetch of each leader; tried again while that may help."""
+        return await self._cluster.retry(lambda: self._fetch_once(ranges))
+
+    async def _fetch_once(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> list[tuple[TopicPartition, FetchedPartition]]:
+        by_leader: dict[NodeId, dict[TopicPartition, OffsetRange]] = {}
+        for tp, some in ranges.items():
+            by_leader.setdefault(await self._cluster.leader(tp), {})[tp] = some
+        answers = await asyncio.gather(*(self._fetch(node, theirs) for node, theirs in by_leader.items()))
+        return [row for rows in answers for row in rows]
+
+    async def _fetch(
+        self, node: NodeId, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> list[tuple[TopicPartition, FetchedPartition]]:
+        connection = await self._cluster.connection(node, _CHANNEL)
+        metadata = self._cluster.metadata
+        topics = {tp.topic: FetchTopic(tp.topic, metadata.topic_id(tp.topic), []) for tp in ranges}
+        for tp, some in ranges.items():
+            row = FetchPartition(
+                tp.partition,
+                some.position,
+                self._settings.max_partition_fetch_bytes,
+                leader_epoch(self._cluster, tp),
+            )
+            topics[tp.topic].partitions.append(row)
+        version = connection.version(ApiKey.FETCH)
+        if not all(topic.topic_id and topic.topic_id.int for topic in topics.values()):
+            version = min(version, _LAST_VERSION_BY_NAME)
+        body = encode_fetch_request(version, self._request(topics.values()))
+        timeout_s = self._settings.common.request_timeout_ms / 1000
+        answer = await connection.exchange(ApiKey.FETCH, version, [body], timeout_s=timeout_s)
+        try:
+            response = decode_fetch_response(version, answer)
+        except ProtocolError as error:
+            raise connection.refuse(error) from None
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code), f"broker {node} refused to fetch")
+        found = list(_rows(response, topics))
+        for tp, answered in found:
+            _check(tp, ranges[tp], ErrorCode(answered.error_code))
+        return found
+
+    def _request(self, topics: Iterable[FetchTopic]) -> FetchRequest:
+        settings = self._settings
+        return FetchRequest(
+            _CONSUMER,
+            settings.fetch_max_wait_ms,
+            1,
+            settings.fetch_max_bytes,
+            int(settings.read_committed),
+            _NO_SESSION,
+            _NO_SESSION_EPOCH,
+            list(topics),
+            [],
+            settings.common.client_rack,
+        )
+
+
+def _rows(
+    response: FetchResponse, topics: Mapping[TopicName, FetchTopic]
+) -> Iterator[tuple[TopicPartition, FetchedPartition]]:
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    for name, topic_id, rows in response.topics:
+        known = name if topic_id is None else names.get(topic_id)
+        if known is not None:
+            yield from ((TopicPartition(known, row.partition), row) for row in rows)
+
+
+def _check(tp: TopicPartition, some: OffsetRange, code: ErrorCode) -> None:
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OffsetOutOfRangeError(tp, some.position)
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, f"partition {tp}, offset {some.position}")
+
+
+def _behind(
+    ranges: Mapping[TopicPartition, OffsetRange], rows: Iterable[tuple[TopicPartition, FetchedPartition]]
+) -> dict[TopicPartition, OffsetRange]:
+    """What is left of the ranges; those served move to the end, so that others come first in the next request."""
+    left = dict(ranges)
+    for tp, row in rows:
+        position, end = left.pop(tp)
+        if row.records:
+            position = max(position, end_of(row.records))
+        elif row.high_watermark <= position:
+            # The log was cut off meanwhile: nothing is there to wait for.
+            position = end
+        left[tp] = OffsetRange(position, end)
+    return left

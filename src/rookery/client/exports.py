@@ -1,0 +1,35 @@
+"""The names of `rookery.client` that are loaded when they are first asked for.
+
+A program that only administers should not load the consumer, nor the other way round; and nothing is loaded by those
+who import a module of the package by its own name. `__init__.pyi` tells type checkers the same names.
+"""
+
+
+def __getattr__(name: str) -> object:
+    match name:
+        case "Admin" | "NewTopic":
+            from rookery.client import admin
+
+            return getattr(admin, name)
+        case "Producer":
+            from rookery.client.produce.producer import Producer
+
+            return Producer
+        case "Consumer":
+            from rookery.client.consume.consumer import Consumer
+
+            return Consumer
+        case "BatchMetadata" | "ProducerRecord" | "RecordMetadata":
+            from rookery.client.produce import records as produced
+
+            return getattr(produced, name)
+        case "BEGINNING" | "END" | "ConsumerRecord" | "ConsumerRecords" | "OffsetAndTimestamp" | "Timestamp":
+            from rookery.client.consume import records as consumed
+
+            return getattr(consumed, name)
+        case "ConsumerGroupMetadata" | "OffsetAndMetadata" | "RebalanceListener":
+            from rookery.client.membership import interfaces
+
+            return getattr(interfaces, name)
+        case _:
+            raise AttributeError(f"module 'rookery.client' has no attribute {name!r}")

@@ -1,0 +1,30 @@
+"""`roundrobin`: all partitions of all topics are dealt out in turn, to the next member that subscribes to the topic."""
+
+from collections.abc import Mapping
+
+from rookery.client.membership.assignors.base import (
+    Assignment,
+    MemberId,
+    MemberSubscription,
+    PartitionRacks,
+    StatelessAssignor,
+    in_order,
+    partitions_of,
+)
+
+
+class RoundRobinAssignor(StatelessAssignor):
+    name = "roundrobin"
+
+    def assign(self, topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription]) -> Assignment:
+        assignment: Assignment = {member: [] for member in members}
+        order = in_order(members)
+        subscribed = frozenset[str]().union(*(member.topics for member in members.values()))
+        turn = 0
+        for topic in sorted(subscribed & topics.keys()):
+            for partition in partitions_of(topic, topics):
+                while topic not in members[order[turn]].topics:
+                    turn = (turn + 1) % len(order)
+                assignment[order[turn]].append(partition)
+                turn = (turn + 1) % len(order)
+        return assignment

@@ -1,0 +1,152 @@
+"""Telling senders what became of their records: futures, delivery callbacks and interceptors.
+
+A batch is settled once, by `deliver` or by `refuse`. A future that nobody looks at does not fill the log: of a refused
+batch only the first one complains, and none in a transaction. What callbacks and interceptors raise is logged, once for
+each batch, and harms nobody. `sender` and `producer` call this.
+"""
+
+import asyncio
+from asyncio import InvalidStateError
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import Offset, TimestampMs, TopicPartition
+from rookery.client.produce.batches import Batch
+from rookery.client.produce.records import BatchMetadata, ProducerInterceptor, ProducerRecord, RecordMetadata
+from rookery.telemetry.logs import library_logger
+
+RecordFuture: TypeAlias = asyncio.Future[RecordMetadata]
+RecordBatch: TypeAlias = Batch[RecordFuture]
+
+_log = library_logger(__name__)
+
+
+class SealedGroup:
+    """The batches of one `send_arrow`, and the future of where they all landed."""
+
+    def __init__(self, future: asyncio.Future[list[BatchMetadata]]) -> None:
+        self.future = future
+        # One for the sender itself, until it has queued all batches.
+        self._open_count = 1
+        self._landed: list[BatchMetadata] = []
+
+    def expect(self) -> None:
+        """One more batch."""
+        self._open_count += 1
+
+    def delivered(self, metadata: BatchMetadata) -> None:
+        self._landed.append(metadata)
+        self.finish()
+
+    def failed(self, error: ApiError) -> None:
+        """The first error speaks for all; the others may have been written."""
+        if not self.future.done():
+            self.future.set_exception(error)
+        self.finish()
+
+    def finish(self) -> None:
+        self._open_count -= 1
+        if self._open_count == 0 and not self.future.done():
+            self.future.set_result(sorted(self._landed))
+
+
+class Interceptors:
+    """All of a producer's, in their order."""
+
+    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
+        for interceptor in self._interceptors:
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                _log.exception("an interceptor failed in on_send", interceptor=type(interceptor).__name__)
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: ApiError | None) -> None:
+        for interceptor in self._interceptors:
+            try:
+                interceptor.on_acknowledgement(metadata, error)
+            except Exception:
+                _log.exception("an interceptor failed in on_acknowledgement", interceptor=type(interceptor).__name__)
+
+
+class Receipts:
+    """`must_be_seen`: a failure that nobody looks at is logged. Not in transactions: their commits raise it."""
+
+    def __init__(self, interceptors: Interceptors, *, must_be_seen: bool = True) -> None:
+        self._interceptors = interceptors
+        self._must_be_seen = must_be_seen
+
+    def deliver(self, batch: RecordBatch, base_offset: Offset, append_time_ms: TimestampMs) -> None:
+        """It was written from `base_offset` on; -1 for what the broker did not say."""
+        if batch.group is not None:
+            batch.group.delivered(_batch_metadata(batch, base_offset, append_time_ms))
+            return
+        rows = batch.metadata_rows(base_offset, append_time_ms)
+        for future, row in zip(batch.tokens, rows, strict=True):
+            # A sender may have cancelled its future.
+            try:
+                future.set_result(row)
+            except InvalidStateError:
+                continue
+        if batch.callbacks is not None or self._interceptors:
+            self._tell(batch, rows, [None] * len(rows))
+
+    def refuse(self, batch: RecordBatch, error: ApiError, record_errors: Sequence[tuple[int, str | None]] = ()) -> None:
+        """It was not written, as far as we know; `record_errors` are the records at fault, with the reason."""
+        if batch.group is not None:
+            batch.group.failed(error)
+            return
+        errors = [error] * batch.record_count
+        if record_errors:
+            errors = _record_errors(batch.partition, error, record_errors, batch.record_count)
+        is_first = self._must_be_seen and batch.callbacks is None
+        for future, own_error in zip(batch.tokens, errors, strict=True):
+            if not future.done():
+                future.set_exception(own_error)
+                if not is_first:
+                    future.exception()
+                is_first = False
+        if batch.callbacks is not None or self._interceptors:
+            self._tell(batch, [None] * len(errors), errors)
+
+    def _tell(
+        self, batch: RecordBatch, rows: Sequence[RecordMetadata | None], errors: Sequence[ApiError | None]
+    ) -> None:
+        failure: Exception | None = None
+        for index, callback in batch.callbacks or ():
+            try:
+                callback(rows[index], errors[index])
+            except Exception as raised:
+                failure = failure or raised
+        if failure is not None:
+            _log.error("on_delivery failed", partition=str(batch.partition), exc_info=failure)
+        if self._interceptors:
+            for row, error in zip(rows, errors, strict=True):
+                self._interceptors.on_acknowledgement(row, error)
+
+
+def _batch_metadata(batch: RecordBatch, base_offset: Offset, append_time_ms: TimestampMs) -> BatchMetadata:
+    newest_ms = max(batch.timestamps) if batch.sealed is None else batch.sealed.max_timestamp_ms
+    timestamp_ms = append_time_ms if append_time_ms >= 0 else newest_ms
+    return BatchMetadata(*batch.partition, base_offset, batch.record_count, timestamp_ms)
+
+
+def _record_errors(
+    partition: TopicPartition, error: ApiError, faulty: Sequence[tuple[int, str | None]], record_count: int
+) -> list[ApiError]:
+    """The records at fault get their own reason, and the others that they travelled with them."""
+    innocent = ApiError(
+        ErrorCode.INVALID_RECORD, f"partition {partition}: not written, because other records of its batch are invalid"
+    )
+    errors = [innocent] * record_count
+    for index, message in faulty:
+        if 0 <= index < record_count:
+            errors[index] = ApiError(error.code, f"partition {partition}: {message}" if message else error.message)
+    return errors

@@ -1,0 +1,87 @@
+"""What goes into a producer and what comes out: records, where they landed, and the hooks that users supply.
+
+Pure. `producer` builds these; `produce.transactions`, `client.arrow` and users import them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from rookery.base.errors import ApiError
+from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName
+from rookery.client.errors import SerializationError
+from rookery.client.generics import K, V
+from rookery.records.record import Headers
+
+_Data = TypeVar("_Data", contravariant=True)
+
+# What stands for the size of a key or value that is None, as in Kafka's RecordMetadata.
+NO_SIZE = -1
+
+HeadersLike: TypeAlias = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+
+
+class ProducerRecord(NamedTuple, Generic[K, V]):
+    """A record before it is serialized; interceptors see it and may return another one."""
+
+    topic: TopicName
+    value: V | None = None
+    key: K | None = None
+    partition: PartitionIndex | None = None
+    headers: Headers = ()
+    timestamp_ms: TimestampMs | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written; offset -1 where the broker does not tell (acks=0, an old duplicate)."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    offset: Offset
+    timestamp_ms: TimestampMs
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class BatchMetadata(NamedTuple):
+    """Where a whole batch of `send_arrow` was written; `timestamp_ms` is its newest record's or the broker's."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    base_offset: Offset
+    record_count: int
+    timestamp_ms: TimestampMs
+
+
+DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, ApiError | None], object]
+
+
+class SerializerObject(Protocol[_Data]):
+    def serialize(self, topic: TopicName, data: _Data, /) -> bytes | None: ...
+
+
+Serializer: TypeAlias = SerializerObject[_Data] | Callable[[TopicName, _Data], bytes | None]
+
+
+class ProducerInterceptor(Protocol):
+    """Both are called for every record. What they raise is logged and changes nothing."""
+
+    def on_send(self, record: ProducerRecord[Any, Any], /) -> ProducerRecord[Any, Any]:
+        """Before the record is serialized: return it, or another one in its place."""
+        ...
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: ApiError | None, /) -> None:
+        """When its fate is known: one of the two is None."""
+        ...
+
+
+def normalize_headers(headers: HeadersLike) -> Headers:
+    """Pairs or a mapping, as the tuple of pairs that batches keep; SerializationError if they are no such thing."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        normal = tuple([(name, value) for name, value in pairs])
+    except (TypeError, ValueError):
+        raise SerializationError(f"headers are pairs of a name and bytes, or a mapping, not {headers!r}") from None
+    for name, value in normal:
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise SerializationError(f"a header is a name and bytes or None, not {name!r}: {value!r}")
+    return normal

@@ -1,0 +1,166 @@
+"""Where a topic's records go: its partitions as the metadata has them, and the choice among them.
+
+A `Route` is one topic's: the queues of its partitions, so that a record finds its queue without asking by name.
+`Routes` makes them when a topic is first sent to, keeps the cluster's metadata of these topics fresh, adapts to new
+partitions, and forgets topics that were not sent to for `metadata.max.idle.ms`.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import PartitionIndex, TopicName, TopicPartition
+from rookery.client.cluster import Cluster
+from rookery.client.metadata import ClusterMetadata, Topic
+from rookery.client.produce.accumulator import Accumulator, PartitionQueue
+from rookery.client.produce.partitioners import StickyPartition
+from rookery.client.produce.receipts import RecordFuture
+from rookery.client.settings.producer import ProducerSettings
+
+
+class Route:
+    """`queues` are in the order of the partitions; `keyless` is where records without a key go now."""
+
+    __slots__ = ("_available", "_sticky", "count", "keyless", "queues", "topic", "used_s")
+
+    def __init__(self, topic: TopicName, sticky: StickyPartition) -> None:
+        self.topic = topic
+        self.count = 0
+        self.queues: list[PartitionQueue[RecordFuture]] = []
+        self.used_s = 0.0
+        self.keyless: PartitionQueue[RecordFuture]
+        self._available: Sequence[PartitionIndex] = ()
+        self._sticky = sticky
+
+    @property
+    def available(self) -> Sequence[PartitionIndex]:
+        """Partitions that have a leader."""
+        return self._available
+
+    def update(self, queues: list[PartitionQueue[RecordFuture]], available: Sequence[PartitionIndex]) -> None:
+        is_first = not self.queues
+        self.queues, self.count, self._available = queues, len(queues), available
+        if is_first or self._sticky.partition >= self.count:
+            self._switch()
+
+    def next_keyless(self) -> PartitionQueue[RecordFuture]:
+        """The queue for records without a key: another one if this one has had its share."""
+        if self._sticky.is_due(self.keyless.total_bytes, self._available):
+            self._switch()
+        return self.keyless
+
+    def spread(self) -> PartitionIndex:
+        """Another partition, for a batch of records without a key."""
+        self._switch()
+        return self._sticky.partition
+
+    def _switch(self) -> None:
+        self.keyless = self.queues[self._sticky.switch(self._available, self.count)]
+        self._sticky.start(self.keyless.total_bytes)
+
+
+class Routes:
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator[RecordFuture],
+        settings: ProducerSettings,
+        *,
+        choose: Callable[[int], int],
+    ) -> None:
+        self.known: dict[TopicName, Route] = {}
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._choose = choose
+        self._loop = asyncio.get_running_loop()
+        cluster.on_refresh.append(self._on_refresh)
+
+    async def find(self, topic: TopicName, *, deadline_s: float) -> Route:
+        """The topic's route, when its metadata is there; asks for the topic to be made, if brokers do that."""
+        route = self.known.get(topic)
+        if route is not None:
+            route.used_s = self._loop.time()
+            return route
+        route = self._make(topic, await self._metadata_of(topic, deadline_s))
+        self._cluster.watch(self.known)
+        return route
+
+    async def widen(self, route: Route, partition: PartitionIndex, *, deadline_s: float) -> None:
+        """A record names a partition that we do not know: ask once whether it is there by now."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._cluster.refresh([route.topic])
+        except TimeoutError:
+            raise self._late(route.topic) from None
+        if not 0 <= partition < route.count:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {route.topic} has only {route.count} partitions, there is no {partition}",
+            )
+
+    def close(self) -> None:
+        self._cluster.on_refresh.remove(self._on_refresh)
+
+    async def _metadata_of(self, topic: TopicName, deadline_s: float) -> Topic:
+        known = self._cluster.metadata.topics.get(topic)
+        if known is not None and known.partitions:
+            return known
+        failure: ApiError | None = None
+        attempt = 0
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while True:
+                    try:
+                        found = (await self._cluster.refresh([topic], auto_create=True)).topics[topic]
+                    except ApiError as error:
+                        failure = error
+                    else:
+                        if found.partitions and found.error == ErrorCode.NONE:
+                            return found
+                        failure = ApiError(found.error, f"topic {topic}")
+                    if not failure.code.retriable and failure.code != ErrorCode.NONE:
+                        raise failure
+                    await asyncio.sleep(self._cluster.backoff_s(attempt))
+                    attempt += 1
+        except TimeoutError:
+            raise self._late(topic, failure) from None
+
+    def _late(self, topic: TopicName, reason: ApiError | None = None) -> ApiError:
+        cause = "" if reason is None else f": {reason}"
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"topic {topic}: no metadata within max.block.ms ({self._settings.max_block_ms}){cause}",
+        )
+
+    def _make(self, topic: TopicName, metadata: Topic) -> Route:
+        # Somebody else may have waited for the same topic.
+        route = self.known.get(topic)
+        if route is None:
+            route = Route(topic, StickyPartition(self._choose, self._settings.batch_size))
+            self._update(route, metadata)
+            self.known[topic] = route
+        route.used_s = self._loop.time()
+        return route
+
+    def _update(self, route: Route, metadata: Topic) -> None:
+        brokers = self._cluster.metadata.brokers
+        available = tuple(each.index for each in metadata.partitions if each.leader in brokers)
+        queues = [
+            self._accumulator.queue(TopicPartition(route.topic, index)) for index in range(len(metadata.partitions))
+        ]
+        route.update(queues, available)
+
+    def _on_refresh(self, metadata: ClusterMetadata) -> None:
+        unused_before_s = self._loop.time() - self._settings.metadata_max_idle_ms / 1000
+        for route in list(self.known.values()):
+            topic = metadata.topics.get(route.topic)
+            if route.used_s < unused_before_s and not any(map(_is_busy, route.queues)):
+                del self.known[route.topic]
+            elif topic is not None and topic.partitions:
+                self._update(route, topic)
+        self._cluster.watch(self.known)
+
+
+def _is_busy(queue: PartitionQueue[RecordFuture]) -> bool:
+    return bool(queue.waiting or queue.on_wire_count)

@@ -1,0 +1,28 @@
+"""Kafka's client settings, parsed and checked: from a mapping of Kafka's names to values with types."""
+
+from rookery.client.settings.admin import ADMIN_KEYS, AdminSettings
+from rookery.client.settings.common import CommonSettings
+from rookery.client.settings.consumer import (
+    CONSUMER_KEYS,
+    ConsumerSettings,
+    GroupProtocol,
+    OffsetReset,
+    OffsetResetStrategy,
+)
+from rookery.client.settings.parsing import ineffective
+from rookery.client.settings.producer import PRODUCER_KEYS, Acks, ProducerSettings
+
+__all__ = [
+    "ADMIN_KEYS",
+    "CONSUMER_KEYS",
+    "PRODUCER_KEYS",
+    "Acks",
+    "AdminSettings",
+    "CommonSettings",
+    "ConsumerSettings",
+    "GroupProtocol",
+    "OffsetReset",
+    "OffsetResetStrategy",
+    "ProducerSettings",
+    "ineffective",
+]

@@ -1,0 +1,232 @@
+"""What all three clients share: where the cluster is, time-outs, backoff, sockets, metrics."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
+from rookery.base.errors import ConfigError
+from rookery.base.values import value_class
+from rookery.client.address import Address, parse_addresses
+from rookery.client.settings.parsing import Values, refused_row
+from rookery.client.settings.security import SECURITY_ROWS
+
+_BOOLEAN = ConfigType.BOOLEAN
+_INT = ConfigType.INT
+_LIST = ConfigType.LIST
+_LONG = ConfigType.LONG
+_STRING = ConfigType.STRING
+
+
+def row(
+    name: str,
+    kind: ConfigType,
+    default: ConfigValue,
+    doc: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    also: int | None = None,
+    choices: tuple[str, ...] = (),
+    any_case: bool = False,
+    effective: bool = True,
+) -> ConfigKey:
+    """A row of a client's table, written in one or two lines."""
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        doc=doc,
+        minimum=minimum,
+        maximum=maximum,
+        also=also,
+        choices=choices,
+        any_case=any_case,
+        effective=effective,
+    )
+
+
+def non_empty(value: ConfigValue) -> str | None:
+    return None if value is None or str(value).strip() else "must not be empty"
+
+
+def _addresses(value: ConfigValue) -> str | None:
+    assert isinstance(value, tuple)
+    try:
+        parse_addresses(",".join(value))
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+BOOTSTRAP_ROW = ConfigKey(
+    name="bootstrap.servers",
+    type=_LIST,
+    default=None,
+    doc="Where to find the cluster first: host:port, several with commas; 9092 without a port. Required.",
+    check=_addresses,
+)
+API_TIMEOUT_ROW = row(
+    "default.api.timeout.ms", _INT, 60_000, "Time for a call that was given no other, retries included.", minimum=0
+)
+INTERCEPTORS_ROW = refused_row(
+    "interceptor.classes",
+    _LIST,
+    (),
+    doc="Java classes that see every record.",
+    reason="give the objects themselves: the client's keyword argument interceptors",
+)
+COMMON_ROWS: tuple[ConfigKey, ...] = (
+    *SECURITY_ROWS,
+    BOOTSTRAP_ROW,
+    row("client.id", _STRING, "", "Name of the client in logs, quotas and metrics; a numbered one by default."),
+    row("request.timeout.ms", _INT, 30_000, "Time for one request before its connection is given up.", minimum=0),
+    row("retry.backoff.ms", _LONG, 100, "First wait before a request is tried again; it doubles each time.", minimum=0),
+    row("retry.backoff.max.ms", _LONG, 1000, "Longest wait before a request is tried again.", minimum=0),
+    row("reconnect.backoff.ms", _LONG, 50, "First wait before a broker is connected to again; it doubles.", minimum=0),
+    row(
+        "reconnect.backoff.max.ms",
+        _LONG,
+        1000,
+        "Longest wait before a broker is connected to again; reconnect.backoff.ms if only that is set.",
+        minimum=0,
+    ),
+    row(
+        "socket.connection.setup.timeout.ms",
+        _LONG,
+        10_000,
+        "Time for a connection to be set up; it doubles each time.",
+        minimum=1,
+    ),
+    row("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Longest time for a connection's setup.", minimum=1),
+    row("connections.max.idle.ms", _LONG, 540_000, "A connection without traffic is closed; -1: never.", minimum=-1),
+    row("metadata.max.age.ms", _LONG, 300_000, "Metadata is asked for again after this time.", minimum=0),
+    row(
+        "metadata.recovery.strategy",
+        _STRING,
+        "rebootstrap",
+        "What to do when no known broker answers: ask the bootstrap servers again, or fail.",
+        choices=("rebootstrap", "none"),
+        any_case=True,
+    ),
+    row(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        _LONG,
+        300_000,
+        "Time without metadata after which the bootstrap servers are asked again: always at once if no other answers.",
+        minimum=0,
+        effective=False,
+    ),
+    row("send.buffer.bytes", _INT, 131_072, "Size of a socket's send buffer; -1: the system's.", minimum=-1),
+    row("receive.buffer.bytes", _INT, 65_536, "Size of a socket's receive buffer; -1: the system's.", minimum=-1),
+    row("metrics.num.samples", _INT, 2, "Windows that a metric looks back over.", minimum=1),
+    row("metrics.sample.window.ms", _LONG, 30_000, "Length of a metric's window.", minimum=0),
+    row(
+        "metrics.recording.level",
+        _STRING,
+        "INFO",
+        "How much is measured: always what Kafka has at INFO.",
+        choices=("INFO", "DEBUG", "TRACE"),
+        effective=False,
+    ),
+    row(
+        "client.dns.lookup",
+        _STRING,
+        "use_all_dns_ips",
+        "How names of brokers are looked up: all addresses of a name are always tried.",
+        choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        effective=False,
+    ),
+    row("enable.metrics.push", _BOOLEAN, True, "Send metrics to the cluster (KIP-714).", effective=False),
+    refused_row(
+        "metric.reporters",
+        _LIST,
+        ("org.apache.kafka.common.metrics.JmxReporter",),
+        doc="Java classes that get the metrics.",
+        reason="read metrics() of the client, or rookery.client.metrics.prometheus",
+    ),
+    refused_row(
+        "config.providers",
+        _LIST,
+        (),
+        doc="Java classes that look up values written as ${provider:path:key}.",
+        reason="put the values themselves into the mapping",
+    ),
+)
+
+# Kafka numbers the clients of a process that have no client.id. A simulated client must be given one, since the
+# numbers depend on what ran before.
+_NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+
+
+def next_number(kind: str) -> int:
+    """The number of a client without a name, counted per kind: producer, consumer, adminclient."""
+    return next(_NUMBERS[kind])
+
+
+@value_class(kw_only=True)
+class CommonSettings:
+    """Settings of a connection to a cluster; no backoff or set-up time begins above its maximum."""
+
+    bootstrap_servers: tuple[Address, ...]
+    client_id: str
+    client_rack: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+    metadata_max_age_ms: int
+    metadata_rebootstrap: bool
+    metadata_rebootstrap_trigger_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    metrics_num_samples: int
+    metrics_sample_window_ms: int
+
+
+def read_common(values: Values, *, client_id: str, client_rack: str = "", api_timeout_ms: int) -> CommonSettings:
+    """The shared settings of a client, whose own module found out the names and the time for a call."""
+    retry_max_ms = values.integer("retry.backoff.max.ms")
+    reconnect_ms, reconnect_max_ms = _reconnect_backoff(values)
+    setup_max_ms = values.integer("socket.connection.setup.timeout.max.ms")
+    return CommonSettings(
+        bootstrap_servers=_bootstrap(values),
+        client_id=client_id,
+        client_rack=client_rack,
+        request_timeout_ms=values.integer("request.timeout.ms"),
+        default_api_timeout_ms=api_timeout_ms,
+        # Where the start exceeds the maximum, Kafka waits the maximum every time.
+        retry_backoff_ms=min(values.integer("retry.backoff.ms"), retry_max_ms),
+        retry_backoff_max_ms=retry_max_ms,
+        reconnect_backoff_ms=reconnect_ms,
+        reconnect_backoff_max_ms=reconnect_max_ms,
+        socket_connection_setup_timeout_ms=min(values.integer("socket.connection.setup.timeout.ms"), setup_max_ms),
+        socket_connection_setup_timeout_max_ms=setup_max_ms,
+        connections_max_idle_ms=values.integer("connections.max.idle.ms"),
+        metadata_max_age_ms=values.integer("metadata.max.age.ms"),
+        metadata_rebootstrap=values.text("metadata.recovery.strategy").lower() == "rebootstrap",
+        metadata_rebootstrap_trigger_ms=values.integer("metadata.recovery.rebootstrap.trigger.ms"),
+        send_buffer_bytes=values.integer("send.buffer.bytes"),
+        receive_buffer_bytes=values.integer("receive.buffer.bytes"),
+        metrics_num_samples=values.integer("metrics.num.samples"),
+        metrics_sample_window_ms=values.integer("metrics.sample.window.ms"),
+    )
+
+
+def _bootstrap(values: Values) -> tuple[Address, ...]:
+    if not values.is_given("bootstrap.servers"):
+        raise ConfigError("bootstrap.servers is required: give host:port of one or more brokers")
+    return tuple(dict.fromkeys(parse_addresses(",".join(values.items("bootstrap.servers")))))
+
+
+def _reconnect_backoff(values: Values) -> tuple[int, int]:
+    start_ms = values.integer("reconnect.backoff.ms")
+    if values.is_given("reconnect.backoff.ms") and not values.is_given("reconnect.backoff.max.ms"):
+        return start_ms, start_ms
+    maximum_ms = values.integer("reconnect.backoff.max.ms")
+    return min(start_ms, maximum_ms), maximum_ms

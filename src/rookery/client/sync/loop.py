@@ -1,0 +1,141 @@
+"""One event loop in a thread of its own, for all synchronous clients of a process.
+
+The thread starts with the first client. It is a daemon: a program that forgets to close its clients ends all the same,
+and what the loop still does then is cancelled. A forked child has no threads but the one that forked: the loop that it
+inherits is lost, its clients say so, and new clients in the child get a new loop.
+
+Who waits here must not be the loop itself: callbacks that run on its thread and call a client that waits get a
+`ClientStateError` instead of a deadlock. An interrupt (Ctrl-C) ends the waiting and cancels what was waited for.
+"""
+
+import asyncio
+import atexit
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from threading import Lock, Thread, get_ident
+from typing import Any, TypeVar
+
+from rookery.client.errors import ClientStateError
+
+Result = TypeVar("Result")
+
+_STOP_TIMEOUT_S = 5.0
+
+
+class LoopThread:
+    """Runs from the start to `stop`. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=_loop_factory())
+        self._loop = self._runner.get_loop()
+        # By a fork: we are in the child.
+        self.is_lost = False
+        self._thread = Thread(target=self._serve, name="rookery-client", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with self._runner:
+            self._loop.run_forever()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.is_lost and self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, Result], *, timeout_s: float | None = None) -> Result:
+        """Do the work on the loop, and wait for its result. TimeoutError cancels it."""
+        future = self.submit(work, waits=True)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            # Its own failure, for which this does nothing; or a time-out or interrupt of ours.
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function on the loop, and wait for its result."""
+
+        async def work() -> Result:
+            return function()
+
+        return self.run(work())
+
+    def submit(self, work: Coroutine[Any, Any, Result], *, waits: bool = False) -> "Future[Result]":
+        """Do the work on the loop; `waits` says that the calling thread will wait for it."""
+        try:
+            self.check(waits=waits)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call a function on the loop, soon."""
+        self.check(waits=False)
+        self._loop.call_soon_threadsafe(callback)
+
+    def check(self, *, waits: bool) -> None:
+        """ClientStateError if the loop cannot do anything for the calling thread."""
+        if self.is_lost:
+            raise ClientStateError("this client was made before the process was forked: make another one in the child")
+        if not self._thread.is_alive():
+            raise ClientStateError("the program ends: clients cannot be used any more")
+        if waits and self.is_current:
+            raise ClientStateError("a callback on the client's own thread cannot wait for the client")
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the loop's thread."""
+        return self._thread.ident == get_ident()
+
+    def stop(self) -> None:
+        """Cancel all that is under way, and end the thread; nothing if it is gone."""
+        if self.is_alive:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def lose(self) -> None:
+        """We are in a forked child. The loop's files are the parent's, too: nothing is closed."""
+        self.is_lost = True
+
+
+class _Shared:
+    """The process's loop. Forked children forget it, and the lock, which another thread may have held."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loop: LoopThread | None = None
+        # Collected as garbage, a lost loop would close what it shares with the parent.
+        self._lost: list[LoopThread] = []
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def get(self) -> LoopThread:
+        with self._lock:
+            if self._loop is None or not self._loop.is_alive:
+                self._loop = LoopThread()
+                atexit.register(self._loop.stop)
+            return self._loop
+
+    def _after_fork(self) -> None:
+        self._lock = Lock()
+        if self._loop is not None:
+            self._loop.lose()
+            self._lost.append(self._loop)
+            self._loop = None
+
+
+_SHARED = _Shared()
+
+
+def shared_loop() -> LoopThread:
+    """The loop of all synchronous clients of this process, started if need be."""
+    return _SHARED.get()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it is installed (the extra `fast`), asyncio's own loop otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop

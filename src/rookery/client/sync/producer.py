@@ -1,0 +1,454 @@
+"""`Producer` without `await`: the same methods as `rookery.client.Producer`; `send` returns a future at once.
+
+Theory of operation. Threads put records into `_queue`, under a lock. The first one of a bulk wakes the loop; what comes
+until the loop runs goes with it. The loop takes the whole bulk and deals it out to pumps, one for each topic that has
+something to send: so records of a topic stay in order, and one that waits for its topic's metadata holds up no other
+topic. A pump appends records to their batches while there is room, and waits as `Producer.send` does where there is
+none. The records' futures lie in the batches themselves, so nothing is passed on when a batch is acknowledged.
+
+Back-pressure: what was handed over and has no place in the buffer yet is counted in `_handed_bytes`. While that is more
+than `HANDED_BYTES_MAX`, `send` waits in the calling thread, at most `max.block.ms`.
+
+A record that cannot be sent fails alone: its future says why, and `on_delivery` is called. In a transaction it also
+keeps the transaction from being committed, as if it had failed on its way.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from random import Random
+from threading import Condition, Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
+
+from rookery.base.clock import Clock
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
+from rookery.client.errors import BufferExhaustedError, ClientStateError, TransactionAbortableError
+from rookery.client.generics import K, V
+from rookery.client.metadata import Partition
+from rookery.client.metrics.names import MetricName
+from rookery.client.produce.partitioners import PartitionerLike
+from rookery.client.produce.producer import Producer as AsyncProducer
+from rookery.client.produce.receipts import RecordFuture
+from rookery.client.produce.records import (
+    BatchMetadata,
+    DeliveryCallback,
+    HeadersLike,
+    ProducerInterceptor,
+    RecordMetadata,
+    Serializer,
+    normalize_headers,
+)
+from rookery.client.produce.transactions import GroupLike, OffsetLike
+from rookery.client.sync.delivery import Delivery, Waiting
+from rookery.client.sync.loop import shared_loop
+from rookery.telemetry.logs import library_logger
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+_log = library_logger(__name__)
+
+# What may lie between the threads and the buffer: some milliseconds' worth, so that both sides work in bulk.
+HANDED_BYTES_MAX = 1024 * 1024
+# For what is not bytes yet, and for the objects around it.
+_SIZE_UNKNOWN_BYTES = 256
+
+
+class _Handed(NamedTuple):
+    """A record on its way from a thread to the loop."""
+
+    topic: TopicName
+    key: Any
+    value: Any
+    partition: PartitionIndex | None
+    headers: HeadersLike
+    timestamp_ms: TimestampMs | None
+    on_delivery: DeliveryCallback | None
+    delivery: Delivery
+    size_bytes: int
+
+
+# What `_Handed(*row)` does, without a call in Python for each record.
+_make_handed: Callable[[tuple[object, ...]], _Handed] = partial(tuple.__new__, _Handed)
+
+
+class _HandedProducer(AsyncProducer[K, V]):
+    """A producer that takes records with futures that were made elsewhere. Used on the loop only."""
+
+    def __init__(self, config: Mapping[str, object], **options: Any) -> None:
+        super().__init__(config, **options)
+        self._delivery: Delivery | None = None
+
+    def _make_shell(self) -> Any:
+        shell = super()._make_shell()
+        self._own_future = self._new_future
+        self._new_future = self._next_future
+        return shell
+
+    def _next_future(self) -> RecordFuture:
+        """A batch may hold any future: what was handed, or our own where a record had to wait."""
+        delivery: Any = self._delivery
+        if delivery is None:
+            return self._own_future()
+        self._delivery = None
+        future: RecordFuture = delivery
+        return future
+
+    def send_now(self, record: _Handed) -> bool:
+        """Send a record if nothing has to be waited for."""
+        if not self._is_plain:
+            return False
+        if self._transactions is not None:
+            self._transactions.check_may_send()
+        topic, key, value, partition, headers, timestamp_ms, on_delivery, self._delivery, _ = record
+        pairs = normalize_headers(headers) if headers else ()
+        if self._append(topic, key, value, partition, pairs, timestamp_ms, on_delivery) is not None:
+            return True
+        self._delivery = None
+        return False
+
+    async def send_patiently(self, record: _Handed) -> None:
+        """Send a record, and wait for what it needs. Raises what `send` raises."""
+        delivery = record.delivery
+        future = await self.send(
+            record.topic,
+            record.value,
+            key=record.key,
+            partition=record.partition,
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms,
+            on_delivery=record.on_delivery,
+        )
+        future.add_done_callback(lambda done: _pass_on(done, delivery))
+
+
+def _pass_on(done: RecordFuture, delivery: Delivery) -> None:
+    error = done.exception()
+    if error is None:
+        delivery.set_result(done.result())
+    else:
+        delivery.set_exception(error)
+
+
+class Producer(Generic[K, V]):
+    """`config` has Kafka's names and defaults. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        partitioner: PartitionerLike | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+        clock: Clock | None = None,
+        randomness: Random | None = None,
+    ) -> None:
+        self._loop = shared_loop()
+
+        def make() -> _HandedProducer[K, V]:
+            return _HandedProducer(
+                config,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                interceptors=interceptors,
+                clock=clock,
+                randomness=randomness,
+            )
+
+        self._producer = self._loop.call(make)
+        settings = self._producer._settings
+        self._max_block_s = settings.max_block_ms / 1000
+        self._handed_bytes_max = min(HANDED_BYTES_MAX, settings.buffer_memory)
+        self._lock = Lock()
+        self._room = Condition(self._lock)
+        self._waiting = Waiting()
+        self._queue: list[_Handed] = []
+        self._handed_bytes = 0
+        self._waiting_count = 0
+        self._is_closed = False
+        self._backlogs: dict[TopicName, deque[_Handed | asyncio.Future[None]]] = {}
+        self._pumps: dict[TopicName, asyncio.Task[None]] = {}
+        # The first record of the transaction that did not get into a batch.
+        self._failure: ApiError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for what was sent, unless the block failed: then what waits is dropped, and a transaction aborted."""
+        self.close(timeout_s=None if error is None else 0)
+
+    # Sending, in the calling thread.
+
+    def send(
+        self,
+        topic: TopicName,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: PartitionIndex | None = None,
+        headers: HeadersLike = (),
+        timestamp_ms: TimestampMs | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Future[RecordMetadata]:
+        """Queue a record; waits only for room in the buffer.
+
+        The future raises ApiError if the record was not written. `on_delivery` is called once, on the clients' own
+        thread, with the metadata or the error.
+        """
+        size_bytes = _SIZE_UNKNOWN_BYTES
+        if value.__class__ is bytes:
+            size_bytes += len(value)
+        delivery = Delivery(self._waiting)
+        record = _make_handed((topic, key, value, partition, headers, timestamp_ms, on_delivery, delivery, size_bytes))
+        with self._lock:
+            if self._is_closed or self._loop.is_lost:
+                raise self._unusable()
+            # A callback on the loop's own thread would wait for itself.
+            if self._handed_bytes > self._handed_bytes_max and not self._loop.is_current:
+                self._wait_for_room(topic)
+            self._handed_bytes += size_bytes
+            is_first = not self._queue
+            self._queue.append(record)
+        if is_first:
+            self._loop.call_soon(self._deal)
+        return delivery
+
+    def _unusable(self) -> ClientStateError:
+        self._loop.check(waits=False)
+        return ClientStateError("the producer is closed")
+
+    def _wait_for_room(self, topic: TopicName) -> None:
+        """With the lock, which is let go while we wait."""
+        self._waiting_count += 1
+        try:
+            has_room = self._room.wait_for(
+                lambda: self._is_closed or self._handed_bytes <= self._handed_bytes_max, self._max_block_s
+            )
+        finally:
+            self._waiting_count -= 1
+        if self._is_closed:
+            raise self._unusable()
+        if not has_room:
+            raise BufferExhaustedError(
+                f"topic {topic}: no room in buffer.memory within max.block.ms ({self._max_block_s * 1000:g})"
+            )
+
+    # Sending, on the loop.
+
+    def _deal(self) -> None:
+        """Give each pump its share of a bulk."""
+        with self._lock:
+            bulk, self._queue = self._queue, []
+        backlogs = self._backlogs
+        for record in bulk:
+            backlog = backlogs.get(record.topic)
+            if backlog is None:
+                backlog = backlogs[record.topic] = deque()
+                self._pumps[record.topic] = asyncio.get_running_loop().create_task(self._pump(record.topic, backlog))
+            backlog.append(record)
+
+    async def _pump(self, topic: TopicName, backlog: "deque[_Handed | asyncio.Future[None]]") -> None:
+        sent_bytes = 0
+        try:
+            while backlog:
+                record = backlog.popleft()
+                if isinstance(record, asyncio.Future):
+                    if not record.done():
+                        record.set_result(None)
+                elif self._send_now(record):
+                    sent_bytes += record.size_bytes
+                else:
+                    self._let_in(sent_bytes)
+                    sent_bytes = record.size_bytes
+                    await self._send_patiently(record)
+        finally:
+            del self._backlogs[topic], self._pumps[topic]
+            self._let_in(sent_bytes)
+
+    def _send_now(self, record: _Handed) -> bool:
+        """True if nothing is left to do for this record."""
+        try:
+            return self._producer.send_now(record)
+        except Exception as error:
+            self._refuse(record, error)
+            return True
+
+    async def _send_patiently(self, record: _Handed) -> None:
+        try:
+            await self._producer.send_patiently(record)
+        except asyncio.CancelledError:
+            self._refuse(record, _dropped(record.topic))
+            raise
+        except Exception as error:
+            self._refuse(record, error)
+
+    def _let_in(self, size_bytes: int) -> None:
+        """So much has found its place; others may hand over."""
+        with self._lock:
+            self._handed_bytes -= size_bytes
+            if self._waiting_count and self._handed_bytes <= self._handed_bytes_max:
+                self._room.notify_all()
+
+    def _refuse(self, record: _Handed, error: Exception) -> None:
+        """It did not get into a batch."""
+        failure = error if isinstance(error, ApiError) else None
+        if failure is not None and self._failure is None:
+            self._failure = failure
+        record.delivery.set_exception(error)
+        if record.on_delivery is not None and failure is not None:
+            try:
+                record.on_delivery(None, failure)
+            except Exception:
+                _log.exception("on_delivery failed", topic=record.topic)
+
+    async def _hand_over(self) -> None:
+        """Until all that was sent so far is in batches, or has failed."""
+        self._deal()
+        markers: list[asyncio.Future[None]] = []
+        for backlog in self._backlogs.values():
+            markers.append(asyncio.get_running_loop().create_future())
+            backlog.append(markers[-1])
+        if markers:
+            await asyncio.wait(markers)
+
+    async def _drop_handed(self) -> None:
+        """Fail what has not got into batches."""
+        self._deal()
+        pumps = list(self._pumps.values())
+        for backlog in self._backlogs.values():
+            for record in backlog:
+                if isinstance(record, asyncio.Future):
+                    record.set_result(None)
+                else:
+                    self._refuse(record, _dropped(record.topic))
+                    self._let_in(record.size_bytes)
+            backlog.clear()
+        for pump in pumps:
+            pump.cancel()
+        if pumps:
+            await asyncio.wait(pumps)
+
+    def send_arrow(
+        self, batch: "pyarrow.RecordBatch | pyarrow.Table", topic: TopicName | None = None
+    ) -> Future[list[BatchMetadata]]:
+        """Queue the rows of an Arrow table: columns value and, where they are there, key, topic, partition, timestamp
+        and headers.
+
+        Whole batches are encoded and compressed in one pass. Waits as `send` does; the future has where they landed.
+        """
+
+        async def send() -> tuple[asyncio.Future[list[BatchMetadata]]]:
+            await self._hand_over()
+            # In a tuple: a future that is returned by itself would be waited for.
+            return (await self._producer.send_arrow(batch, topic),)
+
+        async def delivered(future: asyncio.Future[list[BatchMetadata]]) -> list[BatchMetadata]:
+            return await future
+
+        (future,) = self._loop.run(send())
+        return self._loop.submit(delivered(future))
+
+    # Waiting
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until every record sent so far was acknowledged or has failed."""
+        self._loop.run(self._flush(timeout_s))
+
+    async def _flush(self, timeout_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._hand_over()
+                await self._producer.flush()
+        except TimeoutError:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was acknowledged in {timeout_s:g} s") from None
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Wait for what was sent, at most that long; then drop what is left, which fails. 0: drop it now.
+
+        A transaction that is open is aborted.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._room.notify_all()
+        self._loop.run(self._close(timeout_s))
+
+    async def _close(self, timeout_s: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        if timeout_s != 0:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._hand_over()
+            except TimeoutError:
+                pass
+        await self._drop_handed()
+        await self._producer.close(None if timeout_s is None else max(0, timeout_s - (loop.time() - started_s)))
+
+    # Transactions
+
+    def init_transactions(self) -> None:
+        """Take over the transactional id; what an older producer left open is aborted, and it is fenced."""
+        self._loop.run(self._producer.init_transactions())
+
+    def begin_transaction(self) -> None:
+        async def begin() -> None:
+            await self._hand_over()
+            self._producer.begin_transaction()
+            self._failure = None
+
+        self._loop.run(begin())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetLike | Offset], group_metadata: GroupLike
+    ) -> None:
+        """Commit a consumer group's offsets together with the records."""
+        self._loop.run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Wait for everything that was sent, then commit; raises the transaction's first error, if it has one."""
+
+        async def commit() -> None:
+            await self._hand_over()
+            if self._failure is not None:
+                raise TransactionAbortableError(
+                    f"a record of the transaction was not sent: {self._failure.message}", self._failure.code
+                )
+            await self._producer.commit_transaction()
+
+        self._loop.run(commit())
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, wait for the rest, and abort."""
+
+        async def abort() -> None:
+            await self._drop_handed()
+            await self._producer.abort_transaction()
+            self._failure = None
+
+        self._loop.run(abort())
+
+    # Looking
+
+    def partitions_for(self, topic: TopicName) -> tuple[Partition, ...]:
+        """The topic's partitions, with their leaders and replicas."""
+        return self._loop.run(self._producer.partitions_for(topic))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Kafka's names; see `rookery.client.metrics`."""
+        return self._loop.call(self._producer.metrics)
+
+
+def _dropped(topic: TopicName) -> ApiError:
+    return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"topic {topic}: dropped before the record was sent")

@@ -1,0 +1,159 @@
+"""The Arrow face of the consumer, against a real broker."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.client.consume.records import BEGINNING, END, Timestamp
+from rookery.client.errors import ClientStateError, OffsetOutOfRangeError
+from rookery.records.batch import Codec
+from rookery.testing import EmbeddedBroker
+from tests.client.consume.support import START_MS, append, consuming, new_topic, read_values
+
+Test = Callable[[str, TopicPartition, TopicPartition], Coroutine[Any, Any, None]]
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+
+
+def run(broker: EmbeddedBroker, work: Test) -> None:
+    """`work(bootstrap, partition 0, partition 1)`: 0..9 in the first, in three batches, and 100..102 in the second."""
+    topic = new_topic()
+    broker.create_topic(topic, partitions=2, config={"retention.ms": "-1"})
+
+    async def bounded() -> None:
+        tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        bootstrap = broker.bootstrap_servers
+        async with asyncio.timeout(60):
+            for first, last, codec in ((0, 4, Codec.NONE), (4, 7, Codec.ZSTD), (7, 10, Codec.NONE)):
+                values = [b"%d" % number for number in range(first, last)]
+                await append(bootstrap, tp, values, keys=values, codec=codec, start_ms=START_MS + 1000 * first)
+            await append(bootstrap, other, [b"100", b"101", b"102"])
+            await work(bootstrap, tp, other)
+
+    asyncio.run(bounded())
+
+
+def values_of(batch: Any, partition: int) -> list[int]:
+    rows = zip(batch["partition"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    return [int(value) for index, value in rows if index == partition]
+
+
+def test_polls_in_columns(broker: EmbeddedBroker) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        async with consuming(bootstrap, tp, other, config={"group.id": tp.topic}) as consumer:
+            batches: list[Any] = []
+            while sum(batch.num_rows for batch in batches) < 13:
+                batches.append(await consumer.poll_arrow(10))
+            assert batches[0].schema.names == COLUMNS
+            assert [n for batch in batches for n in values_of(batch, 0)] == list(range(10))
+            assert [n for batch in batches for n in values_of(batch, 1)] == [100, 101, 102]
+            assert (await consumer.position(tp), consumer.lag(tp)) == (10, 0)
+            await consumer.commit()
+            committed = await consumer.committed([tp, other])
+            assert [(tp.offset, tp.leader_epoch) for tp in committed.values()] == [(10, 0), (3, 0)]
+            nothing = await consumer.poll_arrow(0.01)
+            assert (nothing.num_rows, nothing.schema.names) == (0, COLUMNS)
+
+    run(broker, work)
+
+
+def test_records_and_columns_share_positions(broker: EmbeddedBroker) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        async with consuming(bootstrap, tp) as consumer:
+            assert [record.value for record in await consumer.poll(10, max_records=2)] == [b"0", b"1"]
+            batch = await consumer.poll_arrow(10)
+            assert values_of(batch, 0) == list(range(2, 10))
+            consumer.seek(tp, 8)
+            assert await read_values(consumer, 2) == [b"8", b"9"]
+
+    run(broker, work)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (BEGINNING, END, (list(range(10)), [100, 101, 102])),
+        (2, 5, ([2, 3, 4], [102])),
+        ({0: 6}, END, ([6, 7, 8, 9], [])),
+        ({0: BEGINNING, 1: 1}, {0: 3}, ([0, 1, 2], [101, 102])),
+        (BEGINNING, {1: 1}, ([], [100])),
+        (Timestamp(START_MS + 7500), END, ([8, 9], [])),
+        (0, Timestamp(START_MS + 1000), ([0], [100])),
+        (0, 1000, (list(range(10)), [100, 101, 102])),
+        (END, END, ([], [])),
+    ],
+)
+def test_ranges(broker: EmbeddedBroker, start: Any, end: Any, expected: tuple[list[int], list[int]]) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        async with consuming(bootstrap) as consumer:
+            batch = await consumer.read_arrow(tp.topic, start, end)
+            assert batch.schema.names == COLUMNS
+            assert (values_of(batch, 0), values_of(batch, 1)) == expected
+            assert consumer.assignment() == set()
+
+    run(broker, work)
+
+
+def test_a_range_in_pieces_leaves_positions_alone(broker: EmbeddedBroker) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        config: dict[str, object] = {"max.partition.fetch.bytes": 80, "fetch.max.bytes": 100}
+        async with consuming(bootstrap, tp, config=config) as consumer:
+            position = await consumer.position(tp)
+            batches = [batch async for batch in consumer.iterate_arrow(tp.topic)]
+            assert len(batches) > 2
+            assert [n for batch in batches for n in values_of(batch, 0)] == list(range(10))
+            assert (await consumer.read_arrow(tp.topic)).num_rows == 13
+            assert await consumer.position(tp) == position
+
+    run(broker, work)
+
+
+def test_ranges_that_do_not_exist(broker: EmbeddedBroker) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        async with consuming(bootstrap) as consumer:
+            with pytest.raises(ApiError) as caught:
+                await consumer.read_arrow("no-such-topic")
+            assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            with pytest.raises(OffsetOutOfRangeError):
+                await consumer.read_arrow(tp.topic, {0: -5})
+        with pytest.raises(ClientStateError, match="closed"):
+            await consumer.read_arrow(tp.topic)
+
+    run(broker, work)
+
+
+def test_a_cancelled_poll_loses_nothing_and_seeking_meanwhile_counts(broker: EmbeddedBroker) -> None:
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        for _ in range(3):
+            await append(bootstrap, other, [b"." * 2000] * 200)
+        async with consuming(bootstrap, other) as consumer:
+            while not consumer._fetcher.has_buffered(other):
+                await asyncio.sleep(0.01)
+            await consumer._load_columns()
+            poll = asyncio.create_task(consumer.poll_arrow(10))
+            # Up to where the thread is at work.
+            while consumer._fetcher.has_buffered(other):
+                await asyncio.sleep(0)
+            assert await consumer.position(other) == 0
+            poll.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await poll
+            offsets: list[int] = []
+            while len(offsets) < 603:
+                offsets += (await consumer.poll_arrow(10)).column("offset").to_pylist()
+            assert offsets == list(range(603))
+            consumer.seek(other, 0)
+            while not consumer._fetcher.has_buffered(other):
+                await asyncio.sleep(0.01)
+            poll = asyncio.create_task(consumer.poll_arrow(10))
+            while consumer._fetcher.has_buffered(other):
+                await asyncio.sleep(0)
+            consumer.seek(other, 600)
+            await poll
+            assert await consumer.position(other) == 600
+            assert (await consumer.poll_arrow(10)).column("offset").to_pylist() == [600, 601, 602]
+
+    run(broker, work)

@@ -1,0 +1,102 @@
+"""What a leader makes of what the members said."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import NO_TOPIC_ID, TopicPartition
+from rookery.client.membership.assignors.base import (
+    MemberSubscription,
+    PartitionRacks,
+    RebalanceProtocol,
+    StatelessAssignor,
+)
+from rookery.client.membership.leader import GroupMembers, partition_counts, partition_racks
+from rookery.client.metadata import Broker, ClusterMetadata, Partition, Topic
+from rookery.protocol.consumer_protocol import Subscription, read_assignment, write_subscription
+from rookery.protocol.message import Message
+from tests.client.membership.groups_of_members import plain
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Fixed(StatelessAssignor):
+    name = "fixed"
+
+    def __init__(self, answer: Mapping[str, list[TopicPartition]]) -> None:
+        self._answer = answer
+
+    def assign(
+        self, topics: PartitionRacks, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, list[TopicPartition]]:
+        return self._answer
+
+
+def row(member_id: str, *owned: TopicPartition, version: int = 3) -> Message:
+    said = Subscription(version, frozenset({"t"}), owned, "east", 4, b"data")
+    return Message(member_id=member_id, group_instance_id=None, metadata=write_subscription(said))
+
+
+def read(data: bytes) -> list[TopicPartition]:
+    found = read_assignment(data)
+    assert found is not None
+    return found
+
+
+def test_what_members_say() -> None:
+    group = GroupMembers([row("a", ONE), row("b", version=0)])
+    assert group.topics == {"t"}
+    assert group.subscriptions["a"] == MemberSubscription(frozenset({"t"}), (ONE,), 4, b"data", None, "east")
+    assert group.subscriptions["b"] == MemberSubscription(frozenset({"t"}), user_data=b"data")
+    with pytest.raises(ApiError, match="the subscription of member c is malformed"):
+        GroupMembers([Message(member_id="c", metadata=b"?")])
+
+
+def test_each_member_gets_its_own_version() -> None:
+    group = GroupMembers([row("a"), row("b", version=0)])
+    answers = group.share_out(Fixed({"a": [ONE], "b": [TWO]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
+    assert [data[:2] for data in answers.values()] == [b"\0\3", b"\0\0"]
+    assert [read(data) for data in answers.values()] == [[ONE], [TWO]]
+
+
+def test_a_cooperative_leader_gives_nothing_away_that_another_has() -> None:
+    group = GroupMembers([row("a", ONE, TWO), row("b")])
+    moved = Fixed({"a": [ONE], "b": [TWO]})
+    answers = group.share_out(moved, plain({"t": 2}), protocol=RebalanceProtocol.COOPERATIVE)
+    assert [read(data) for data in answers.values()] == [[ONE], []]
+
+
+def test_nothing_is_given_twice() -> None:
+    group = GroupMembers([row("a"), row("b")])
+    with pytest.raises(ApiError, match="assignor fixed gave t-0 to several members"):
+        group.share_out(Fixed({"a": [ONE], "b": [ONE]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
+
+
+def topic(name: str, error: ErrorCode, *replicas: tuple[int, ...]) -> Topic:
+    partitions = tuple(
+        Partition(
+            index=index,
+            leader=nodes[0],
+            leader_epoch=0,
+            replicas=nodes,
+            in_sync_replicas=nodes,
+            offline_replicas=(),
+            error=ErrorCode.NONE,
+        )
+        for index, nodes in enumerate(replicas)
+    )
+    return Topic(name=name, topic_id=NO_TOPIC_ID, is_internal=False, error=error, partitions=partitions)
+
+
+def test_partitions_and_racks_from_metadata() -> None:
+    brokers = {1: Broker(1, "h", 1, "east"), 2: Broker(2, "h", 2, "west"), 3: Broker(3, "h", 3)}
+    topics = {
+        "t": topic("t", ErrorCode.NONE, (1, 2), (2, 3), (3, 4)),
+        "gone": topic("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        "away": topic("away", ErrorCode.LEADER_NOT_AVAILABLE),
+    }
+    metadata = ClusterMetadata(brokers=brokers, topics=topics)
+    names = ["t", "gone", "away", "unknown"]
+    assert partition_racks(metadata, names) == {"t": [frozenset({"east", "west"}), frozenset({"west"}), frozenset()]}
+    assert partition_counts(metadata, names) == {"t": 3, "gone": 0, "unknown": 0}

@@ -1,0 +1,19 @@
+"""Who is measured names what it calls in a Protocol of its own: mypy checks here that the metrics are those."""
+
+from rookery.base.types import NodeId
+from rookery.client.connection import ConnectionObserver
+from rookery.client.consume.fetcher import FetchMetrics
+from rookery.client.membership.interfaces import GroupMetrics
+from rookery.client.metrics import ConnectionMetrics, ConsumerMetrics
+from tests.client.metrics.clock import Clock
+
+
+def test_the_metrics_are_what_the_measured_call() -> None:
+    consumer = ConsumerMetrics(Clock(), "me")
+    observer: ConnectionObserver = ConnectionMetrics(Clock(), "me")
+    fetches: FetchMetrics = consumer
+    group: GroupMetrics = consumer
+    observer.opened(NodeId(1))
+    fetches.fetch(0.1, 0)
+    group.assigned(1)
+    assert {"fetch-total", "assigned-partitions"} <= {name.name for name in consumer.metrics()}

@@ -1,0 +1,402 @@
+import asyncio
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.base.types import TopicPartition
+from rookery.client.produce.accumulator import GRANT_BYTES, Accumulator, AccumulatorLimits, Drained, PartitionQueue
+from rookery.client.produce.batches import Batch, SealedBatch
+from rookery.client.produce.receipts import SealedGroup
+from rookery.client.produce.sequences import ProducerIdentity
+from rookery.records.batch import HEADER_SIZE
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+NODE = 1
+IDENTITY = ProducerIdentity(7, 0)
+
+
+def accumulator(
+    *,
+    batch_size_bytes: int = 1000,
+    buffer_size_bytes: int = 10_000,
+    request_size_bytes_max: int = 100_000,
+    linger_s: float = 0.0,
+    in_flight_max: int = 5,
+    idempotent: bool = False,
+    transactional: bool = False,
+) -> Accumulator[int]:
+    made: Accumulator[int] = Accumulator(
+        AccumulatorLimits(
+            batch_size_bytes=batch_size_bytes,
+            buffer_size_bytes=buffer_size_bytes,
+            request_size_bytes_max=request_size_bytes_max,
+            linger_s=linger_s,
+            delivery_timeout_s=100.0,
+            in_flight_max=in_flight_max,
+            idempotent=idempotent,
+            transactional=transactional,
+        )
+    )
+    if idempotent:
+        made.set_identity(IDENTITY)
+    return made
+
+
+def add(made: Accumulator[int], partition: TopicPartition, token: int, size: int = 100, now_s: float = 0.0) -> bool:
+    batch = made.grant(made.queue(partition), size, now_s)
+    return batch is not None and batch.append(token, None, b"%d" % token, (), size, token)
+
+
+def drain(made: Accumulator[int], now_s: float = 0.0) -> list[Batch[int]]:
+    """The batches of one round, all led by one node."""
+    return [batch for _, batches in round_of(made, now_s).requests for batch in batches]
+
+
+def round_of(made: Accumulator[int], now_s: float = 0.0) -> Drained[int]:
+    return made.drain(now_s, lambda _: NODE)
+
+
+def established(made: Accumulator[int], partition: TopicPartition = A) -> PartitionQueue[int]:
+    """Let a first batch through, so that several may be in flight."""
+    add(made, partition, -1)
+    (batch,) = drain(made)
+    made.end_request(NODE)
+    made.complete(batch)
+    return made.queue(partition)
+
+
+def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
+    made = accumulator(linger_s=5.0)
+    add(made, A, 1, now_s=10.0)
+    waiting = round_of(made, 11.0)
+    assert (waiting.requests, waiting.next_s) == ([], 15.0)
+    add(made, A, 2, now_s=12.0)
+    assert [batch.tokens for batch in drain(made, 15.0)] == [[1, 2]]
+    for token in range(10):
+        add(made, B, token, now_s=20.0)
+    (full,) = drain(made, 20.0)
+    assert full.used_bytes + HEADER_SIZE <= 1000
+    assert full.tokens == list(range(9))
+
+
+def test_nobody_lingers_when_it_is_urgent() -> None:
+    made = accumulator(linger_s=5.0)
+    add(made, A, 1)
+    made.is_urgent = True
+    assert [batch.tokens for batch in drain(made)] == [[1]]
+
+
+def test_a_record_larger_than_a_batch_travels_alone() -> None:
+    made = accumulator(batch_size_bytes=100)
+    for token, size in ((1, 50), (2, 500), (3, 50)):
+        add(made, A, token, size)
+    batches = [drain(made)[0] for _ in range(3)]
+    assert [batch.tokens for batch in batches] == [[1], [2], [3]]
+
+
+def test_the_buffer_counts_what_is_granted_and_takes_back_what_is_not_used() -> None:
+    made = accumulator(batch_size_bytes=10 * GRANT_BYTES, buffer_size_bytes=3 * GRANT_BYTES)
+    add(made, A, 1)
+    assert made.free_bytes == 2 * GRANT_BYTES
+    add(made, A, 2, GRANT_BYTES)
+    assert made.free_bytes == GRANT_BYTES
+    (batch,) = drain(made)
+    assert made.free_bytes == 3 * GRANT_BYTES - (100 + GRANT_BYTES)
+    made.complete(batch)
+    assert made.free_bytes == 3 * GRANT_BYTES
+
+
+def test_no_room_is_said_and_comes_back() -> None:
+    made = accumulator(buffer_size_bytes=250)
+    assert add(made, A, 1)
+    assert not add(made, B, 2), "what is granted is taken, used or not"
+    assert add(made, A, 3)
+    assert not add(made, A, 4)
+    (batch,) = drain(made)
+    assert made.free_bytes == 50
+    made.complete(batch)
+    assert add(made, B, 2)
+
+
+def test_a_node_has_so_many_requests_in_flight() -> None:
+    made = accumulator(in_flight_max=2, batch_size_bytes=HEADER_SIZE + 100)
+    for token in range(4):
+        add(made, A, token)
+    batches = drain(made) + drain(made)
+    assert (len(batches), drain(made)) == (2, [])
+    made.end_request(NODE)
+    made.complete(batches[0])
+    assert len(drain(made)) == 1
+
+
+def test_one_request_at_a_time_holds_the_partition_whoever_leads_it() -> None:
+    made = accumulator(in_flight_max=1, batch_size_bytes=HEADER_SIZE + 100)
+    add(made, A, 1)
+    add(made, A, 2)
+    (first,) = drain(made)
+    assert made.drain(0.0, lambda _: NODE + 1).requests == []
+    made.end_request(NODE)
+    made.retry(first, at_s=5.0, fate_is_unknown=True)
+    assert drain(made, 4.0) == []
+    assert drain(made, 5.0) == [first]
+
+
+def test_a_request_stays_within_its_size_and_the_others_have_their_turn() -> None:
+    made = accumulator(request_size_bytes_max=500)
+    for index in range(5):
+        add(made, TopicPartition("t", index), index)
+    rounds = [[batch.tokens[0] for batch in drain(made)] for _ in range(3)]
+    assert rounds == [[0, 1, 2], [3, 4], []]
+
+
+def test_a_partition_without_a_leader_is_named_and_holds_up_nobody() -> None:
+    made = accumulator()
+    add(made, A, 1)
+    add(made, B, 2)
+    drained = made.drain(0.0, lambda partition: None if partition == A else NODE)
+    assert drained.leaderless == {"t"}
+    assert [batch.partition for _, batches in drained.requests for batch in batches] == [B]
+
+
+def test_numbers_go_up_by_records_and_are_kept_over_retries() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 200)
+    established(made)
+    for token in range(4):
+        add(made, A, token)
+    first, second = drain(made)[0], drain(made)[0]
+    assert [(each.identity, each.base_sequence) for each in (first, second)] == [(IDENTITY, 1), (IDENTITY, 3)]
+    made.retry(second, at_s=0.0, fate_is_unknown=True)
+    assert drain(made) == [], "the first one's fate is open"
+    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    assert drain(made) == [first]
+    assert drain(made) == []
+    made.complete(first)
+    assert drain(made) == [second]
+    assert second.base_sequence == 3
+
+
+def test_nothing_is_sent_without_an_identity() -> None:
+    made = accumulator(idempotent=True)
+    made.set_identity(ProducerIdentity(-1, -1))
+    add(made, A, 1)
+    assert made.needs_identity
+    assert drain(made) == []
+    made.set_identity(IDENTITY)
+    assert len(drain(made)) == 1
+
+
+def test_the_first_batch_under_new_numbers_goes_alone() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    add(made, A, 1)
+    add(made, A, 2)
+    (first,) = drain(made)
+    assert drain(made) == []
+    made.complete(first)
+    assert len(drain(made)) == 1
+
+
+def test_out_of_order_behind_another_waits_and_at_the_front_restarts() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    established(made)
+    add(made, A, 1)
+    add(made, A, 2)
+    first, second = drain(made)[0], drain(made)[0]
+    made.retry_out_of_order(second, at_s=9.0, now_s=0.0)
+    made.retry(first, at_s=0.0, fate_is_unknown=False)
+    assert drain(made) == [first]
+    made.retry_out_of_order(first, at_s=9.0, now_s=0.0)
+    assert drain(made, 8.0) == []
+    assert drain(made, 9.0) == [first]
+    assert (first.identity, first.base_sequence) == (ProducerIdentity(7, 1), 0)
+    assert (second.identity, second.base_sequence) == (ProducerIdentity(7, 1), 1)
+
+
+def test_a_refused_batch_restarts_its_partition_only() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    established(made, A)
+    established(made, B)
+    for token in (1, 2):
+        add(made, A, token)
+    first, second = drain(made)[0], drain(made)[0]
+    made.fail(first)
+    add(made, A, 3)
+    add(made, B, 4)
+    assert [batch.partition for batch in drain(made)] == [B], "A waits for what is on the wire"
+    made.retry_out_of_order(second, at_s=0.0, now_s=0.0)
+    assert drain(made) == [second]
+    assert (second.identity, second.base_sequence) == (ProducerIdentity(7, 1), 0)
+
+
+def test_a_doubt_is_resolved_by_what_comes_behind() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    queue = established(made)
+    add(made, A, 1)
+    add(made, A, 2, now_s=1.0)
+    first, second = drain(made, 1.0)[0], drain(made, 1.0)[0]
+    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    add(made, A, 3, now_s=2.0)
+    assert made.expire(100.0) == [first]
+    assert queue.in_doubt
+    assert drain(made, 100.0) == [], "nothing new while there is a doubt"
+    made.complete(second)
+    (third,) = drain(made, 100.0)
+    assert (third.identity, third.base_sequence) == (IDENTITY, 3)
+
+
+def test_what_expires_on_the_wire_keeps_its_place_until_the_answer() -> None:
+    made = accumulator(idempotent=True)
+    established(made)
+    add(made, A, 1)
+    (batch,) = drain(made)
+    assert made.expire(99.0) == []
+    assert made.expire(100.0) == [batch]
+    assert made.expire(200.0) == []
+    assert made.unsettled_count == 0
+    made.complete(batch)
+    add(made, A, 2, now_s=200.0)
+    (following,) = drain(made, 200.0)
+    assert (following.identity, following.base_sequence) == (IDENTITY, 2)
+    made.complete(following)
+    assert made.free_bytes == 10_000
+
+
+def test_what_was_lost_after_it_expired_is_a_doubt_for_what_is_behind_it() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    established(made)
+    add(made, A, 1)
+    add(made, A, 2, now_s=50.0)
+    first, second = drain(made, 50.0)[0], drain(made, 50.0)[0]
+    assert made.expire(100.0) == [first]
+    made.fail(first)
+    made.retry(second, at_s=100.0, fate_is_unknown=True)
+    assert drain(made, 100.0) == [second]
+    assert (second.identity, second.base_sequence) == (IDENTITY, 2), "both may have been written"
+    made.complete(second)
+    add(made, A, 3, now_s=100.0)
+    assert [batch.base_sequence for batch in drain(made, 100.0)] == [3]
+
+
+def test_batches_that_return_in_any_order_go_out_in_that_of_their_numbers() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    established(made)
+    for token in range(3):
+        add(made, A, token)
+    batches = [drain(made)[0] for _ in range(3)]
+    for index in (1, 0, 2):
+        made.end_request(NODE)
+        made.retry(batches[index], at_s=0.0, fate_is_unknown=True)
+    for batch in batches:
+        assert drain(made) == [batch]
+        made.complete(batch)
+
+
+def test_used_up_epochs_ask_for_a_new_identity() -> None:
+    made = accumulator(idempotent=True)
+    made.set_identity(ProducerIdentity(7, 0x7FFE))
+    established(made)
+    add(made, A, 1)
+    (batch,) = drain(made)
+    made.fail(batch)
+    add(made, A, 2)
+    assert drain(made) == []
+    assert made.needs_identity
+    made.set_identity(ProducerIdentity(8, 0))
+    (following,) = drain(made)
+    assert (following.identity, following.base_sequence) == (ProducerIdentity(8, 0), 0)
+
+
+def test_a_transaction_does_not_restart_by_itself() -> None:
+    made = accumulator(idempotent=True, transactional=True)
+    add(made, A, 1)
+    (batch,) = drain(made)
+    made.fail(batch)
+    add(made, A, 2)
+    assert drain(made) == []
+    made.set_identity(ProducerIdentity(7, 1))
+    (following,) = drain(made)
+    assert (following.identity, following.base_sequence) == (ProducerIdentity(7, 1), 0)
+
+
+def test_a_split_batch_keeps_its_numbers_and_its_memory() -> None:
+    made = accumulator(idempotent=True)
+    established(made)
+    for token in range(5):
+        add(made, A, token)
+    (batch,) = drain(made)
+    made.split(batch)
+    (first,) = drain(made)
+    assert (first.tokens, first.base_sequence) == ([0, 1], 1)
+    made.complete(first)
+    (second,) = drain(made)
+    assert (second.tokens, second.base_sequence) == ([2, 3, 4], 3)
+    made.complete(second)
+    assert (made.free_bytes, made.unsettled_count) == (10_000, 0)
+
+
+def test_a_sealed_batch_goes_behind_what_was_appended() -> None:
+    made = accumulator()
+    add(made, A, 1)
+    sealed = SealedBatch(b"x" * 300, 3, 5, 9, 400, 140)
+    group = SealedGroup(asyncio.new_event_loop().create_future())
+    assert made.add_sealed(A, sealed, group, now_s=0.0) is not None
+    add(made, A, 3)
+    batches = [drain(made)[0] for _ in range(3)]
+    assert [(each.tokens, each.group, each.record_count) for each in batches] == [
+        ([1], None, 1),
+        ([], group, 3),
+        ([3], None, 1),
+    ]
+    assert made.add_sealed(B, SealedBatch(bytes(10_001), 1, 0, 0, 0, 0), group, now_s=0.0) is None
+
+
+def test_dropping_spares_what_may_have_been_written_unless_asked() -> None:
+    made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
+    for token in range(3):
+        add(made, A, token)
+    (first,) = drain(made)
+    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    assert [batch.tokens for batch in made.drop_waiting(with_numbers=False)] == [[1], [2]]
+    assert [batch.tokens for batch in made.drop_waiting(with_numbers=True)] == [[0]]
+    assert (made.free_bytes, made.unsettled_count) == (10_000, 0)
+
+
+def test_everything_can_be_dropped_and_a_flush_looks_at_what_was_there() -> None:
+    made = accumulator()
+    add(made, A, 1)
+    drain(made)
+    add(made, B, 2)
+    ordinal = made.last_ordinal
+    assert not made.is_settled_up_to(ordinal)
+    assert [batch.tokens for batch in made.drop_all()] == [[1], [2]]
+    assert made.is_settled_up_to(ordinal)
+    add(made, B, 3)
+    assert made.is_settled_up_to(ordinal)
+    assert not made.is_settled_up_to(made.last_ordinal)
+
+
+def test_an_empty_accumulator_waits_for_events_only() -> None:
+    assert round_of(accumulator()).next_s == inf
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([A, B]), st.integers(1, 300))),
+    st.integers(100, 600),
+    st.booleans(),
+)
+def test_everything_comes_out_once_in_order_within_the_size(
+    sent: list[tuple[TopicPartition, int]], batch_size_bytes: int, idempotent: bool
+) -> None:
+    made = accumulator(batch_size_bytes=batch_size_bytes, buffer_size_bytes=10**6, idempotent=idempotent)
+    for token, (partition, size) in enumerate(sent):
+        assert add(made, partition, token, size)
+    taken: dict[TopicPartition, list[int]] = {A: [], B: []}
+    while batches := drain(made):
+        made.end_request(NODE)
+        for batch in batches:
+            assert len(batch.tokens) == 1 or batch.used_bytes + HEADER_SIZE <= batch_size_bytes
+            taken[batch.partition] += batch.tokens
+            made.complete(batch)
+    assert (made.unsettled_count, made.free_bytes) == (0, 10**6)
+    for partition in (A, B):
+        assert taken[partition] == [token for token, (owner, _) in enumerate(sent) if owner == partition]

@@ -1,0 +1,538 @@
+"""The states of a transactional producer, without any broker."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+import rookery.client.produce.transactions as module
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.client.errors import (
+    ClientStateError,
+    CommitFailedError,
+    DeliveryTimeoutError,
+    FatalProducerError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
+from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
+from rookery.client.produce.transactions import (
+    TRANSITIONS,
+    GroupOffsets,
+    Request,
+    State,
+    TransactionMachine,
+    Verdict,
+    judge,
+)
+
+Call = Callable[[TransactionMachine], object]
+T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
+FIRST, SECOND = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
+
+
+class Group(NamedTuple):
+    group_id: str = "g"
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+OFFSETS = GroupOffsets(Group(), {})
+
+
+def ready(*, is_v2: bool = False) -> TransactionMachine:
+    machine = TransactionMachine("mine")
+    machine.begin_init()
+    machine.saw_protocol(is_v2=is_v2)
+    assert machine.next_request() is Request.INIT
+    machine.initialized(FIRST)
+    return machine
+
+
+def begun(*, is_v2: bool = False, started: bool = True) -> TransactionMachine:
+    machine = ready(is_v2=is_v2)
+    machine.begin()
+    if started:
+        machine.accept(T0)
+        if not is_v2:
+            machine.partitions_added(machine.partitions_to_add([T0]))
+    return machine
+
+
+def failed_batch(machine: TransactionMachine, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+    machine.batch_failed(T0, ApiError(code))
+
+
+# The table
+
+
+def test_the_table_in_the_docstring_is_the_one_that_is_checked() -> None:
+    assert module.__doc__ is not None
+    lines = module.__doc__.splitlines()
+    (start,) = [index for index, line in enumerate(lines) if line.strip().startswith("from \\ to")]
+    columns = {lines[start].index(f" {state.name}") + 1: state for state in State if f" {state.name}" in lines[start]}
+    for line in lines[start + 1 : start + 1 + len(State)]:
+        before = State[line.split()[0]]
+        crosses = [index for index, character in enumerate(line) if character == "x"]
+        after = {columns[max(column for column in columns if column <= cross)] for cross in crosses}
+        assert after == TRANSITIONS[before].keys() - {State.FATAL_ERROR}, before
+
+
+def test_every_state_but_the_last_can_become_fatal() -> None:
+    assert {before for before, ways in TRANSITIONS.items() if State.FATAL_ERROR in ways} == {*State} - {
+        State.FATAL_ERROR
+    }
+
+
+# What codes mean
+
+TABLE = {
+    Request.INIT: {
+        Verdict.RETRY: ["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS", "NETWORK_EXCEPTION"],
+        Verdict.REFUSED: ["TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"],
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.ABORTABLE: ["TRANSACTION_ABORTABLE"],
+        Verdict.FATAL: ["INVALID_TRANSACTION_TIMEOUT", "UNSUPPORTED_VERSION", "UNKNOWN_SERVER_ERROR"],
+    },
+    Request.ADD_PARTITIONS: {
+        Verdict.RETRY: ["COORDINATOR_LOAD_IN_PROGRESS", "UNKNOWN_TOPIC_OR_PARTITION", "BROKER_NOT_AVAILABLE"],
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.RECOVERABLE: ["UNKNOWN_PRODUCER_ID"],
+        Verdict.ABORTABLE: [
+            "TOPIC_AUTHORIZATION_FAILED",
+            "OPERATION_NOT_ATTEMPTED",
+            "TRANSACTION_ABORTABLE",
+            "UNKNOWN_SERVER_ERROR",
+        ],
+        Verdict.FATAL: [
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            "INVALID_TXN_STATE",
+            "INVALID_PRODUCER_ID_MAPPING",
+            "UNSUPPORTED_VERSION",
+        ],
+    },
+    Request.ADD_OFFSETS: {
+        Verdict.RETRY: ["CONCURRENT_TRANSACTIONS", "REQUEST_TIMED_OUT"],
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.RECOVERABLE: ["UNKNOWN_PRODUCER_ID"],
+        Verdict.ABORTABLE: ["GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"],
+        Verdict.FATAL: ["INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_SERVER_ERROR"],
+    },
+    Request.COMMIT_OFFSETS: {
+        Verdict.RETRY: ["NOT_COORDINATOR", "UNKNOWN_TOPIC_OR_PARTITION"],
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.COMMIT_FAILED: [
+            "ILLEGAL_GENERATION",
+            "UNKNOWN_MEMBER_ID",
+            "FENCED_INSTANCE_ID",
+            "STALE_MEMBER_EPOCH",
+            "GROUP_ID_NOT_FOUND",
+        ],
+        Verdict.ABORTABLE: ["GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"],
+        Verdict.FATAL: ["TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "INVALID_TXN_STATE"],
+    },
+    Request.END_COMMIT: {
+        Verdict.RETRY: ["NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS", "NETWORK_EXCEPTION"],
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.RECOVERABLE: ["UNKNOWN_PRODUCER_ID"],
+        Verdict.ABORTABLE: ["TRANSACTION_ABORTABLE"],
+        Verdict.FATAL: ["INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_SERVER_ERROR"],
+    },
+    Request.END_ABORT: {
+        Verdict.FENCED: ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"],
+        Verdict.RECOVERABLE: ["UNKNOWN_PRODUCER_ID"],
+        Verdict.FATAL: ["TRANSACTION_ABORTABLE", "INVALID_TXN_STATE"],
+    },
+    Request.PRODUCE: {
+        Verdict.FENCED: ["PRODUCER_FENCED"],
+        Verdict.FATAL: [
+            "CLUSTER_AUTHORIZATION_FAILED",
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            "UNSUPPORTED_VERSION",
+            "INVALID_PRODUCER_ID_MAPPING",
+        ],
+        Verdict.RECOVERABLE: [
+            "INVALID_PRODUCER_EPOCH",
+            "OUT_OF_ORDER_SEQUENCE_NUMBER",
+            "UNKNOWN_PRODUCER_ID",
+            "INVALID_TXN_STATE",
+            "TRANSACTION_ABORTABLE",
+            "REQUEST_TIMED_OUT",
+            "TOPIC_AUTHORIZATION_FAILED",
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("request_kind", Request)
+def test_what_codes_mean(request_kind: Request) -> None:
+    for verdict, names in TABLE[request_kind].items():
+        for name in names:
+            assert judge(request_kind, ErrorCode[name]) is verdict, name
+
+
+# The usual way
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_in_the_classic_protocol(commit: bool) -> None:
+    machine = ready()
+    machine.begin()
+    machine.accept(T0)
+    machine.accept(T1)
+    assert not machine.is_added([T0])
+    assert machine.partitions_to_add([T0]) == [T0, T1], "all that wait go together"
+    machine.partitions_added([T0, T1])
+    machine.accept(T1)
+    assert machine.is_added([T0, T1])
+    machine.begin_end(commit=commit)
+    assert machine.next_request() is (Request.END_COMMIT if commit else Request.END_ABORT)
+    machine.ended()
+    assert machine.next_request() is None
+    assert (machine.state, machine.identity, machine.is_open) == (State.READY, FIRST, False)
+    machine.begin()
+    assert not machine.is_added([T0]), "each transaction has partitions of its own"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_in_v2_ends_with_a_new_epoch(commit: bool) -> None:
+    machine = begun(is_v2=True)
+    assert machine.is_added([T0, T1])
+    machine.begin_end(commit=commit)
+    assert machine.next_request() is (Request.END_COMMIT if commit else Request.END_ABORT)
+    machine.ended(SECOND)
+    assert machine.next_request() is None
+    assert (machine.state, machine.identity) == (State.READY, SECOND)
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_without_records_asks_nothing(is_v2: bool, commit: bool) -> None:
+    machine = begun(is_v2=is_v2, started=False)
+    machine.begin_end(commit=commit)
+    assert machine.next_request() is None
+    assert machine.state is State.READY
+
+
+def test_offsets_alone_make_a_transaction() -> None:
+    machine = begun(started=False)
+    machine.begin_offsets(OFFSETS)
+    assert machine.needs_group("g")
+    machine.group_added("g")
+    assert not machine.needs_group("g"), "once is enough"
+    machine.offsets_committed(OFFSETS)
+    machine.begin_end(commit=True)
+    assert machine.next_request() is Request.END_COMMIT
+
+
+def test_a_commit_waits_for_offsets_that_were_not_finished() -> None:
+    machine = begun(is_v2=True, started=False)
+    assert not machine.needs_group("g")
+    machine.begin_offsets(OFFSETS)
+    machine.begin_end(commit=True)
+    assert machine.next_request() is Request.COMMIT_OFFSETS
+    assert machine.offsets_to_commit() is OFFSETS
+    machine.offsets_committed(OFFSETS)
+    assert machine.next_request() is Request.END_COMMIT
+
+
+def test_an_abort_does_not_care_for_offsets() -> None:
+    machine = begun(is_v2=True, started=False)
+    machine.begin_offsets(OFFSETS)
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.END_ABORT
+
+
+# Operations that are not finished
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_is_continued_by_the_same_call_only(commit: bool) -> None:
+    machine = begun()
+    machine.begin_end(commit=commit)
+    name = "commit_transaction" if commit else "abort_transaction"
+    calls: tuple[Callable[[], None], ...] = (
+        lambda: machine.begin_end(commit=not commit),
+        machine.begin,
+        machine.check_may_send,
+        machine.begin_init,
+        lambda: machine.begin_offsets(OFFSETS),
+    )
+    for call in calls:
+        with pytest.raises(ClientStateError, match=rf"{name}\(\) is not done, call it again first"):
+            call()
+    machine.begin_end(commit=commit)
+    machine.ended()
+    assert machine.state is State.READY
+
+
+def test_raising_the_epoch_is_part_of_the_end() -> None:
+    machine = begun()
+    failed_batch(machine)
+    machine.begin_end(commit=False)
+    machine.ended()
+    assert machine.next_request() is Request.INIT
+    with pytest.raises(ClientStateError, match=r"abort_transaction\(\) is not done"):
+        machine.begin()
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.INIT
+    machine.initialized(SECOND)
+    assert (machine.next_request(), machine.identity) == (None, SECOND)
+    machine.begin()
+
+
+# Misuse
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        (lambda machine: machine.begin(), "init_transactions"),
+        (lambda machine: machine.check_may_send(), "init_transactions"),
+        (lambda machine: machine.begin_offsets(OFFSETS), "init_transactions"),
+        (lambda machine: machine.begin_end(commit=True), "init_transactions"),
+        (lambda machine: machine.begin_end(commit=False), "init_transactions"),
+    ],
+)
+def test_calls_before_init_name_it(call: Call, missing: str) -> None:
+    with pytest.raises(ClientStateError, match=rf"call {missing}\(\) first"):
+        call(TransactionMachine("mine"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda machine: machine.check_may_send(),
+        lambda machine: machine.begin_offsets(OFFSETS),
+        lambda machine: machine.begin_end(commit=True),
+        lambda machine: machine.begin_end(commit=False),
+    ],
+)
+def test_calls_before_begin_name_it(call: Call) -> None:
+    with pytest.raises(ClientStateError, match=r"call begin_transaction\(\) first"):
+        call(ready())
+
+
+def test_begin_and_init_twice() -> None:
+    machine = begun()
+    with pytest.raises(ClientStateError, match="a transaction is open"):
+        machine.begin()
+    with pytest.raises(ClientStateError, match="called once"):
+        machine.begin_init()
+    machine.check_may_send()
+
+
+# Errors
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+def test_after_a_failed_batch_only_an_abort_helps(is_v2: bool) -> None:
+    machine = begun(is_v2=is_v2)
+    late = DeliveryTimeoutError("too late")
+    assert machine.batch_failed(T0, late) is late, "its future says what happened to it"
+    machine.batch_failed(T1, ApiError(ErrorCode.INVALID_RECORD))
+    for call in (
+        machine.check_may_send,
+        machine.begin,
+        lambda: machine.begin_end(commit=True),
+        lambda: machine.begin_offsets(OFFSETS),
+    ):
+        with pytest.raises(TransactionAbortableError, match="too late") as caught:
+            call()
+        assert (caught.value.code, caught.value.__cause__) == (ErrorCode.REQUEST_TIMED_OUT, late), "the first error"
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.END_ABORT
+    machine.ended(SECOND if is_v2 else None)
+    assert machine.next_request() is (None if is_v2 else Request.INIT), "in v2 the end has raised the epoch"
+
+
+def test_partitions_are_not_added_to_a_failed_transaction() -> None:
+    machine = begun()
+    failed_batch(machine)
+    assert machine.is_added([T0]), "batches on their way may go on"
+    with pytest.raises(TransactionAbortableError):
+        machine.partitions_to_add([T1])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
+def test_nothing_helps_after_a_fatal_error(code: ErrorCode) -> None:
+    machine = begun()
+    kind = ProducerFencedError if code is ErrorCode.PRODUCER_FENCED else FatalProducerError
+    assert isinstance(machine.batch_failed(T0, ApiError(code)), kind)
+    machine.batch_failed(T1, ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    for call in (
+        machine.begin_init,
+        machine.begin,
+        machine.check_may_send,
+        lambda: machine.begin_end(commit=True),
+        lambda: machine.begin_end(commit=False),
+    ):
+        with pytest.raises(kind) as caught:
+            call()
+        assert caught.value.code is code
+    assert not machine.is_open
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+)
+def test_init_may_be_called_again_once_it_is_allowed(code: ErrorCode) -> None:
+    machine = TransactionMachine("mine")
+    machine.begin_init()
+    refused = ApiError(code)
+    assert machine.failed(Request.INIT, refused) is refused
+    machine.begin_init()
+    machine.initialized(FIRST)
+    assert machine.state is State.READY
+
+
+def test_init_that_is_refused_between_two_transactions_is_fatal() -> None:
+    machine = begun()
+    failed_batch(machine)
+    machine.begin_end(commit=False)
+    machine.ended()
+    error = machine.failed(Request.INIT, ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    assert isinstance(error, FatalProducerError)
+    assert machine.state is State.FATAL_ERROR
+
+
+def test_an_abort_after_a_failed_init_tries_it_again() -> None:
+    machine = TransactionMachine("mine")
+    machine.begin_init()
+    assert isinstance(
+        machine.failed(Request.INIT, ApiError(ErrorCode.TRANSACTION_ABORTABLE)), TransactionAbortableError
+    )
+    machine.begin_end(commit=False)
+    assert (machine.next_request(), machine.identity) == (Request.INIT, NO_IDENTITY)
+    machine.initialized(FIRST)
+    machine.begin()
+
+
+def test_a_commit_that_is_refused_can_be_aborted() -> None:
+    machine = begun()
+    machine.begin_end(commit=True)
+    error = machine.failed(Request.END_COMMIT, ApiError(ErrorCode.TRANSACTION_ABORTABLE))
+    assert isinstance(error, TransactionAbortableError)
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.END_ABORT
+
+
+def test_a_group_that_has_moved_on() -> None:
+    machine = begun()
+    machine.begin_offsets(OFFSETS)
+    error = machine.failed(Request.COMMIT_OFFSETS, ApiError(ErrorCode.ILLEGAL_GENERATION))
+    assert isinstance(error, CommitFailedError)
+    with pytest.raises(TransactionAbortableError) as caught:
+        machine.begin_end(commit=True)
+    assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.END_ABORT
+
+
+# Requests of unknown fate
+
+
+def test_a_lost_answer_raises_the_epoch_in_the_classic_protocol() -> None:
+    machine = begun()
+    machine.begin_end(commit=True)
+    machine.lost(Request.END_COMMIT)
+    machine.ended()
+    assert machine.next_request() is Request.INIT
+    machine.initialized(SECOND)
+    assert machine.next_request() is None
+
+
+def test_a_lost_answer_does_not_matter_in_v2() -> None:
+    machine = begun(is_v2=True)
+    machine.begin_end(commit=True)
+    machine.lost(Request.END_COMMIT)
+    machine.ended(SECOND)
+    assert machine.next_request() is None
+
+
+def test_partitions_that_were_refused_leave_nothing_to_abort() -> None:
+    machine = begun(started=False)
+    machine.partitions_to_add([T0])
+    machine.failed(Request.ADD_PARTITIONS, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    machine.begin_end(commit=False)
+    assert machine.next_request() is None
+
+
+@pytest.mark.parametrize("was_begun", [True, False])
+def test_partitions_that_may_have_been_added_are_aborted(was_begun: bool) -> None:
+    machine = begun(started=False)
+    machine.partitions_to_add([T0])
+    machine.lost(Request.ADD_PARTITIONS)
+    machine.failed(Request.ADD_PARTITIONS, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+    machine.begin_end(commit=False)
+    assert machine.next_request() is Request.END_ABORT
+    if was_begun:
+        machine.ended()
+    else:
+        assert machine.failed(Request.END_ABORT, ApiError(ErrorCode.INVALID_TXN_STATE)) is None
+    assert machine.next_request() is Request.INIT
+
+
+def test_a_coordinator_that_forgot_us_has_nothing_to_abort() -> None:
+    machine = begun()
+    machine.begin_end(commit=False)
+    assert machine.failed(Request.END_ABORT, ApiError(ErrorCode.UNKNOWN_PRODUCER_ID)) is None
+    assert machine.next_request() is Request.INIT
+
+
+# A change of transaction.version
+
+
+def test_an_upgrade_takes_effect_after_the_transaction_and_raises_the_epoch() -> None:
+    machine = begun()
+    machine.saw_protocol(is_v2=True)
+    assert not machine.is_v2
+    machine.begin_end(commit=True)
+    machine.ended()
+    assert machine.next_request() is Request.INIT
+    machine.initialized(SECOND)
+    assert machine.is_v2
+
+
+def test_a_downgrade_takes_effect_after_the_transaction() -> None:
+    machine = begun(is_v2=True)
+    machine.saw_protocol(is_v2=False)
+    assert machine.is_v2
+    machine.begin_end(commit=True)
+    machine.ended(SECOND)
+    assert (machine.next_request(), machine.is_v2) == (None, False)
+
+
+# Records that are not even accepted
+
+
+def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
+    machine = begun()
+    machine.send_failed(RecordTooLargeError("too large"))
+    with pytest.raises(TransactionAbortableError, match="too large"):
+        machine.begin_end(commit=True)
+    machine.begin_end(commit=False)
+    machine.ended()
+    assert machine.next_request() is None, "nothing was sent that could come late"
+
+
+def test_a_record_may_show_that_the_producer_is_lost() -> None:
+    machine = begun()
+    machine.send_failed(ApiError(ErrorCode.UNSUPPORTED_VERSION))
+    with pytest.raises(FatalProducerError):
+        machine.begin_end(commit=False)
+
+
+def test_a_batch_that_fails_while_the_commit_waits_for_it() -> None:
+    machine = begun()
+    machine.begin_end(commit=True)
+    assert machine.partitions_to_add([T1]) == [T1], "batches are still being sent"
+    failed_batch(machine)
+    with pytest.raises(TransactionAbortableError):
+        machine.begin_end(commit=True)
+    machine.begin_end(commit=False)
+    with pytest.raises(TransactionAbortableError, match="aborted"):
+        machine.partitions_to_add([T2])

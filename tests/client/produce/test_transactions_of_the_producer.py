@@ -1,0 +1,440 @@
+"""Transactions through the whole producer, against a broker in this process, in both protocols."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.client.cluster import Cluster
+from rookery.client.errors import (
+    ClientStateError,
+    CommitFailedError,
+    DeliveryTimeoutError,
+    FatalProducerError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
+from rookery.client.produce.producer import Producer
+from rookery.protocol.api import ApiKey
+from tests.client.produce.transaction_stage import Group, Stage, committed_offset, read_values, until_done
+
+Bytes = Producer[bytes, bytes]
+
+
+def new_producer(stage: Stage, **settings: object) -> Bytes:
+    config: dict[str, object] = {
+        "bootstrap.servers": stage.broker.bootstrap_servers,
+        "transactional.id": stage.topic,
+        "linger.ms": 0,
+        "retry.backoff.ms": 10,
+        "max.block.ms": 20_000,
+    }
+    return Producer(config | {name.replace("_", "."): value for name, value in settings.items()})
+
+
+def run(stage: Stage, work: Callable[[Bytes, Cluster], Awaitable[None]], **settings: object) -> None:
+    """`work` with a producer that has been initialized, and with a cluster to look at what is there."""
+
+    async def main(cluster: Cluster) -> None:
+        async with new_producer(stage, **settings) as producer:
+            await until_done(producer.init_transactions)
+            await work(producer, cluster)
+
+    stage.run(main)
+
+
+async def send(producer: Bytes, stage: Stage, *values: bytes) -> "list[asyncio.Future[object]]":
+    return [await producer.send(stage.topic, value, partition=0) for value in values]  # type: ignore[misc]
+
+
+def test_what_is_committed_shows_and_what_is_aborted_does_not(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        for value, end in (
+            (b"a", producer.commit_transaction),
+            (b"b", producer.abort_transaction),
+            (b"c", producer.commit_transaction),
+        ):
+            producer.begin_transaction()
+            first, second = await send(producer, stage, value, value)
+            await asyncio.gather(first, second)
+            assert value not in await read_values(cluster, stage.partition, committed=True)
+            await end()
+        await stage.sees(cluster, [b"a", b"a", b"c", b"c"], [b"a", b"a", b"b", b"b", b"c", b"c"])
+
+    run(stage, work)
+
+
+def test_a_commit_sends_what_waits(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        values = [b"%d" % number for number in range(2000)]
+        futures = await send(producer, stage, *values)
+        await producer.commit_transaction()
+        assert all(future.done() and future.exception() is None for future in futures)
+        await stage.sees(cluster, values, values)
+
+    run(stage, work, linger_ms=60_000, batch_size=4000)
+
+
+def test_an_abort_drops_what_waits(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        (future,) = await send(producer, stage, b"a")
+        await producer.abort_transaction()
+        assert isinstance(future.exception(), TransactionAbortableError)
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        await stage.sees(cluster, [b"b"], [b"b"])
+
+    run(stage, work, linger_ms=60_000)
+
+
+def test_an_abort_waits_for_what_is_on_the_wire(stage: Stage) -> None:
+    """Lest it come late and join the next transaction."""
+
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        delay = stage.broker.faults.delay(ApiKey.PRODUCE, 0.2)
+        producer.begin_transaction()
+        (future,) = await send(producer, stage, b"a")
+        while not delay.hits:
+            await asyncio.sleep(0)
+        await producer.abort_transaction()
+        assert future.done()
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        await stage.sees(cluster, [b"b"], [b"a", b"b"])
+
+    run(stage, work)
+
+
+def test_many_partitions_and_topics_in_one_transaction(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        places = [TopicPartition(stage.topic, 0), TopicPartition(stage.topic, 1), TopicPartition(other, 0)]
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for topic, partition in places:
+                await producer.send(topic, b"x", partition=partition)
+            await producer.flush()
+            await end()
+        for place in places:
+            assert await read_values(cluster, place, committed=False) == [b"x", b"x"]
+            async with asyncio.timeout(20):
+                while await read_values(cluster, place, committed=True) != [b"x"]:
+                    await asyncio.sleep(0.01)
+
+    other = f"{stage.topic}-other"
+    stage.broker.create_topic(other, partitions=1)
+    run(stage, work)
+
+
+def test_a_commit_with_a_failed_batch_raises_and_can_be_aborted(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        stage.broker.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
+        (future,) = await send(producer, stage, b"bad")
+        with pytest.raises(TransactionAbortableError) as caught:
+            await producer.commit_transaction()
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+        error = future.exception()
+        assert isinstance(error, ApiError)
+        assert error.code is ErrorCode.INVALID_RECORD
+        with pytest.raises(TransactionAbortableError):
+            await producer.send(stage.topic, b"more")
+        await producer.abort_transaction()
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        await stage.sees(cluster, [b"b"], [b"a", b"b"])
+
+    run(stage, work)
+
+
+def test_a_record_that_is_not_accepted_forbids_the_commit(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await send(producer, stage, b"a")
+        with pytest.raises(RecordTooLargeError):
+            await producer.send(stage.topic, b"x" * 5000)
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        async with asyncio.timeout(20):
+            while await read_values(cluster, stage.partition, committed=True) != [b"b"]:
+                await asyncio.sleep(0.01)
+
+    run(stage, work, max_request_size=4000)
+
+
+def test_a_batch_that_expires_ends_the_transaction(stage: Stage) -> None:
+    """Its fate is unknown: under the next epoch it cannot come back."""
+
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        fault = stage.broker.faults.drop_connection(ApiKey.PRODUCE, times=None)
+        producer.begin_transaction()
+        (future,) = await send(producer, stage, b"a")
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        assert isinstance(future.exception(), DeliveryTimeoutError)
+        fault.cancel()
+        await producer.abort_transaction()
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        await stage.sees(cluster, [b"b"], [b"b"])
+
+    run(stage, work, delivery_timeout_ms=300, request_timeout_ms=200)
+
+
+@pytest.mark.parametrize("carry_out", [True, False], ids=["done", "not-done"])
+def test_every_answer_is_lost_once(stage: Stage, carry_out: bool) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        apis = [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN]
+        if stage.is_classic:
+            apis += [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN]
+        for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 2):
+            faults = [stage.broker.faults.drop_connection(api_key, carry_out=carry_out) for api_key in apis]
+            producer.begin_transaction()
+            await asyncio.gather(*await send(producer, stage, b"%d" % number, b"x"))
+            await producer.send_offsets_to_transaction({stage.partition: number}, Group(stage.topic))
+            await end()
+            assert [fault.hits for fault in faults] == [1] * len(faults)
+        await stage.sees(
+            cluster, [b"0", b"x", b"2", b"x"], [value for number in b"0123" for value in (bytes([number]), b"x")]
+        )
+        assert await committed_offset(cluster, stage.topic, stage.partition) == 2
+
+    run(stage, work)
+
+
+def test_a_newer_producer_fences_the_older(stage: Stage) -> None:
+    async def work(older: Bytes, cluster: Cluster) -> None:
+        older.begin_transaction()
+        await asyncio.gather(*await send(older, stage, b"older"))
+        async with new_producer(stage) as newer:
+            await newer.init_transactions()
+            with pytest.raises(ProducerFencedError):
+                await older.commit_transaction()
+            with pytest.raises(ProducerFencedError):
+                await older.send(stage.topic, b"more")
+            with pytest.raises(ProducerFencedError):
+                await older.abort_transaction()
+            newer.begin_transaction()
+            await send(newer, stage, b"newer")
+            await newer.commit_transaction()
+        await stage.sees(cluster, [b"newer"], [b"older", b"newer"])
+
+    run(stage, work)
+
+
+def test_a_fenced_producer_cannot_write(stage: Stage) -> None:
+    async def work(older: Bytes, cluster: Cluster) -> None:
+        async with new_producer(stage) as newer:
+            await newer.init_transactions()
+            newer.begin_transaction()
+            await asyncio.gather(*await send(newer, stage, b"newer"))
+            older.begin_transaction()
+            await send(older, stage, b"older")
+            with pytest.raises((ProducerFencedError, TransactionAbortableError)):
+                await older.commit_transaction()
+            with pytest.raises(ProducerFencedError):
+                await older.abort_transaction()
+            await newer.commit_transaction()
+        await stage.sees(cluster, [b"newer"], [b"newer"])
+
+    run(stage, work)
+
+
+def test_offsets_are_committed_with_the_transaction(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        group = Group(stage.topic)
+        for offset, end, expected in (
+            (3, producer.commit_transaction, 3),
+            (5, producer.abort_transaction, 3),
+            (7, producer.commit_transaction, 7),
+        ):
+            producer.begin_transaction()
+            await send(producer, stage, b"x")
+            await producer.send_offsets_to_transaction({stage.partition: offset}, group)
+            await end()
+            assert await committed_offset(cluster, stage.topic, stage.partition) == expected
+        producer.begin_transaction()
+        with pytest.raises(CommitFailedError):
+            await producer.send_offsets_to_transaction({stage.partition: 9}, Group(stage.topic, 5, "stranger"))
+        await producer.abort_transaction()
+        producer.begin_transaction()
+
+    run(stage, work)
+
+
+def test_a_transaction_that_timed_out_at_the_broker(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"late"))
+        await asyncio.to_thread(stage.broker.advance_time, 5)
+        with pytest.raises(ProducerFencedError if stage.is_classic else FatalProducerError):
+            await producer.commit_transaction()
+        await stage.sees(cluster, [], [b"late"])
+
+    run(stage, work, transaction_timeout_ms=1000)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["restart", "crash"])
+def test_the_broker_restarts_before_the_commit(stage: Stage, clean: bool) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        await asyncio.to_thread(stage.broker.restart, clean=clean)
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        producer.begin_transaction()
+        await send(producer, stage, b"c")
+        await producer.flush()
+        await producer.abort_transaction()
+        await stage.sees(cluster, [b"a", b"b"], [b"a", b"b", b"c"])
+
+    run(stage, work)
+
+
+def test_a_commit_that_ran_out_of_time_is_continued(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        fault = stage.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        with pytest.raises(ApiError, match=r"max\.block\.ms") as caught:
+            await producer.commit_transaction()
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        with pytest.raises(ClientStateError, match="commit_transaction"):
+            await producer.abort_transaction()
+        fault.cancel()
+        await until_done(producer.commit_transaction)
+        await stage.sees(cluster, [b"a"], [b"a"])
+
+    run(stage, work, max_block_ms=600)
+
+
+def test_a_commit_that_waited_too_long_for_records_is_continued(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        fault = stage.broker.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
+        await send(producer, stage, b"b")
+        with pytest.raises(ApiError, match=r"max\.block\.ms"):
+            await producer.commit_transaction()
+        with pytest.raises(ClientStateError, match="commit_transaction"):
+            await producer.send(stage.topic, b"c")
+        fault.cancel()
+        await until_done(producer.commit_transaction)
+        await stage.sees(cluster, [b"a", b"b"], [b"a", b"b"])
+
+    run(stage, work, max_block_ms=600)
+
+
+def test_an_abort_does_not_wait_for_partitions_that_cannot_be_added(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        fault = stage.broker.faults.fail(ApiKey.ADD_PARTITIONS_TO_TXN, code, times=None)
+        producer.begin_transaction()
+        (future,) = await send(producer, stage, b"a")
+        while stage.is_classic and not fault.hits:
+            await asyncio.sleep(0)
+        await producer.abort_transaction()
+        assert future.done()
+        fault.cancel()
+        producer.begin_transaction()
+        await send(producer, stage, b"b")
+        await producer.commit_transaction()
+        async with asyncio.timeout(20):
+            while await read_values(cluster, stage.partition, committed=True) != [b"b"]:
+                await asyncio.sleep(0.01)
+
+    run(stage, work)
+
+
+def test_an_abort_does_not_wait_for_a_retry_behind_which_a_batch_was_given_up(stage: Stage) -> None:
+    """What was given up leaves a gap, and in a transaction nothing goes on after one."""
+
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        faults = stage.broker.faults
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        # One more batch on its way, then another that waits because its request has a new partition, too.
+        faults.fail(ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        faults.fail(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
+        (retried,) = await send(producer, stage, b"b")
+        sends = (producer.send(stage.topic, value, partition=index) for index, value in enumerate((b"c", b"d")))
+        given_up = await asyncio.gather(*sends)
+        while stage.is_classic and not producer._accumulator.queue(stage.partition).waiting:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await producer.abort_transaction()
+        assert retried.done()
+        assert all(future.done() for future in given_up)
+        faults.clear()
+        producer.begin_transaction()
+        await send(producer, stage, b"e")
+        await producer.commit_transaction()
+        async with asyncio.timeout(20):
+            while await read_values(cluster, stage.partition, committed=True) != [b"e"]:
+                await asyncio.sleep(0.01)
+
+    run(stage, work, retry_backoff_ms=300)
+
+
+def test_records_of_an_aborted_transaction_fill_no_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """An abort is an ordinary thing, and what is wrong with a transaction is raised by its commit."""
+
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        await send(producer, stage, b"a", b"b")
+        await producer.abort_transaction()
+        gc.collect()
+
+    with caplog.at_level(logging.ERROR):
+        run(stage, work, linger_ms=10_000)
+    assert [line.message for line in caplog.records if "never retrieved" in line.message] == []
+
+
+def test_closing_aborts_an_open_transaction(stage: Stage) -> None:
+    async def work(cluster: Cluster) -> None:
+        async with new_producer(stage) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await asyncio.gather(*await send(producer, stage, b"a"))
+        await stage.sees(cluster, [], [b"a"])
+        partition = stage.partition
+        assert await read_values(cluster, partition, committed=True) == []
+
+    stage.run(work)
+
+
+def test_misuse_names_the_missing_call(stage: Stage) -> None:
+    async def work(cluster: Cluster) -> None:
+        async with new_producer(stage) as producer:
+            for call in (
+                lambda: producer.send(stage.topic, b"x"),
+                producer.commit_transaction,
+                producer.abort_transaction,
+            ):
+                with pytest.raises(ClientStateError, match="init_transactions"):
+                    await call()
+            await producer.init_transactions()
+            with pytest.raises(ClientStateError, match="begin_transaction"):
+                await producer.send(stage.topic, b"x")
+        async with Producer[bytes, bytes]({"bootstrap.servers": stage.broker.bootstrap_servers}) as plain:
+            with pytest.raises(ClientStateError, match=r"transactional\.id"):
+                await plain.init_transactions()
+            with pytest.raises(ClientStateError, match=r"transactional\.id"):
+                plain.begin_transaction()
+
+    stage.run(work)

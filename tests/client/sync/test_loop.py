@@ -1,0 +1,156 @@
+"""The thread that all synchronous clients share."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rookery.client.errors import ClientStateError
+from rookery.client.sync.loop import LoopThread, shared_loop
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    made = LoopThread()
+    yield made
+    made.stop()
+
+
+async def thread_of_the_loop() -> int:
+    return threading.get_ident()
+
+
+def test_work_is_done_on_one_thread_for_all(loop: LoopThread) -> None:
+    assert loop.run(thread_of_the_loop()) == loop.run(thread_of_the_loop()) != threading.get_ident()
+    assert shared_loop() is shared_loop()
+
+
+def test_failures_reach_the_caller(loop: LoopThread) -> None:
+    async def fail() -> None:
+        raise KeyError("this")
+
+    with pytest.raises(KeyError, match="this"):
+        loop.run(fail())
+
+
+def test_a_timeout_cancels_the_work(loop: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(TimeoutError):
+        loop.run(wait(), timeout_s=0.01)
+    assert cancelled.wait(10)
+
+
+INTERRUPT = """
+import asyncio, os, signal, threading
+from rookery.client.sync.loop import shared_loop
+
+cancelled = threading.Event()
+
+async def interrupt():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+    finally:
+        cancelled.set()
+
+async def answer():
+    return 42
+
+try:
+    shared_loop().run(interrupt())
+except KeyboardInterrupt:
+    assert cancelled.wait(10)
+    assert shared_loop().run(answer()) == 42
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_ends_the_waiting_and_cancels() -> None:
+    """In a process of its own: those that run tests may not listen to the signal."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPT], capture_output=True, text=True, timeout=30)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
+
+
+def test_the_loop_does_not_wait_for_itself(loop: LoopThread) -> None:
+    async def ask_itself() -> int:
+        return loop.run(thread_of_the_loop())
+
+    with pytest.raises(ClientStateError, match="callback"):
+        loop.run(ask_itself())
+
+
+def test_stop_cancels_what_is_under_way(loop: LoopThread) -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    future = loop.submit(wait())
+    loop.run(thread_of_the_loop())
+    loop.stop()
+    assert future.cancelled()
+    with pytest.raises(ClientStateError, match="ends"):
+        loop.run(thread_of_the_loop())
+    loop.stop()
+
+
+def test_calls_from_other_threads(loop: LoopThread) -> None:
+    called = threading.Event()
+    loop.call_soon(called.set)
+    assert called.wait(10)
+
+
+FORK = """
+import os, sys, threading
+from rookery.client.errors import ClientStateError
+from rookery.client.sync.loop import shared_loop
+
+async def answer():
+    return 42
+
+parents = shared_loop()
+assert parents.run(answer()) == 42
+child = os.fork()
+if child:
+    _, status = os.waitpid(child, 0)
+    assert parents.run(answer()) == 42
+    sys.exit(os.waitstatus_to_exitcode(status))
+try:
+    parents.run(answer())
+except ClientStateError as error:
+    assert "fork" in str(error)
+assert shared_loop() is not parents
+assert shared_loop().run(answer()) == 42
+"""
+
+
+def test_a_forked_child_starts_anew() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", FORK], check=True, timeout=30)
+
+
+EXIT = """
+import asyncio
+from rookery.client.sync.loop import shared_loop
+
+async def wait():
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("cancelled")
+
+shared_loop().submit(wait())
+shared_loop().run(asyncio.sleep(0))
+"""
+
+
+def test_a_program_ends_without_closing_its_clients() -> None:
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", EXIT], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "cancelled\n", "")

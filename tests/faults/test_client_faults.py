@@ -1,0 +1,247 @@
+"""Our own client against a network that fails: connections cut anywhere, brokers that do not take more.
+
+Nothing that was acknowledged is lost, doubled or reordered. Where chance decides, the seed is in the name of the test.
+"""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from rookery.client import Consumer, Producer
+from rookery.client.errors import BufferExhaustedError
+from tests.faults.numbered import DEADLINE_S, HASTY, Numbered, create_topic, partitions_of
+from tests.faults.proxy import Proxy, Way, proxied_broker
+
+PARTITIONS = 3
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SEEDS = [*range(1, 4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
+
+
+def config(proxy: Proxy, **changes: object) -> dict[str, object]:
+    """`changes` with underscores for dots."""
+    own = {name.replace("_", "."): value for name, value in changes.items()}
+    return {"bootstrap.servers": proxy.address, **HASTY, **own}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_producer_gets_over_cut_connections(seed: int) -> None:
+    """Requests are lost, and answers: what was written is not written again, and all is in order."""
+    randomness = Random(seed)
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            await create_topic(proxy.address, "t", PARTITIONS)
+            settings = config(
+                proxy,
+                linger_ms=randomness.choice((0, 1, 5)),
+                batch_size=randomness.choice((200, 1_000, 16_384)),
+                compression_type=randomness.choice(CODECS),
+                max_in_flight_requests_per_connection=5,
+            )
+            proxy.cut_at_random(randomness, cuts=25)
+            records = Numbered("t", PARTITIONS)
+            producer: Producer[bytes, bytes] = Producer(settings, randomness=randomness)
+            async with asyncio.timeout(DEADLINE_S), producer:
+                await _send_until_cut(records, producer, proxy, randomness)
+                await records.settle()
+            await records.check(proxy.address)
+
+    asyncio.run(run())
+
+
+async def _send_until_cut(
+    records: Numbered, producer: Producer[bytes, bytes], proxy: Proxy, randomness: Random
+) -> None:
+    """Until all cuts were made."""
+    while proxy.cuts_left > 0:
+        await records.send(producer, size_bytes=randomness.choice((10, 100, 1_000)))
+        if randomness.random() < 0.2:
+            await asyncio.sleep(randomness.random() / 100)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_records_whose_time_is_over_leave_the_others_in_order(seed: int) -> None:
+    """What was given up may be there or not; the acknowledged ones are there, once, where their senders were told."""
+    randomness = Random(seed)
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            await create_topic(proxy.address, "t", PARTITIONS)
+            settings = config(
+                proxy,
+                linger_ms=0,
+                batch_size=randomness.choice((200, 1_000)),
+                request_timeout_ms=30,
+                delivery_timeout_ms=40,
+                max_block_ms=10_000,
+            )
+            proxy.cut_at_random(randomness, cuts=8)
+            records = Numbered("t", PARTITIONS)
+            producer: Producer[bytes, bytes] = Producer(settings, randomness=randomness)
+            async with asyncio.timeout(DEADLINE_S), producer:
+                slowness = asyncio.ensure_future(_be_slow(proxy, randomness, pause_s=0.06))
+                await _send_until_cut(records, producer, proxy, randomness)
+                slowness.cancel()
+                proxy.release(Way.TO_BROKER)
+                # These are written, only that nobody hears of it.
+                proxy.hold(Way.TO_CLIENT)
+                for _ in range(2 * PARTITIONS):
+                    await records.send(producer)
+                assert await records.failed()
+                proxy.release(Way.TO_CLIENT)
+                # The network is well again, and so is the producer.
+                for _ in range(PARTITIONS):
+                    await records.send(producer)
+            await records.check(proxy.address)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_request_at_a_time_keeps_the_order_without_idempotence(seed: int) -> None:
+    """Then a retry may write a batch twice, but nothing is lost, and nothing overtakes."""
+    randomness = Random(seed)
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            await create_topic(proxy.address, "t", PARTITIONS)
+            settings = config(
+                proxy,
+                enable_idempotence=False,
+                max_in_flight_requests_per_connection=1,
+                batch_size=randomness.choice((200, 1_000)),
+            )
+            proxy.cut_at_random(randomness, cuts=12)
+            records = Numbered("t", PARTITIONS)
+            producer: Producer[bytes, bytes] = Producer(settings, randomness=randomness)
+            async with asyncio.timeout(DEADLINE_S), producer:
+                await _send_until_cut(records, producer, proxy, randomness)
+                await records.settle()
+            for partition, sent in records.sent.items():
+                found = [value for _, value in await records.read(proxy.address, partition)]
+                assert list(dict.fromkeys(found)) == sent, "the first of each"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_consumer_gets_over_cut_connections(seed: int) -> None:
+    """Every record once, in order: what a cut took away is fetched again, and nothing else."""
+    randomness = Random(seed)
+    count = 600
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            await create_topic(proxy.address, "t", PARTITIONS)
+            records = Numbered("t", PARTITIONS)
+            producer: Producer[bytes, bytes] = Producer(config(proxy, batch_size=2_000))
+            async with producer:
+                for _ in range(count):
+                    await records.send(producer, size_bytes=randomness.choice((10, 100, 1_000)))
+            settings = config(
+                proxy,
+                auto_offset_reset="earliest",
+                fetch_max_bytes=randomness.choice((2_000, 10_000, 50_000)),
+                max_partition_fetch_bytes=randomness.choice((2_000, 10_000)),
+                max_poll_records=randomness.choice((1, 7, 500)),
+            )
+            proxy.cut_at_random(randomness, cuts=30, after_bytes_max=5_000)
+            consumer: Consumer[bytes, bytes] = Consumer(settings, randomness=randomness)
+            async with asyncio.timeout(DEADLINE_S), consumer:
+                consumer.assign(partitions_of("t", PARTITIONS))
+                while proxy.cuts_left > 0:
+                    consumer.seek_to_beginning()
+                    assert await _read(consumer, count) == records.sent
+                assert not await consumer.poll(0.05)
+
+    asyncio.run(run())
+
+
+async def _read(consumer: Consumer[bytes, bytes], count: int) -> dict[int, list[bytes]]:
+    """So many records from the beginning, by partition."""
+    found: dict[int, list[bytes]] = {}
+    while sum(map(len, found.values())) < count:
+        for record in await consumer.poll(1.0):
+            values = found.setdefault(record.partition, [])
+            assert record.offset == len(values)
+            values.append(record.value or b"")
+    return found
+
+
+def test_a_full_buffer_holds_senders_back_and_loses_nothing() -> None:
+    """A broker that takes nothing: senders wait, then are told, and what was accepted arrives when it can."""
+    buffer_bytes = 8_000
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            await create_topic(proxy.address, "t", PARTITIONS)
+            settings = config(proxy, buffer_memory=buffer_bytes, batch_size=1_000, linger_ms=0, max_block_ms=50)
+            records = Numbered("t", PARTITIONS)
+            producer: Producer[bytes, bytes] = Producer(settings)
+            async with asyncio.timeout(DEADLINE_S), producer:
+                await records.send(producer)
+                await records.settle()
+                proxy.hold(Way.TO_BROKER)
+                with pytest.raises(BufferExhaustedError, match=r"max\.block\.ms"):
+                    await _send_without_end(records, producer)
+                accepted = len(records.futures)
+                assert sum(len(value) for values in records.sent.values() for value in values) <= buffer_bytes
+                # Once more: those who come later are told, too, and nobody is let in by mistake.
+                with pytest.raises(BufferExhaustedError):
+                    await records.send(producer, size_bytes=400)
+                assert len(records.futures) == accepted
+                proxy.release(Way.TO_BROKER)
+                await records.settle()
+                await records.send(producer, size_bytes=400)
+                await records.settle()
+            await records.check(proxy.address)
+
+    asyncio.run(run())
+
+
+async def _send_without_end(records: Numbered, producer: Producer[bytes, bytes]) -> None:
+    while True:
+        await records.send(producer, size_bytes=400)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_many_senders_share_a_tiny_buffer_at_a_slow_broker(seed: int) -> None:
+    """The broker takes a little now and then, and sometimes the connection is gone: senders wait their turn."""
+    randomness = Random(seed)
+
+    async def run() -> None:
+        async with Proxy() as proxy, proxied_broker(proxy):
+            topics = [Numbered(f"t{index}", 2) for index in range(3)]
+            for records in topics:
+                await create_topic(proxy.address, records.topic, records.partitions)
+            producer: Producer[bytes, bytes] = Producer(config(proxy, buffer_memory=3_000, batch_size=1_000))
+
+            async def send_all(records: Numbered, sizes: list[int]) -> None:
+                for size_bytes in sizes:
+                    await records.send(producer, size_bytes=size_bytes)
+
+            async with asyncio.timeout(DEADLINE_S), producer:
+                slowness = asyncio.ensure_future(_be_slow(proxy, randomness))
+                sizes = [[randomness.randrange(10, 900) for _ in range(60)] for _ in topics]
+                await asyncio.gather(*map(send_all, topics, sizes))
+                slowness.cancel()
+                for way in Way:
+                    proxy.release(way)
+                for records in topics:
+                    await records.settle()
+            for records in topics:
+                await records.check(proxy.address)
+
+    asyncio.run(run())
+
+
+async def _be_slow(proxy: Proxy, randomness: Random, *, pause_s: float = 0.02) -> None:
+    while True:
+        way = randomness.choice(list(Way))
+        proxy.hold(way)
+        await asyncio.sleep(randomness.random() * pause_s)
+        if randomness.random() < 0.2:
+            proxy.cut_all()
+        proxy.release(way)
+        await asyncio.sleep(0)

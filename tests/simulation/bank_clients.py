@@ -1,0 +1,114 @@
+"""How an instance of a worker writes its transactions: step by step, or with the whole producer.
+
+`TransactionalProducer` (tests.support.transactions) takes each step singly, in the protocol that it is told to, and
+remembers its requests for those who send them again late. `WholeClient` is Rookery's producer as programs use it, in
+the protocol that the cluster's feature transaction.version asks for. Both are used by `bank.Worker` in the same way.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from rookery.base.errors import ApiError
+from rookery.base.types import Offset, TopicPartition
+from rookery.client.errors import FatalProducerError, ProducerFencedError, TransactionAbortableError
+from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
+from tests.simulation.users import REQUEST_TIMEOUT_S, new_producer
+from tests.simulation.world import World
+from tests.support.transactions import AbortableError, Ended, GroupName
+
+# As Kafka wants it: a commit or an abort that ran out of time is asked for again.
+_CALLS_MAX = 3
+_DELIVERY_TIMEOUT_S_MIN = 5.0
+
+
+class WholeClient:
+    """One instance. `patience_s` bounds each call."""
+
+    def __init__(
+        self,
+        world: World,
+        transactional_id: str,
+        *,
+        bootstrap: str,
+        randomness: Random,
+        transaction_timeout_ms: int,
+        patience_s: float,
+    ) -> None:
+        assert _DELIVERY_TIMEOUT_S_MIN > REQUEST_TIMEOUT_S
+        self._producer = new_producer(
+            world,
+            name=transactional_id,
+            bootstrap=bootstrap,
+            randomness=randomness,
+            settings={
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "max.block.ms": int(patience_s * 1000),
+                "delivery.timeout.ms": int(max(patience_s, _DELIVERY_TIMEOUT_S_MIN) * 1000),
+            },
+        )
+        self._is_open = False
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        transactions = self._producer._transactions
+        return NO_IDENTITY if transactions is None else transactions.identity
+
+    async def init(self) -> None:
+        await self._producer.init_transactions()
+
+    async def produce(self, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, Offset]:
+        """Where the first record of each partition landed."""
+        self._begin()
+        try:
+            sent = [
+                (partition, await self._producer.send(partition.topic, value, partition=partition.partition))
+                for partition, some in values.items()
+                for value in some
+            ]
+            await asyncio.gather(*(landed for _, landed in sent))
+        except ApiError as error:
+            raise _told(error) from error
+        return {partition: landed.result().offset for partition, landed in reversed(sent)}
+
+    async def send_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        self._begin()
+        try:
+            await self._producer.send_offsets_to_transaction(offsets, GroupName(group))
+        except ApiError as error:
+            raise _told(error) from error
+
+    async def end(self, *, commit: bool) -> Ended:
+        """After UNKNOWN and REFUSED only another instance can go on."""
+        if not self._is_open:
+            return Ended.DONE
+        for number in range(1, _CALLS_MAX + 1):
+            try:
+                await (self._producer.commit_transaction() if commit else self._producer.abort_transaction())
+            except TransactionAbortableError:
+                # Before anything else was asked for, that is certain.
+                return Ended.REFUSED if number == 1 else Ended.UNKNOWN
+            except ApiError as error:
+                if not error.code.retriable or number == _CALLS_MAX:
+                    return Ended.UNKNOWN
+            else:
+                break
+        self._is_open = False
+        return Ended.DONE
+
+    async def close(self) -> None:
+        """Aborts what is open."""
+        await self._producer.close()
+
+    def _begin(self) -> None:
+        if not self._is_open:
+            self._producer.begin_transaction()
+            self._is_open = True
+
+
+def _told(error: ApiError) -> ApiError:
+    """What does not end the producer ends the transaction only."""
+    if isinstance(error, ProducerFencedError | FatalProducerError):
+        return error
+    return AbortableError(error.code, error.message)
