@@ -58,7 +58,7 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	scripts/conformance-setup.sh .cache/java
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "" tests/conformance tests/faults $(PYTEST_ARGS)
 
-demo: $(INSTALLED) ## A broker, three foreign clients, kills, restarts, a rebalance, and what became of the records
+demo: $(INSTALLED) ## A broker, its own client and three others, kills, restarts, transactions, and what became of the records
 	$(BIN)/python -W ignore -m demo
 
 bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performance.md: make bench ROWS="produce/*"
