@@ -29,7 +29,7 @@ def decode(*, record_bytes: int, records: int, codec: str, passes: int) -> Measu
     rows = 0
     for _ in range(passes):
         for run in runs:
-            batch, _ = decode_fetched([run])
+            batch = decode_fetched([run]).records
             rows += batch.num_rows
     return _measured(rows, passes * records, record_bytes, time.process_time() - started_s)
 

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from rookery.cli.commands import app
+from rookery.client import Consumer, Producer
 from tests.support.broker import BrokerProcess, start_broker
 
 
@@ -278,7 +282,9 @@ def test_perf_measures_what_it_moves(broker: BrokerProcess, topic: str, columns:
     assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["max"]
     assert len(consumed(broker, topic, "--from", "beginning")) == 2000
     result = json.loads(rookery(broker, "perf", "consume", topic, "--json", *columns).stdout)
-    assert result["records"] == 2000
+    assert (result["records"], result["bytes"]) == (2000, 100_000)
+    result = json.loads(rookery(broker, "perf", "consume", topic, "--json", "--records", "1", *columns).stdout)
+    assert (result["records"], result["bytes"]) == (1, 50)
     text = rookery(broker, "perf", "consume", topic, *columns).stdout
     assert "2,000 records" in text
     assert "polls took, ms: mean" in text
@@ -300,3 +306,95 @@ def test_perf_keeps_a_rate_and_sends_a_file(broker: BrokerProcess, topic: str, t
     assert (
         "as fast as possible" in rookery(broker, "perf", "produce", topic, "--columns", "-r", "1", exit_code=2).stderr
     )
+
+
+@pytest.mark.parametrize("columns", [(), ("--columns",)], ids=["records", "columns"])
+def test_perf_ends_where_offsets_have_no_records(broker: BrokerProcess, topic: str, columns: tuple[str, ...]) -> None:
+    """A transaction's marker is an offset, and no record."""
+    rookery(broker, "produce", topic, "-p", "0", "--transactional-id", topic, stdin="one\ntwo\n")
+    measured = json.loads(rookery(broker, "perf", "consume", topic, "--json", *columns).stdout)
+    assert (measured["records"], measured["bytes"]) == (2, 6)
+
+
+def test_perf_of_an_empty_topic_ends(broker: BrokerProcess, topic: str) -> None:
+    assert json.loads(rookery(broker, "perf", "consume", topic, "--json").stdout)["records"] == 0
+
+
+def test_perf_loads_column_libraries_before_its_clock_starts(
+    broker: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    send_arrow, read_arrow, assign = Producer.send_arrow, Consumer.read_arrow, Consumer.assign
+
+    async def sending(self: Any, batch: Any, topic: Any = None) -> Any:
+        calls.append(f"send {batch.num_rows}")
+        return await send_arrow(self, batch, topic)
+
+    async def reading(self: Any, *arguments: Any, **named: Any) -> Any:
+        calls.append("read")
+        return await read_arrow(self, *arguments, **named)
+
+    def assigning(self: Any, partitions: Any) -> None:
+        calls.append("assign")
+        assign(self, partitions)
+
+    monkeypatch.setattr(Producer, "send_arrow", sending)
+    monkeypatch.setattr(Consumer, "read_arrow", reading)
+    monkeypatch.setattr(Consumer, "assign", assigning)
+    rookery(broker, "perf", "produce", topic, "-n", "20", "--columns")
+    rookery(broker, "perf", "consume", topic, "--columns")
+    assert calls == ["send 0", "send 20", "read", "assign"]
+
+
+def test_perf_fails_if_any_record_did(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    """The fourth is not among those that are timed."""
+    rookery(broker, "configs", "alter", "topic", topic, "--set", "max.message.bytes=1000")
+    lines = ["x"] * 10
+    lines[3] = "x" * 5000
+    (tmp_path / "payload").write_text("\n".join(lines))
+    payload = ("--payload-file", str(tmp_path / "payload"))
+    failed = rookery(broker, "perf", "produce", topic, "-n", "10", *payload, exit_code=1)
+    assert "1 of 10 records were not acknowledged" in failed.stderr
+
+
+def test_a_record_that_is_too_large_for_the_producer_is_not_blamed_on_the_topic(
+    broker: BrokerProcess, topic: str
+) -> None:
+    small = ("--set", "max.request.size=1000")
+    failed = rookery(broker, "produce", topic, *small, stdin="x" * 5000 + "\n", exit_code=1)
+    assert "max.request.size is 1000" in failed.stderr
+    assert "max.message.bytes" not in failed.stderr
+
+
+# The lines of the guide, with what is written in front of a pipe.
+GUIDE = Path(__file__).parents[2] / "docs" / "cli.md"
+GUIDE_LINES = re.findall(
+    r"^(?:(\S.*) \| )?rookery ((?:produce|consume|perf) .+?)(?:  +#.*)?$", GUIDE.read_text(), re.MULTILINE
+)
+# Those that would go on for ever, or for long, are kept short.
+GUIDE_LIMITS = {"produce": (), "consume": ("--until-end",), "perf": ("--records", "100")}
+
+
+@pytest.fixture(scope="module")
+def guided(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files, and a broker with the topics, that the guide names."""
+    rookery(broker, "topics", "create", "orders", "users", "greetings", "--if-not-exists")
+    rookery(broker, "perf", "produce", "orders", "--records", "20")
+    directory = tmp_path_factory.mktemp("guide")
+    (directory / "users.tsv").write_text("ada\tenglish\n")
+    (directory / "orders.txt").write_text("one\ntwo\n")
+    return directory
+
+
+@pytest.mark.parametrize(("source", "line"), GUIDE_LINES, ids=[line for _, line in GUIDE_LINES])
+def test_the_guides_lines_work(
+    broker: BrokerProcess, guided: Path, monkeypatch: pytest.MonkeyPatch, source: str, line: str
+) -> None:
+    monkeypatch.chdir(guided)
+    stdin = subprocess.run(["sh", "-c", source], capture_output=True, check=True).stdout if source else b""
+    arguments = shlex.split(line)
+    rookery(broker, *arguments, *GUIDE_LIMITS[arguments[0]], stdin=stdin)
+
+
+def test_the_guide_has_lines_to_try() -> None:
+    assert len(GUIDE_LINES) > 18

@@ -53,7 +53,7 @@ def _run(data: bytes, position: int = 0, **options: Any) -> FetchedRun:
 
 
 def _offsets(run: FetchedRun) -> tuple[list[int], int]:
-    table, positions = decode_fetched([run])
+    table, positions, _ = decode_fetched([run])
     table.validate(full=True)
     return table.column("offset").to_pylist(), positions[run.tp]
 
@@ -61,7 +61,7 @@ def _offsets(run: FetchedRun) -> tuple[list[int], int]:
 def test_decodes_all_columns() -> None:
     headers: Headers = (("h", b"x"), ("i", None))
     data = build_batch([Record(5, 1000, b"k", b"v", headers), Record(6, 1001, None, None)], base_offset=5)
-    table, positions = decode_fetched([_run(bytes(data), 5)])
+    table, positions, _ = decode_fetched([_run(bytes(data), 5)])
     assert positions == {_TP: 7}
     assert table.set_column(5, "timestamp", table.column("timestamp").cast(pa.int64())).to_pylist() == [
         {
@@ -112,7 +112,7 @@ def test_the_end_is_reached_across_a_gap() -> None:
 @pytest.mark.parametrize("codec", Codec)
 def test_all_codecs(codec: Codec) -> None:
     data = _batch(0, 50, codec=codec) + _batch(50, 3) + _batch(53, 50, codec=codec) + _batch(103, 50, codec=codec)
-    table, _ = decode_fetched([_run(data)])
+    table, *_ = decode_fetched([_run(data)])
     assert table.column("offset").to_pylist() == list(range(153))
     assert table.column("value").to_pylist()[:50] == [b"v%d" % index for index in range(50)]
 
@@ -125,7 +125,7 @@ def test_a_bomb_is_refused() -> None:
 
 
 def test_log_append_time() -> None:
-    table, _ = decode_fetched([_run(_batch(0, 2, log_append_time_ms=77) + _batch(2, 1))])
+    table, *_ = decode_fetched([_run(_batch(0, 2, log_append_time_ms=77) + _batch(2, 1))])
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [77, 77, 1000]
     assert table.column("timestampType").to_pylist() == [1, 1, 0]
 
@@ -164,11 +164,11 @@ def test_several_partitions_at_once() -> None:
         FetchedRun(other, memoryview(_batch(5, 1)), 5),
         FetchedRun(_TP._replace(partition=4), memoryview(b""), 9),
     ]
-    table, positions = decode_fetched(runs)
+    table, positions, _ = decode_fetched(runs)
     assert positions == {_TP: 2, other: 6, TopicPartition("events", 4): 9}
     assert table.column("topic").to_pylist() == ["events", "events", "other"]
     assert table.column("partition").to_pylist() == [3, 3, 0]
-    empty, positions = decode_fetched([])
+    empty, positions, _ = decode_fetched([])
     assert (empty.num_rows, positions) == (0, {})
 
 
@@ -188,11 +188,17 @@ def test_a_damaged_batch_is_told_when_it_is_the_first(break_batch: Any) -> None:
     data = _batch(0, 5) + break_batch(_batch(5, 5)) + _batch(10, 5)
     assert _offsets(_run(data, 2)) == ([2, 3, 4], 5)
     other = FetchedRun(TopicPartition("other", 0), memoryview(_batch(0, 1)), 0)
+    broken = _run(data[len(_batch(0, 5)) :], 5)
     with pytest.raises(
         CorruptRecordError, match="topic events, partition 3, offset 9: the batch of offsets 5 to 9"
     ) as info:
-        decode_fetched([other, _run(data[len(_batch(0, 5)) :], 5)])
+        decode_fetched([broken])
     assert (info.value.partition, info.value.offset) == (_TP, 9)
+    # What others have is handed out first.
+    table, positions, failures = decode_fetched([broken, other])
+    assert table.column("topic").to_pylist() == ["other"]
+    assert positions == {_TP: 5, other.tp: 1}
+    assert [(tp, error.offset) for tp, error in failures.items()] == [(_TP, 9)]
     # Seeking past it works.
     assert _offsets(_run(data[len(_batch(0, 5)) + len(_batch(5, 5)) :], 10)) == (list(range(10, 15)), 15)
 
@@ -252,7 +258,7 @@ def test_mutated_runs_are_read_alike_or_refused(seed: int) -> None:
         data = b"".join(batches)
         expected = _read_plainly(data)
         try:
-            table, _ = decode_fetched([_run(data)])
+            table, *_ = decode_fetched([_run(data)])
         except CorruptRecordError:
             assert expected is None
         else:
@@ -336,6 +342,7 @@ def test_values_alone_stay_together() -> None:
         max_timestamp_ms=_NOW_MS,
         uncompressed_size=len(batch.payload),
         record_size_max=8,
+        slab=batch.slab,
     )
 
 
@@ -364,20 +371,29 @@ def test_columns_name_topic_partition_and_time() -> None:
     data = pa.table(
         {
             "value": ["a", "b", "c", "d"],
-            "topic": ["other", None, "other", "events"],
+            "topic": ["other", "events", "other", "events"],
             "partition": pa.array([1, 3, None, 0], pa.int64()),
             "key": [None, None, "k", None],
             "timestamp": pa.array([1_000_000, None, 3_999_999, 4], pa.timestamp("us", "Europe/Berlin")),
         }
     )
-    assert topics_of(data, "events") == {"events", "other"}
+    assert topics_of(data, None) == {"events", "other"}
     other = partition_for_key(b"k", 2)
-    assert _sent(_split(data))[TopicPartition("other", other)][-1] == Record(1 if other else 0, 3999, b"k", b"c")
-    assert _sent(_split(data.filter([True, True, False, True]))) == {
+    assert _sent(_split(data, None))[TopicPartition("other", other)][-1] == Record(1 if other else 0, 3999, b"k", b"c")
+    assert _sent(_split(data.filter([True, True, False, True]), None)) == {
         TopicPartition("other", 1): [Record(0, 1000, None, b"a")],
         TopicPartition("events", 3): [Record(0, _NOW_MS, None, b"b")],
         TopicPartition("events", 0): [Record(0, 0, None, b"d")],
     }
+
+
+def test_a_topic_that_is_given_wins_over_the_column() -> None:
+    """Else a job that copies what it has read would write it back to where it came from."""
+    data = pa.table({"value": ["a", "b"], "topic": ["other", None], "partition": pa.array([1, 0], pa.int32())})
+    assert topics_of(data, "events") == {"events"}
+    assert {tp for tp, _ in _split(data, "events")} == {TopicPartition("events", 0), TopicPartition("events", 1)}
+    with pytest.raises(SerializationError, match="column topic, row 1: no topic"):
+        _split(data, None)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +435,7 @@ def test_headers(kind: Any) -> None:
 
 def test_a_consumed_batch_can_be_sent_on() -> None:
     records = [Record(index, 1000 + index, b"k", b"v%d" % index, (("h", b"x"),)) for index in range(5)]
-    table, _ = decode_fetched([_run(bytes(build_batch(records)))])
+    table, *_ = decode_fetched([_run(bytes(build_batch(records)))])
     ((tp, batch),) = _split(table, topic=None)
     assert tp == _TP
     assert decode_records(_sealed(batch)) == records

@@ -1,6 +1,8 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -10,6 +12,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, TopicPartition
 from rookery.client.address import Address
 from rookery.client.cluster import Cluster, plain_settings
+from rookery.client.errors import ClientStateError
 from rookery.client.metadata import ClusterMetadata
 from rookery.client.settings.common import CommonSettings
 from rookery.protocol.api import DEFINED, ApiKey
@@ -187,6 +190,7 @@ def test_all_who_wait_for_a_connection_share_it_or_its_failure() -> None:
             connections = await asyncio.gather(*(cluster.connection() for _ in range(5)))
             assert len(set(map(id, connections))) == 1
             await cluster.close()
+        cluster = Cluster.at("127.0.0.1:1")
         errors = await asyncio.gather(*(cluster.connection() for _ in range(5)), return_exceptions=True)
         assert ["Connection refused" in str(error) for error in errors] == [True] * 5
         assert len(set(map(id, errors))) == 1
@@ -220,8 +224,72 @@ def test_closing_ends_the_wait_for_a_connection() -> None:
             waiting = asyncio.ensure_future(cluster.connection())
             await asyncio.sleep(0.01)
             await cluster.close()
-            with pytest.raises(ApiError, match="closed while connecting"):
+            with pytest.raises(ClientStateError, match="the client is closed"):
                 await waiting
+
+    asyncio.run(run())
+
+
+def test_a_closed_cluster_says_so_and_connects_no_more() -> None:
+    async def run() -> None:
+        async with FakeBroker({}, topics={"t": 1}) as broker:
+            cluster = Cluster.at(str(broker.address))
+            await cluster.refresh(["t"])
+            cluster.watch(["t"])
+            await cluster.close()
+            await cluster.close()
+            asked = len(broker.requests)
+            for use in (
+                cluster.refresh,
+                cluster.connection,
+                partial(cluster.connection, NODE_ID),
+                partial(cluster.call, ApiKey.DESCRIBE_CLUSTER, DESCRIBE),
+                partial(cluster.call_controller, ApiKey.DESCRIBE_CLUSTER, DESCRIBE),
+                partial(cluster.leader, TopicPartition("other", 0)),
+                partial(cluster.retry, cluster.refresh),
+            ):
+                with pytest.raises(ClientStateError, match="is closed"):
+                    await use()
+            with pytest.raises(ClientStateError, match="is closed"):
+                cluster.watch(None)
+            assert len(broker.requests) == asked
+
+    asyncio.run(run())
+
+
+def test_closing_ends_retries_that_pause() -> None:
+    async def run() -> None:
+        cluster = Cluster(settings_of(Address("127.0.0.1", 1), retry_backoff_ms=60_000, retry_backoff_max_ms=60_000))
+        failed = asyncio.Event()
+
+        async def operation() -> None:
+            failed.set()
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+        retrying = asyncio.ensure_future(cluster.retry(operation, timeout_s=600))
+        await failed.wait()
+        await cluster.close()
+        with pytest.raises(ClientStateError, match="is closed"):
+            await retrying
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_watching", [False, True])
+def test_a_cancelled_close_leaves_nothing_open(is_watching: bool) -> None:
+    async def run() -> None:
+        async with FakeBroker({}, topics={"t": 1}) as broker:
+            cluster = Cluster.at(str(broker.address))
+            connections = [await cluster.connection(channel=channel) for channel in ("", "second")]
+            if is_watching:
+                cluster.watch(["t"])
+            closing = asyncio.ensure_future(cluster.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await asyncio.gather(cluster.close(), cluster.close())
+            assert [connection.is_closed for connection in connections] == [True, True]
 
     asyncio.run(run())
 
@@ -380,6 +448,60 @@ def test_a_cluster_that_asks_for_it_is_looked_for_again_from_the_start() -> None
                 await cluster.refresh()
             assert caught.value.code == ErrorCode.REBOOTSTRAP_REQUIRED
             assert not cluster.metadata.brokers
+
+    asyncio.run(run())
+
+
+def test_another_server_is_asked_where_the_cluster_is_now() -> None:
+    """The first stays reachable and says that it does not belong to it; others of its connections are dropped, too."""
+
+    async def run() -> None:
+        old, new = FakeBroker({}, topics={"t": 1}), FakeBroker({}, topics={"t": 1})
+        async with old, new, Cluster.at(f"{old.address},{new.address}") as cluster:
+            await cluster.refresh(["t"])
+            other = await cluster.connection(NODE_ID, "other")
+            healthy = old.answers[ApiKey.METADATA]
+
+            def moved(version: int, request: Message) -> Message | None:
+                response = healthy(version, request)
+                assert response is not None
+                response.error_code = ErrorCode.REBOOTSTRAP_REQUIRED
+                return response
+
+            old.answers[ApiKey.METADATA] = moved
+            with pytest.raises(ApiError):
+                await cluster.refresh(["t"])
+            assert other.is_closed
+            await cluster.refresh(["t"])
+            assert (await cluster.connection(NODE_ID)).address == new.address
+            assert [len(broker.requests_of(ApiKey.METADATA)) for broker in (old, new)] == [2, 1]
+
+    asyncio.run(run())
+
+
+def test_who_is_sent_away_again_and_again_asks_less_and_less() -> None:
+    async def run() -> None:
+        broker = FakeBroker({}, topics={"t": 1})
+        healthy = broker.answers[ApiKey.METADATA]
+        asked_s: list[float] = []
+
+        def moved(version: int, request: Message) -> Message | None:
+            response = healthy(version, request)
+            assert response is not None
+            asked_s.append(asyncio.get_running_loop().time())
+            response.error_code = ErrorCode.REBOOTSTRAP_REQUIRED
+            return response
+
+        broker.answers[ApiKey.METADATA] = moved
+        async with broker, Cluster(settings_of(broker.address, retry_backoff_ms=20)) as cluster:
+            for _ in range(4):
+                with pytest.raises(ApiError):
+                    await cluster.refresh(["t"])
+        pauses_s = [later - earlier for earlier, later in pairwise(asked_s)]
+        # At least; a timer may fire a little early.
+        assert [pause_s > least_s for pause_s, least_s in zip(pauses_s, (0.018, 0.036, 0.072), strict=True)] == [
+            True
+        ] * 3
 
     asyncio.run(run())
 

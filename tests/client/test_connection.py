@@ -467,3 +467,24 @@ def test_an_observer_sees_what_goes_over_the_wire() -> None:
             assert counts.events == [("opened", 3), ("closed", 3)]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "address", [Address("a" * 70 + ".example", 9092), Address("127.0.0.1", 99_999_999), Address("nul\0", 9092)]
+)
+def test_an_address_that_cannot_be_looked_up_is_one_that_cannot_be_reached(address: Address) -> None:
+    with pytest.raises(ApiError, match="cannot connect to") as caught:
+        asyncio.run(Connection.open(address, client_id="test", timeout_s=10))
+    assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
+
+
+def test_connecting_while_the_interpreter_ends_is_a_failure_of_the_network() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        # What the look-up of a name finds then: nobody to do it.
+        await loop.shutdown_default_executor()
+        with pytest.raises(ApiError, match="cannot connect to localhost:1") as caught:
+            await Connection.open(Address("localhost", 1), client_id="test", timeout_s=10)
+        assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
+
+    asyncio.run(run())

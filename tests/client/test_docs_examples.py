@@ -1,4 +1,4 @@
-"""Every example of docs/client.md and the README, as it stands there, against a broker that has a topic of orders."""
+"""Every example of the client's pages and the README, as it stands there, against a broker that has orders."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rookery.testing import EmbeddedBroker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE = ROOT / "docs" / "client.md"
-PAGES = (ROOT / "README.md", GUIDE)
+PAGES = (ROOT / "README.md", GUIDE, ROOT / "docs" / "client-metrics.md")
 ADDRESS = "localhost:9092"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ def examples() -> Iterator[object]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for number, match in enumerate(_EXAMPLE.finditer(text), start=1):
-            heading = _HEADING.findall(text[: match.start()])[-1]
+            heading = next(reversed(_HEADING.findall(text[: match.start()])), "")
             line = text.count("\n", 0, match.start()) + 1
             yield pytest.param(match[1], page, line, id=f"{page.stem}-{number}-{heading.replace(' ', '-')}")
 
@@ -38,8 +38,9 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.mark.parametrize(("source", "page", "line"), list(examples()))
 def test_example(broker: EmbeddedBroker, source: str, page: Path, line: int) -> None:
-    if "pyarrow" in source:
-        pytest.importorskip("pyarrow")
+    for word, library in {"arrow": "pyarrow", "prometheus_client": "prometheus_client"}.items():
+        if word in source:
+            pytest.importorskip(library)
     assert ADDRESS in source
     padded = "\n" * line + source.replace(ADDRESS, broker.bootstrap_servers)
     exec(compile(padded, str(page), "exec"), {"__name__": "__main__"})

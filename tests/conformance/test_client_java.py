@@ -1,4 +1,4 @@
-"""Rookery's client beside Apache Kafka's Java clients: the same partitions for keys, every codec, one group."""
+"""Rookery's client beside Apache Kafka's Java clients: the same partitions for keys, every codec."""
 
 import asyncio
 import random
@@ -9,9 +9,8 @@ import pytest
 from rookery.client import Consumer, Producer, TopicPartition
 from rookery.client.produce.partitioners import partition_for_key
 from tests.conformance.java_tools import run_tool
-from tests.conformance.members import ConfluentMember, fill, running
+from tests.conformance.members import fill
 from tests.conformance.samples import CODECS
-from tests.conformance.test_java_groups import tool
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -77,47 +76,3 @@ def test_java_reads_what_we_compress_and_we_what_java_does(bootstrap: str, topic
     )
     found = asyncio.run(read_all(bootstrap, topic, 1, 1000))
     assert [f"{r.key.decode()}\t{r.value.decode()}" for r in found] == lines * 2
-
-
-@pytest.mark.parametrize(
-    ("strategy", "java_class"),
-    [
-        ("range", "org.apache.kafka.clients.consumer.RangeAssignor"),
-        ("cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"),
-    ],
-)
-def test_one_group_of_librdkafka_java_and_ours(bootstrap: str, topic: str, strategy: str, java_class: str) -> None:
-    """Whoever leads, all three get their share; when one leaves, the others take over."""
-    everything = fill(bootstrap, topic, partitions=6, count=20)
-    server = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", topic, "--session-timeout", "6000")
-    java = ("--assignment-strategy", java_class, "--reset-policy", "earliest")
-
-    async def play() -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": topic,
-            "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": strategy,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 500,
-        }
-        async with Consumer(settings) as ours:
-            ours.subscribe([topic])
-            with tool("verifiable-consumer", *server, *java) as theirs:
-                await asyncio.to_thread(theirs.until, "startup_complete")
-                member = ConfluentMember(bootstrap, topic, [topic], strategy=strategy, commits=False)
-                with running(member):
-                    async with asyncio.timeout(TIMEOUT_S):
-                        while not len(ours.assignment()) == len(member.partitions) == 2:
-                            await ours.poll(0.1)
-                    assert set(ours.assignment()).isdisjoint(member.partitions)
-                    rest = everything - set(ours.assignment()) - member.partitions
-                    assert len(rest) == 2
-                async with asyncio.timeout(TIMEOUT_S):
-                    while len(ours.assignment()) != 3:
-                        await ours.poll(0.1)
-            async with asyncio.timeout(TIMEOUT_S):
-                while len(ours.assignment()) != 6:
-                    await ours.poll(0.1)
-
-    asyncio.run(play())

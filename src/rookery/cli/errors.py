@@ -65,7 +65,9 @@ def explain(error: ApiError) -> str:
     """A sentence for people, with the code's name for those who search for it."""
     if error.code == ErrorCode.NETWORK_EXCEPTION and error.message:
         return f"{error.message}; is the broker running, and is --bootstrap-server right?"
-    sentence = _SENTENCES.get(error.code)
+    # The client's own errors say themselves what is wrong: a record may be too large for other limits, too.
+    says_it_all = type(error) is not ApiError and error.message
+    sentence = None if says_it_all else _SENTENCES.get(error.code)
     parts = [part for part in (error.message, sentence) if part]
     return f"{': '.join(parts)} ({error.code.name})" if parts else error.code.name
 

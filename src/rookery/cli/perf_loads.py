@@ -16,6 +16,8 @@ from rookery.cli.progress import Progress
 from rookery.cli.session import with_consumer, with_producer
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from rookery.client.consume.consumer import Consumer
     from rookery.client.produce.producer import Producer
     from rookery.client.produce.records import RecordMetadata
@@ -26,7 +28,7 @@ _SEED = 7
 _SAMPLED_EVERY = 16
 _PACED_EVERY = 10
 _CHUNK = 10_000
-_POLL_S = 1.0
+_POLL_S = 0.2
 _DEFAULTS: Mapping[str, object] = {"auto.offset.reset": "earliest", "max.poll.records": 10_000}
 
 Config = Mapping[str, object]
@@ -105,10 +107,21 @@ class _Sending:
                     sent.add_done_callback(partial(self._settle, self._now_s()))
             self._count(len(batch), sum(map(len, batch)))
         await self._producer.flush()
+        measured.elapsed_s = self._now_s() - started_s
+        self._check()
+        return measured
+
+    def _check(self) -> None:
+        """A failure that was not sampled is counted by the producer."""
         if self._failure is not None:
             raise self._failure
-        measured.elapsed_s = self._now_s() - started_s
-        return measured
+        failed = sum(
+            value
+            for metric, value in self._producer.metrics().items()
+            if (metric.group, metric.name) == ("producer-metrics", "record-error-total")
+        )
+        if failed:
+            raise CommandError(f"{failed:,.0f} of {self._measured.records:,} records were not acknowledged")
 
     def _count(self, records: int, size_bytes: int) -> None:
         self._measured.records += records
@@ -130,6 +143,8 @@ def produce_columns(config: Config, topic: str, values: Sequence[bytes], records
     async def work(producer: "Producer[bytes, bytes]") -> Measured:
         measured, now_s = Measured(), asyncio.get_running_loop().time
         await producer.partitions_for(topic)
+        # The libraries, and on a new machine the compiler, are not what is measured.
+        await (await producer.send_arrow(batch.slice(0, 0), topic))
         with Progress("producing", total_bytes=None) as progress:
             started_s = now_s()
             pending = []
@@ -156,38 +171,66 @@ def _timed(sent: "asyncio.Future[Any]", durations: Histogram) -> "asyncio.Future
 
 
 def consume_topic(config: Config, topic: str, records: int | None, *, columns: bool) -> Measured:
+    from rookery.client.consume.records import BEGINNING
+
+    merged = {**_DEFAULTS, **config}
+
     async def work(consumer: "Consumer[bytes, bytes]") -> Measured:
+        if columns:
+            # The libraries, and on a new machine the compiler, are not what is measured.
+            await consumer.read_arrow(topic, end=BEGINNING)
+        reading = _Reading(consumer, records, poll_records_max=int(str(merged["max.poll.records"])), columns=columns)
+        with Progress("consuming", total_bytes=None) as progress:
+            return await reading.run(topic, progress)
+
+    return with_consumer(merged, work)
+
+
+class _Reading:
+    """Until the wanted number, or everywhere the end: there may be fewer records than offsets."""
+
+    def __init__(
+        self, consumer: "Consumer[bytes, bytes]", records: int | None, *, poll_records_max: int, columns: bool
+    ) -> None:
+        self._consumer = consumer
+        self._wanted = records
+        self._poll_records_max = poll_records_max
+        self._columns = columns
+        self._measured = Measured()
+
+    async def run(self, topic: str, progress: Progress) -> Measured:
+        consumer, measured, now_s = self._consumer, self._measured, asyncio.get_running_loop().time
         partitions = [TopicPartition(topic, p.index) for p in await consumer.partitions_for(topic)]
-        wanted = await _wanted(consumer, partitions, records)
-        measured, now_s = Measured(), asyncio.get_running_loop().time
+        first, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        unread = [tp for tp in partitions if first[tp] < ends[tp]]
         started_s = polled_s = now_s()
         consumer.assign(partitions)
-        with Progress("consuming", total_bytes=None) as progress:
-            while measured.records < wanted:
-                count, size_bytes = await _poll(consumer, columns)
-                ended_s = now_s()
+        while unread and measured.records != self._wanted:
+            count, size_bytes = await self._poll()
+            ended_s = now_s()
+            if count:
+                # What is behind the last record, markers or nothing, is waited for and not measured.
                 measured.durations.add((ended_s - polled_s) * 1000)
-                polled_s = ended_s
+                measured.elapsed_s = ended_s - started_s
                 measured.records += count
                 measured.size_bytes += size_bytes
                 progress.advance(records=count, size_bytes=size_bytes)
-        measured.elapsed_s = polled_s - started_s
+            polled_s = ended_s
+            unread = [tp for tp in unread if await consumer.position(tp) < ends[tp]]
         return measured
 
-    return with_consumer({**_DEFAULTS, **config}, work)
+    async def _poll(self) -> tuple[int, int]:
+        """How many records came, and how many bytes of keys and values."""
+        room = None if self._wanted is None else self._wanted - self._measured.records
+        if self._columns:
+            batch = (await self._consumer.poll_arrow(_POLL_S)).slice(0, room)
+            return batch.num_rows, _binary_size(batch.column("key")) + _binary_size(batch.column("value"))
+        count_max = None if room is None else min(room, self._poll_records_max)
+        found = await self._consumer.poll(_POLL_S, max_records=count_max)
+        return len(found), sum(len(record.key or b"") + len(record.value or b"") for record in found)
 
 
-async def _wanted(consumer: "Consumer[bytes, bytes]", partitions: Sequence[TopicPartition], records: int | None) -> int:
-    """How many records to read: no more than there are."""
-    first, last = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
-    available = sum(last[tp] - first[tp] for tp in partitions)
-    return available if records is None else min(records, available)
+def _binary_size(column: "pyarrow.Array") -> int:
+    import pyarrow.compute as pc
 
-
-async def _poll(consumer: "Consumer[bytes, bytes]", columns: bool) -> tuple[int, int]:
-    """How many records came, and how many bytes of keys and values."""
-    if columns:
-        batch = await consumer.poll_arrow(_POLL_S)
-        return batch.num_rows, batch.column("key").nbytes + batch.column("value").nbytes
-    found = await consumer.poll(_POLL_S)
-    return len(found), sum(len(record.key or b"") + len(record.value or b"") for record in found)
+    return pc.sum(pc.binary_length(column)).as_py() or 0

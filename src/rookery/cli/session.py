@@ -9,16 +9,19 @@ from rookery.cli.options import parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from rookery.client.admin import Admin
     from rookery.client.cluster import Cluster
     from rookery.client.consume.consumer import Consumer
     from rookery.client.produce.producer import Producer
 
+Client = TypeVar("Client")
 Result = TypeVar("Result")
 
 CLIENT_ID = "rookery-cli"
 _LINGER_MS = 5
+_INT_MAX = 2**31 - 1
 
 
 def client_config(
@@ -40,67 +43,63 @@ def producer_config(
 ) -> dict[str, object]:
     """The same of a producer, whose time-outs have other names."""
     timeout_ms = round(timeout_s * 1000)
-    return {
+    config: dict[str, object] = {
         "bootstrap.servers": bootstrap_server,
         "client.id": CLIENT_ID,
         "request.timeout.ms": timeout_ms,
         "max.block.ms": timeout_ms,
-        "delivery.timeout.ms": timeout_ms + _LINGER_MS,
         "linger.ms": _LINGER_MS,
         **parse_pairs(settings or (), "--set"),
     }
+    parts = [str(config[name]).strip() for name in ("request.timeout.ms", "linger.ms")]
+    if all(part.isdecimal() for part in parts):
+        # The least that the producer allows. What is no number it will name.
+        config.setdefault("delivery.timeout.ms", min(sum(map(int, parts)), _INT_MAX))
+    return config
 
 
 def with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> Result:
-    import asyncio
-
     from rookery.client.cluster import Cluster
 
-    async def run() -> Result:
-        async with Cluster.at(bootstrap_server, client_id=CLIENT_ID, timeout_s=timeout_s) as cluster:
-            return await work(cluster)
-
-    return asyncio.run(run())
+    return _with_client(lambda: Cluster.at(bootstrap_server, client_id=CLIENT_ID, timeout_s=timeout_s), work)
 
 
 def with_admin(bootstrap_server: str, timeout_s: float, work: "Callable[[Admin], Awaitable[Result]]") -> Result:
-    import asyncio
-
     from rookery.client.admin import Admin
 
-    async def run() -> Result:
-        async with Admin(client_config(bootstrap_server, timeout_s)) as admin:
-            return await work(admin)
-
-    return asyncio.run(run())
+    return _with_client(lambda: Admin(client_config(bootstrap_server, timeout_s)), work)
 
 
 def with_producer(
     config: "Mapping[str, object]", work: "Callable[[Producer[bytes, bytes]], Awaitable[Result]]"
 ) -> Result:
-    import asyncio
-
     from rookery.client.produce.producer import Producer
 
-    async def run() -> Result:
-        await _reach(config)
-        async with Producer(config) as producer:
-            return await work(producer)
-
-    return asyncio.run(run())
+    return _with_client(lambda: Producer(config), work, reach=config)
 
 
 def with_consumer(
     config: "Mapping[str, object]", work: "Callable[[Consumer[bytes, bytes]], Awaitable[Result]]"
 ) -> Result:
-    import asyncio
-
     from rookery.client.consume.consumer import Consumer
 
+    return _with_client(lambda: Consumer(config), work, reach=config)
+
+
+def _with_client(
+    make: "Callable[[], AbstractAsyncContextManager[Client]]",
+    work: "Callable[[Client], Awaitable[Result]]",
+    *,
+    reach: "Mapping[str, object] | None" = None,
+) -> Result:
+    """`reach` is the configuration of a client that does not connect by itself when it is entered."""
+    import asyncio
+
     async def run() -> Result:
-        await _reach(config)
-        async with Consumer(config) as consumer:
-            return await work(consumer)
+        if reach is not None:
+            await _reach(reach)
+        async with make() as client:
+            return await work(client)
 
     return asyncio.run(run())
 

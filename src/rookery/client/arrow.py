@@ -5,8 +5,8 @@ Fetched runs are looked at batch by batch, as `consume.decoding` does for single
 through one compiled pass (`records.columnar`).
 
 Errors come in their place. A run that is damaged in the middle gives what is before the damage, and its next position
-stops there. A run that is damaged where it is to be read from raises `CorruptRecordError`, and then nothing is taken of
-the other runs either: only the answer moves positions.
+stops there. A run that is damaged where it is to be read from gives nothing, and its `CorruptRecordError` comes with
+the records of the other runs; it is raised if these give nothing either.
 
 numpy, pyarrow and numba are loaded by the first call, which takes about half a second, and some seconds more while
 the kernels are compiled for the first time on a machine: `load` does it alone, for who wants to do it in a thread.
@@ -28,6 +28,7 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
+from rookery.client.slabs import Slab
 from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, Codec, compute_crc, read_header
 from rookery.records.compression import compress
 from rookery.records.control import read_marker
@@ -71,6 +72,7 @@ class PackedBatch(NamedTuple):
     max_timestamp_ms: TimestampMs
     uncompressed_size: int
     record_size_max: int
+    slab: Slab | None = None
 
 
 class SplitSettings(NamedTuple):
@@ -99,10 +101,19 @@ def _check_installed() -> None:
         raise ClientStateError(message) from error
 
 
-def decode_fetched(runs: Sequence[FetchedRun]) -> "tuple[pa.RecordBatch, dict[TopicPartition, Offset]]":
+class DecodedRuns(NamedTuple):
+    records: "pa.RecordBatch"
+    # Behind what was read, of each run.
+    positions: dict[TopicPartition, Offset]
+    # Of runs that cannot be read on from where they are.
+    failures: dict[TopicPartition, CorruptRecordError]
+
+
+def decode_fetched(runs: Sequence[FetchedRun]) -> DecodedRuns:
     """The records of these runs, at most one of each partition, and the next position of each.
 
-    A run that does not fit any more stops before its end. Raises CorruptRecordError if a run cannot be read at all.
+    A run that does not fit any more stops before its end. Raises CorruptRecordError if a run is damaged and none gets
+    any further.
     """
     _check_installed()
     from rookery.records.columnar import decode_columns
@@ -115,7 +126,11 @@ def decode_fetched(runs: Sequence[FetchedRun]) -> "tuple[pa.RecordBatch, dict[To
     malformed = iter(decoded.malformed)
     for reader in readers:
         reader.settle([next(malformed) for _ in range(reader.part_count)])
-    return decoded.records, {reader.run.tp: reader.next_position() for reader in readers}
+    positions = {reader.run.tp: reader.next_position() for reader in readers}
+    failures = {reader.run.tp: reader.failure for reader in readers if reader.failure is not None}
+    if failures and all(positions[run.tp] == run.position for run in runs):
+        raise next(iter(failures.values()))
+    return DecodedRuns(decoded.records, positions, failures)
 
 
 class _Budget:
@@ -258,10 +273,13 @@ class _RunReader:
                 self._failure = self._corrupt(start, self._reason(start))
                 return
 
+    @property
+    def failure(self) -> CorruptRecordError | None:
+        """Why nothing was read. What is damaged further on is told when it is read from there."""
+        return self._failure if self._position == self.run.position else None
+
     def next_position(self) -> Offset:
-        """Behind what was read; raises if that is nothing, because of damage."""
-        if self._failure is not None and self._position == self.run.position:
-            raise self._failure
+        """Behind what was read."""
         end = self.run.end
         return self._position if end is None else min(self._position, max(end, self.run.position))
 
@@ -323,6 +341,7 @@ def split_for_send(
 ) -> Iterator[tuple[TopicPartition, PackedBatch]]:
     """Arrow data as batches, in the order of rows for each partition; everything is checked before the first one.
 
+    `topic` is where all rows go; without it the column topic says it.
     Rows without partition and key go where `next_partition` says, which is asked for each `batch.size` bytes of them.
     """
     _check_installed()
@@ -331,7 +350,7 @@ def split_for_send(
     try:
         table = input_columns.as_table(data)
         input_columns.check_columns(table)
-        parts = list(input_columns.slices(table, default_topic=topic, now_ms=now_ms))
+        parts = list(input_columns.slices(table, topic=topic, now_ms=now_ms))
     except input_columns.ColumnError as error:
         raise SerializationError(str(error)) from None
     for part in parts:
@@ -384,17 +403,24 @@ def _encode(
     for part in parts:
         targets = [TopicPartition(name, index) for name in part.topics for index in range(counts[name])]
         groups = _group(part, counts, next_partition, settings)
-        for batch in encode_columns(part.rows, groups, group_count=len(targets), batch_size_max=size_max):
-            payload = compress(codec, batch.payload, level) if codec else batch.payload
-            packed = PackedBatch(
-                payload,
-                batch.record_count,
-                batch.base_timestamp_ms,
-                batch.max_timestamp_ms,
-                len(batch.payload),
-                batch.record_size_max,
-            )
-            yield targets[batch.group], packed
+        slab = None if codec else Slab()
+        try:
+            for batch in encode_columns(part.rows, groups, group_count=len(targets), batch_size_max=size_max):
+                if slab is not None:
+                    slab.grow(len(batch.payload))
+                packed = PackedBatch(
+                    compress(codec, batch.payload, level) if codec else batch.payload,
+                    batch.record_count,
+                    batch.base_timestamp_ms,
+                    batch.max_timestamp_ms,
+                    len(batch.payload),
+                    batch.record_size_max,
+                    slab,
+                )
+                yield targets[batch.group], packed
+        finally:
+            if slab is not None:
+                slab.complete()
 
 
 def _group(

@@ -7,10 +7,13 @@ from these two and `metadata`.
 Metadata is stale where somebody said so (`mark_stale`, `forget_leaders`): the next look-up of a leader asks again, and
 all who look at the same time share one request. What is watched is asked for by a task of its own: when it becomes
 stale, and whenever it is older than `metadata.max.age.ms`.
+
+A closed cluster stays closed. Whatever needs a connection is `ClientStateError` from then on; a retry that pauses ends
+at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -22,7 +25,7 @@ from rookery.base.types import LeaderEpoch, NodeId, TopicName, TopicPartition
 from rookery.client.address import parse_addresses
 from rookery.client.backoff import Backoff
 from rookery.client.connection import Connection, ConnectionObserver
-from rookery.client.connection_pool import ConnectionPool
+from rookery.client.connection_pool import ConnectionPool, closed_error
 from rookery.client.metadata import NO_NODE, Broker, ClusterMetadata, read_metadata
 from rookery.client.settings.common import CommonSettings
 from rookery.protocol.api import ApiKey
@@ -58,6 +61,9 @@ class Cluster:
         self._pool = ConnectionPool(settings, observer=observer, randomness=randomness)
         self._stale_topics: set[TopicName] = set()
         self._asking = asyncio.Lock()
+        self._closed = asyncio.Event()
+        # In a row: answers that said that the cluster is elsewhere.
+        self._rebootstrap_count = 0
         # Of the watch: the topics (None: all), when they were asked for last, and the task.
         self._watched: frozenset[TopicName] | None = frozenset()
         self._watched_s = _NEVER_S
@@ -80,10 +86,11 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.cancel()
-            await asyncio.wait([watcher])
+        """For good. May be called again, also to wait for the end after it was cancelled."""
+        self._closed.set()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait([self._watcher])
         await self._pool.close()
 
     # Requests
@@ -142,12 +149,19 @@ class Cluster:
                 if not retriable(error.code) or loop.time() + pause_s >= deadline:
                     raise
             self.forget_leaders()
-            await asyncio.sleep(pause_s)
+            await self._pause(pause_s)
             attempt += 1
 
     def backoff_s(self, attempt: int) -> float:
         """The pause before attempt `attempt` + 1, by `retry.backoff.ms` and `retry.backoff.max.ms`."""
         return self._backoff.pause_s(attempt, self._randomness)
+
+    async def _pause(self, pause_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._closed.wait()
+        if self._closed.is_set():
+            raise closed_error()
 
     # Metadata
 
@@ -161,8 +175,9 @@ class Cluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = await self.call(ApiKey.METADATA, request)
-        self._check_metadata(response)
+        connection = await self.connection()
+        response = await connection.request(ApiKey.METADATA, request, timeout_s=self.request_timeout_s)
+        self._check_metadata(response, connection)
         newer = read_metadata(response)
         # Of all topics: those that are gone, too.
         self._stale_topics -= self._stale_topics if topics is None else newer.topics.keys()
@@ -171,21 +186,17 @@ class Cluster:
 
     async def leader(self, partition: TopicPartition) -> NodeId:
         """The node that leads a partition, from the metadata we have, refreshed if it is stale or knows no leader."""
-        leader = self.metadata.leader(*partition)
-        if leader is None or partition.topic in self._stale_topics:
-            await self._ask_again([partition.topic])
-            leader = self.metadata.leader(*partition)
-        if leader is not None:
-            return leader
-        topic = self.metadata.topics[partition.topic]
-        if topic.error != ErrorCode.NONE:
-            raise ApiError(topic.error, f"topic {partition.topic}")
-        if partition.partition >= len(topic.partitions):
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {partition.topic} has {len(topic.partitions)} partitions, there is no {partition.partition}",
-            )
-        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
+        found = (await self.leaders([partition]))[partition]
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+    async def leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, NodeId | ApiError]:
+        """The leader of each partition, or why it has none; asked for in one request as far as they are not known."""
+        topics = {tp.topic for tp in partitions if self.metadata.leader(*tp) is None or tp.topic in self._stale_topics}
+        if topics:
+            await self._ask_again(topics)
+        return {tp: self.metadata.leader_or_error(tp) for tp in partitions}
 
     def forget_leaders(self) -> None:
         """Something moved: the next look-up of a leader or of the controller asks again."""
@@ -219,6 +230,8 @@ class Cluster:
 
     def watch(self, topics: Iterable[TopicName] | None) -> None:
         """Keep metadata of these topics fresh from now on (None: of all), in place of those watched before."""
+        if self._closed.is_set():
+            raise closed_error()
         watched = None if topics is None else frozenset(topics)
         if watched == self._watched:
             return
@@ -229,13 +242,16 @@ class Cluster:
         if self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._keep_fresh())
 
-    def _check_metadata(self, response: Message) -> None:
+    def _check_metadata(self, response: Message, connection: Connection) -> None:
         code = ErrorCode(response.get("error_code", ErrorCode.NONE))
         if code == ErrorCode.REBOOTSTRAP_REQUIRED:
             # The brokers that we know belong to another cluster by now (KIP-1102).
             self.metadata = ClusterMetadata()
+            self._pool.start_over(connection.address, self.backoff_s(self._rebootstrap_count))
+            self._rebootstrap_count += 1
         if code != ErrorCode.NONE:
             raise ApiError(code, "the cluster's metadata")
+        self._rebootstrap_count = 0
 
     def _keep(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
@@ -244,7 +260,7 @@ class Cluster:
         for tell in self.on_refresh:
             tell(metadata)
 
-    async def _ask_again(self, topics: list[TopicName]) -> None:
+    async def _ask_again(self, topics: Collection[TopicName]) -> None:
         """Refresh, unless somebody else just did while we waited for our turn."""
         version = self.metadata_version
         async with self._asking:

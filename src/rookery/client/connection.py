@@ -160,6 +160,9 @@ class Connection(asyncio.BufferedProtocol):
             # asyncio's own text for a refused connection hides the reason.
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {reason}") from None
+        except (ValueError, OverflowError, RuntimeError) as error:
+            # No name that idna knows, no port, or no thread any more to look it up: the interpreter is ending.
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {error}") from None
         try:
             connection._set_buffers(buffers)
             await connection._negotiate(timeout_s)

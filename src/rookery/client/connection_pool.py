@@ -3,20 +3,21 @@
 Requests of one channel share a connection, where a long poll holds up what comes behind it. All who ask for the same
 connection while it is being made get the same connection, or the same error. An address that could not be reached is
 tried again only after `reconnect.backoff.ms`, which doubles; a connection on which nothing moved for
-`connections.max.idle.ms` is closed. `cluster` is the only caller.
+`connections.max.idle.ms` is closed. A closed pool stays closed: `connect` then is `ClientStateError`, for those who
+waited, too. `cluster` is the only caller.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
-from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.errors import ApiError
 from rookery.base.types import NodeId
 from rookery.client.address import Address
 from rookery.client.backoff import Backoff
 from rookery.client.connection import Connection, ConnectionObserver, SocketBuffers
+from rookery.client.errors import ClientStateError
 from rookery.client.settings.common import CommonSettings
 
 
@@ -34,6 +35,10 @@ class _Unreachable(NamedTuple):
 
 _IDLE_CHECK_S_MIN = 0.01
 _NEVER_FAILED = _Unreachable(0, 0.0)
+
+
+def closed_error() -> ClientStateError:
+    return ClientStateError("the client is closed")
 
 
 class ConnectionPool:
@@ -54,6 +59,7 @@ class ConnectionPool:
         self._opening: dict[_Key, asyncio.Task[Connection]] = {}
         self._unreachable: dict[Address, _Unreachable] = {}
         self._idle_check: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     def find(self, channel: str) -> Connection | None:
         """Any open connection of a channel."""
@@ -72,6 +78,8 @@ class ConnectionPool:
         connection = self.get(address, channel)
         if connection is not None:
             return connection
+        if self._is_closed:
+            raise closed_error()
         key = _Key(address, channel)
         opening = self._opening.get(key)
         if opening is None:
@@ -84,7 +92,7 @@ class ConnectionPool:
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
             if opening.cancelled() and waiting is not None and not waiting.cancelling():
-                raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"closed while connecting to {address}") from None
+                raise closed_error() from None
             raise
 
     def by_patience(self, addresses: Iterable[Address]) -> list[Address]:
@@ -96,18 +104,27 @@ class ConnectionPool:
         for key, connection in self._connections.items():
             connection.node = nodes.get(key.address, connection.node)
 
+    def start_over(self, address: Address, pause_s: float) -> None:
+        """Drop all connections, and leave the address alone for a while if there are others."""
+        for connection in self._connections.values():
+            connection.drop("its broker does not belong to the cluster any more")
+        self._connections.clear()
+        self._unreachable[address] = _Unreachable(0, asyncio.get_running_loop().time() + pause_s)
+
     async def close(self) -> None:
-        opening, self._opening = list(self._opening.values()), {}
+        """For good. Everything is told to end before anything is waited for, so that no cancellation is too early."""
+        self._is_closed = True
+        opening = list(self._opening.values())
         for task in opening:
             task.cancel()
-        for task in opening:
-            with suppress(asyncio.CancelledError, ApiError):
-                await task
         if self._idle_check is not None:
             self._idle_check.cancel()
             self._idle_check = None
-        connections, self._connections = list(self._connections.values()), {}
-        for connection in connections:
+        for connection in self._connections.values():
+            connection.drop("the client is closed")
+        if opening:
+            await asyncio.wait(opening)
+        for connection in list(self._connections.values()):
             await connection.close()
 
     async def _open(self, key: _Key, node: NodeId) -> Connection:

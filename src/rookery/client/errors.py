@@ -9,7 +9,7 @@
     |-- DeliveryTimeoutError     not acknowledged within delivery.timeout.ms
     |-- SerializationError       a serializer or deserializer failed; names topic, and partition and offset if known
     |-- CorruptRecordError       a fetched batch is damaged; carries topic, partition and offset
-    |-- OffsetOutOfRangeError    a position does not exist and auto.offset.reset is none
+    |-- OffsetOutOfRangeError    a position does not exist, and there is no other to go to
     |-- NoOffsetError            nothing committed and auto.offset.reset is none
     |-- CommitFailedError        the group gave our partitions to others before the commit
     `-- WakeupError              `wakeup` interrupted a poll
@@ -63,21 +63,23 @@ class SerializationError(ApiError):
 
 
 class CorruptRecordError(ApiError):
-    def __init__(self, partition: TopicPartition, offset: Offset, reason: str) -> None:
+    """`advice` says what to do; by default to seek behind `offset`, which is the last that cannot be read."""
+
+    def __init__(self, partition: TopicPartition, offset: Offset, reason: str, *, advice: str | None = None) -> None:
         super().__init__(
             ErrorCode.CORRUPT_MESSAGE,
             f"topic {partition.topic}, partition {partition.partition}, offset {offset}: {reason}; "
-            f"seek to {offset + 1} to skip it",
+            f"{advice or f'seek to {offset + 1} to skip it'}",
         )
         self.partition = partition
         self.offset = offset
 
 
 class OffsetOutOfRangeError(ApiError):
-    def __init__(self, partition: TopicPartition, offset: Offset) -> None:
-        super().__init__(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}, and auto.offset.reset is none"
-        )
+    def __init__(
+        self, partition: TopicPartition, offset: Offset, reason: str = "and auto.offset.reset is none"
+    ) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}, {reason}")
         self.partition = partition
         self.offset = offset
 
@@ -97,4 +99,6 @@ class CommitFailedError(ApiError):
 
 class WakeupError(ApiError):
     def __init__(self) -> None:
-        super().__init__(ErrorCode.NONE, "woken up")
+        super().__init__(ErrorCode.NONE, "woken up by wakeup()")
+        # No broker said this: without the code, which would read as "NONE: ...".
+        self.args = (self.message,)

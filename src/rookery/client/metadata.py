@@ -7,7 +7,7 @@ answer may be the older one: of two leaders of a partition the one with the high
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from rookery.base.errors import ErrorCode
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.client.address import Address
@@ -71,10 +71,26 @@ class ClusterMetadata:
     def leader(self, topic: TopicName, partition: PartitionIndex) -> NodeId | None:
         """The node that leads a partition, or None where we know of none."""
         known = self.topics.get(topic)
-        if known is None or partition >= len(known.partitions):
+        if known is None or not 0 <= partition < len(known.partitions):
             return None
         leader = known.partitions[partition].leader
         return leader if leader in self.brokers else None
+
+    def leader_or_error(self, partition: TopicPartition) -> NodeId | ApiError:
+        """The node that leads a partition, or why we know of none."""
+        leader = self.leader(*partition)
+        if leader is not None:
+            return leader
+        topic = self.topics.get(partition.topic)
+        if topic is None or topic.error != ErrorCode.NONE:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+            return ApiError(code, f"topic {partition.topic}")
+        if not 0 <= partition.partition < len(topic.partitions):
+            return ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {partition.topic} has {len(topic.partitions)} partitions, there is no {partition.partition}",
+            )
+        return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
 
     def topic_id(self, topic: TopicName) -> TopicId:
         return self.topics[topic].topic_id if topic in self.topics else NO_TOPIC_ID

@@ -215,11 +215,15 @@ def _not_a_batch(data: Buffer) -> InvalidBatchError:
 
 
 def iterate_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each complete batch in trusted bytes; a partial batch at the end is left out."""
+    """(position, header) of each complete batch; a partial batch at the end is left out.
+
+    It ends before bytes that are no batch, too, such as those of a broken answer.
+    """
     position, end = 0, len(data)
     while end - position >= HEADER_SIZE:
         header = read_header(data, position)
-        if position + header.size_bytes > end:
+        size = header.size_bytes
+        if size < HEADER_SIZE or header.magic != MAGIC_V2 or position + size > end:
             return
         yield position, header
-        position += header.size_bytes
+        position += size

@@ -82,23 +82,23 @@ def check_columns(table: pa.Table) -> None:
             raise ColumnError(f"column {name} has type {kind}; expected {_EXPECTED[name]}")
 
 
-def topics_of(table: pa.Table, default: TopicName | None) -> frozenset[TopicName]:
-    """All topics that the rows go to."""
-    if "topic" not in table.schema.names:
-        return frozenset(() if default is None else (default,))
+def topics_of(table: pa.Table, topic: TopicName | None) -> frozenset[TopicName]:
+    """All topics that the rows go to: `topic` if it is given, else what the column says."""
+    if topic is not None or "topic" not in table.schema.names:
+        return frozenset(() if topic is None else (topic,))
     names = pc.unique(table.column("topic").cast(pa.string())).to_pylist()
-    return frozenset(name for name in (default if name is None else name for name in names) if name is not None)
+    return frozenset(name for name in names if name is not None)
 
 
-def slices(table: pa.Table, *, default_topic: TopicName | None, now_ms: TimestampMs) -> Iterator[InputRows]:
-    """The input in parts that are encoded one by one, in order."""
+def slices(table: pa.Table, *, topic: TopicName | None, now_ms: TimestampMs) -> Iterator[InputRows]:
+    """The input in parts that are encoded one by one, in order; all of it goes to `topic`, if that is given."""
     count = table.num_rows
     step = max(1, count * _SLICE_SIZE_BYTES // max(table.nbytes, 1))
     for start in range(0, count, step):
-        yield _read(table.slice(start, step), start, default_topic, now_ms)
+        yield _read(table.slice(start, step), start, topic, now_ms)
 
 
-def _read(table: pa.Table, start: int, default_topic: TopicName | None, now_ms: TimestampMs) -> InputRows:
+def _read(table: pa.Table, start: int, topic: TopicName | None, now_ms: TimestampMs) -> InputRows:
     columns = {name: table.column(name) for name in table.schema.names}
     count = table.num_rows
     values = columnar.binary_column(_array(columns["value"], pa.large_binary()))
@@ -108,7 +108,7 @@ def _read(table: pa.Table, start: int, default_topic: TopicName | None, now_ms: 
     rows = columnar.Rows(
         _timestamps(columns, count, start, now_ms), keys, values, _headers(columns.get("headers"), start)
     )
-    topics, codes = _topics(columns.get("topic"), count, start, default_topic)
+    topics, codes = _topics(columns.get("topic"), count, start, topic)
     return InputRows(start, rows, topics, codes, _partitions(columns, count, start))
 
 
@@ -133,18 +133,16 @@ def _timestamps(columns: dict[str, pa.ChunkedArray], count: int, start: int, now
 
 
 def _topics(
-    column: pa.ChunkedArray | None, count: int, start: int, default: TopicName | None
+    column: pa.ChunkedArray | None, count: int, start: int, topic: TopicName | None
 ) -> tuple[list[TopicName], Int32s]:
+    if topic is not None:
+        return [topic], np.zeros(count, np.int32)
     if column is None:
-        if default is None:
-            raise ColumnError("column topic is missing (expected string), and no topic is given")
-        return [default], np.zeros(count, np.int32)
+        raise ColumnError("column topic is missing (expected string), and no topic is given")
     array = _array(column, pa.string())
     if array.null_count:
-        if default is None:
-            row = pc.index(array.is_null(), value=True).as_py()
-            raise ColumnError(f"column topic, row {start + row}: no topic, and none is given for all rows")
-        array = array.fill_null(default)
+        row = pc.index(array.is_null(), value=True).as_py()
+        raise ColumnError(f"column topic, row {start + row}: no topic, and none is given for all rows")
     encoded = array.dictionary_encode()
     codes = encoded.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
     return encoded.dictionary.to_pylist(), codes

@@ -1,18 +1,24 @@
 """The Arrow face of the consumer, against a real broker."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
+from rookery.client import arrow
+from rookery.client.consume.columns import ColumnMethods
+from rookery.client.consume.ranges import FetchedRange, OffsetRange, _check
 from rookery.client.consume.records import BEGINNING, END, Timestamp
-from rookery.client.errors import ClientStateError, OffsetOutOfRangeError
+from rookery.client.errors import ClientStateError, CorruptRecordError, OffsetOutOfRangeError
+from rookery.protocol.fetch import FetchedPartition
 from rookery.records.batch import Codec
 from rookery.testing import EmbeddedBroker
-from tests.client.consume.support import START_MS, append, consuming, new_topic, read_values
+from tests.client.consume.support import START_MS, TP, append, batch, consuming, new_topic, read_values
 
 Test = Callable[[str, TopicPartition, TopicPartition], Coroutine[Any, Any, None]]
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
@@ -117,10 +123,92 @@ def test_ranges_that_do_not_exist(broker: EmbeddedBroker) -> None:
             with pytest.raises(ApiError) as caught:
                 await consumer.read_arrow("no-such-topic")
             assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            with pytest.raises(OffsetOutOfRangeError):
-                await consumer.read_arrow(tp.topic, {0: -5})
+            for nonsense in ("end", 1.5, None, True, {0: "end"}, {0: b""}, Timestamp("1")):  # type: ignore[arg-type]
+                for start, end in ((nonsense, END), (BEGINNING, nonsense)):
+                    with pytest.raises(TypeError, match="offset, BEGINNING, END or Timestamp"):
+                        await consumer.read_arrow(tp.topic, start, end)  # type: ignore[arg-type]
+            for negative in (-1, {0: -5}, Timestamp(-1)):
+                with pytest.raises(ValueError, match="negative"):
+                    await consumer.read_arrow(tp.topic, negative)
+            with pytest.raises(TypeError, match="'0' is no partition"):
+                await consumer.read_arrow(tp.topic, {"0": 1})  # type: ignore[dict-item]
         with pytest.raises(ClientStateError, match="closed"):
             await consumer.read_arrow(tp.topic)
+
+    run(broker, work)
+
+
+def test_a_range_that_is_no_more() -> None:
+    deleted = FetchedPartition(0, ErrorCode.OFFSET_OUT_OF_RANGE, 9, 9, 5, None, -1, None, None, None)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 3") as caught:
+        _check(TP, OffsetRange(3, 9), deleted)
+    assert "auto.offset.reset" not in str(caught.value)
+    with pytest.raises(CorruptRecordError, match="no whole batch"):
+        _check(TP, OffsetRange(3, 9), deleted._replace(error_code=0, records=memoryview(b"x" * 70)))
+
+
+def _pieces(*runs: bytes) -> list[FetchedRange]:
+    return [
+        FetchedRange(TopicPartition("t", index), OffsetRange(0, 50), memoryview(data), None)
+        for index, data in enumerate(runs)
+    ]
+
+
+def _decoded(pieces: list[FetchedRange]) -> tuple[dict[int, list[int]], CorruptRecordError | None]:
+    settings: Any = SimpleNamespace(_settings=SimpleNamespace(read_committed=False, check_crcs=True))
+    batches, failure = ColumnMethods._decode_pieces(settings, pieces)
+    found: dict[int, list[int]] = {}
+    for some in batches:
+        for index, offset in zip(some["partition"].to_pylist(), some["offset"].to_pylist(), strict=True):
+            found.setdefault(index, []).append(offset)
+    return found, failure
+
+
+def test_a_round_that_does_not_fit_one_batch_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "_DECODED_SIZE_MAX", 2500)
+    run_of_five = b"".join(batch(first, *[b"x" * 100] * 10) for first in range(0, 50, 10))
+    found, failure = _decoded(_pieces(run_of_five, run_of_five, run_of_five))
+    assert found == {index: list(range(50)) for index in range(3)}
+    assert failure is None
+
+
+@pytest.mark.parametrize("place", [-2, 16])
+def test_a_damaged_run_of_a_round_is_told_behind_the_others(place: int) -> None:
+    damaged = bytearray(batch(0, b"a") + batch(1, b"b"))
+    damaged[place if place > 0 else len(batch(0, b"a")) + place] ^= 1
+    found, failure = _decoded(_pieces(bytes(damaged), batch(0, b"a", b"b")))
+    assert found == {1: [0, 1]}
+    assert failure is not None
+    assert failure.partition == TP
+
+
+def test_partitions_that_are_taken_away_from_a_poll_keep_the_others_records(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task assigns while a thread decodes: whatever has no records in the answer has not moved either."""
+    may_decode = threading.Event()
+    really = arrow.decode_fetched
+
+    def decode_later(runs: Any) -> Any:
+        assert may_decode.wait(10)
+        return really(runs)
+
+    async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
+        await append(bootstrap, other, [b"." * 2000] * 200)
+        async with consuming(bootstrap, tp, other) as consumer:
+            while len(consumer._fetcher._buffers) < 2:
+                await asyncio.sleep(0.01)
+            _gone, kept = list(consumer._fetcher._buffers)
+            await consumer._load_columns()
+            monkeypatch.setattr(arrow, "decode_fetched", decode_later)
+            poll = asyncio.create_task(consumer.poll_arrow(10))
+            while consumer._fetcher._buffers:
+                await asyncio.sleep(0)
+            consumer.assign([kept])
+            may_decode.set()
+            offsets = await poll
+            assert set(offsets.column("partition").to_pylist()) == {kept.partition}
+            assert await consumer.position(kept) == offsets.num_rows
 
     run(broker, work)
 
@@ -130,12 +218,12 @@ def test_a_cancelled_poll_loses_nothing_and_seeking_meanwhile_counts(broker: Emb
         for _ in range(3):
             await append(bootstrap, other, [b"." * 2000] * 200)
         async with consuming(bootstrap, other) as consumer:
-            while not consumer._fetcher.has_buffered(other):
+            while other not in consumer._fetcher._buffers:
                 await asyncio.sleep(0.01)
             await consumer._load_columns()
             poll = asyncio.create_task(consumer.poll_arrow(10))
             # Up to where the thread is at work.
-            while consumer._fetcher.has_buffered(other):
+            while other in consumer._fetcher._buffers:
                 await asyncio.sleep(0)
             assert await consumer.position(other) == 0
             poll.cancel()
@@ -146,14 +234,14 @@ def test_a_cancelled_poll_loses_nothing_and_seeking_meanwhile_counts(broker: Emb
                 offsets += (await consumer.poll_arrow(10)).column("offset").to_pylist()
             assert offsets == list(range(603))
             consumer.seek(other, 0)
-            while not consumer._fetcher.has_buffered(other):
+            while other not in consumer._fetcher._buffers:
                 await asyncio.sleep(0.01)
             poll = asyncio.create_task(consumer.poll_arrow(10))
-            while consumer._fetcher.has_buffered(other):
+            while other in consumer._fetcher._buffers:
                 await asyncio.sleep(0)
             consumer.seek(other, 600)
-            await poll
-            assert await consumer.position(other) == 600
-            assert (await consumer.poll_arrow(10)).column("offset").to_pylist() == [600, 601, 602]
+            # What was being decoded is left out.
+            assert (await poll).column("offset").to_pylist() == [600, 601, 602]
+            assert await consumer.position(other) == 603
 
     run(broker, work)

@@ -1,15 +1,16 @@
 import random
 import struct
+from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.base.errors import ApiError
-from rookery.client.consume.decoding import Deserializers, FetchedRun, PartitionBuffer
+from rookery.client.consume.decoding import Deserializers, FetchedRun, PartitionBuffer, end_of, epoch_before
 from rookery.client.consume.subscription import FetchPosition
 from rookery.client.errors import CorruptRecordError, SerializationError
-from rookery.records.batch import Codec, stamp
+from rookery.records.batch import Codec, iterate_headers, stamp
 from rookery.records.control import Marker, build_marker
 from rookery.records.record import Record, build_batch
 from tests.client.consume.support import START_MS, TP, batch
@@ -52,6 +53,22 @@ def test_a_record_has_everything() -> None:
     (record,) = buffer(bytes(build_batch(records, base_offset=3, leader_epoch=4)), 3).take(10)
     assert tuple(record) == ("t", 0, 3, START_MS + 5, 0, b"k", b"v", (("h", b"1"), ("i", None)), 4)
     assert (record.key, record.timestamp_type, record.leader_epoch) == (b"k", 0, 4)
+
+
+@pytest.mark.parametrize(("place", "value"), [(8, -12), (8, 40), (16, 1 << 24)])
+def test_headers_end_before_what_is_no_batch(place: int, value: int) -> None:
+    """Lengths that lead nowhere, and a format that is not ours."""
+    data = bytearray(batch(0, b"a", epoch=3) + batch(1, b"b", epoch=4))
+    struct.pack_into(">i", data, len(data) // 2 + place, value)
+    assert len(list(islice(iterate_headers(data), 10))) == 1
+    assert end_of(memoryview(data)) == 1
+    assert epoch_before(memoryview(data), 9, unknown=-1) == 3
+
+
+def test_the_end_lies_before_offsets_that_cannot_be() -> None:
+    data = bytearray(batch(0, b"a") + batch(1, b"b"))
+    struct.pack_into(">i", data, len(data) // 2 + 23, -7)
+    assert end_of(memoryview(data)) == 1
 
 
 def test_the_brokers_time_is_told_as_such() -> None:

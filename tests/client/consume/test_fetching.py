@@ -8,9 +8,10 @@ import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
+from rookery.client import arrow
 from rookery.client.consume.consumer import Consumer
 from rookery.client.consume.records import OffsetAndMetadata
-from rookery.client.errors import CorruptRecordError, OffsetOutOfRangeError, WakeupError
+from rookery.client.errors import ClientStateError, CorruptRecordError, OffsetOutOfRangeError, WakeupError
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.consume.support import TP, TP1, FakeLog, batch, consuming, fetch_offsets, offsets_answer, read_values
@@ -420,7 +421,7 @@ def test_a_recreated_topic_is_read_by_its_new_id() -> None:
     run_with(work, log_of(t0=batch(0, b"a")))
 
 
-def test_nonsense_from_a_broker_is_a_lost_connection() -> None:
+def test_nonsense_in_place_of_records_is_told_and_asked_for_again() -> None:
     log = log_of(t0=batch(0, b"a"))
     first = iter([True])
 
@@ -433,9 +434,60 @@ def test_nonsense_from_a_broker_is_a_lost_connection() -> None:
 
         script: dict[ApiKey, Answer] = {ApiKey.FETCH: fetch, ApiKey.LIST_OFFSETS: offsets_answer({-2: 0})}
         async with FakeBroker(script, topics={"t": 1}) as broker, consuming(str(broker.address), TP) as consumer:
+            with pytest.raises(CorruptRecordError, match="7 bytes that hold no whole batch"):
+                await consumer.poll(15)
             assert await read_values(consumer, 1) == [b"a"]
 
     asyncio.run(run())
+
+
+def test_a_poll_that_another_task_waits_in_ends_with_close() -> None:
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        polls = asyncio.ensure_future(consumer.poll(600))
+        while not broker.requests_of(ApiKey.FETCH):
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClientStateError, match="closed"):
+            await polls
+
+    run_with(work, FakeLog())
+
+
+def test_a_question_for_a_position_ends_with_close() -> None:
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        asks = asyncio.ensure_future(consumer.position(TP, timeout_s=600))
+        while not broker.requests_of(ApiKey.LIST_OFFSETS):
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClientStateError, match="closed"):
+            await asks
+
+    run_with(work, FakeLog(), answers={ApiKey.LIST_OFFSETS: lambda version, request: None})
+
+
+def test_columns_of_one_partition_do_not_wait_for_the_damage_of_another() -> None:
+    damaged = bytearray(batch(0, b"a"))
+    damaged[-2] ^= 1
+
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        log.batches[TP1] = [batch(number, b"%d" % number) for number in range(3)]
+        offsets: list[int] = []
+        failures: list[CorruptRecordError] = []
+        while len(offsets) < 3 or len(failures) < 2:
+            try:
+                offsets += (await consumer.poll_arrow(0.01)).column("offset").to_pylist()
+            except CorruptRecordError as error:
+                failures.append(error)
+        assert offsets == [0, 1, 2]
+        assert {error.partition for error in failures} == {TP}
+        assert await consumer.position(TP) == 0
+        log.batches[TP] = [batch(0, b"a"), batch(1, b"b")]
+        consumer.seek(TP, 1)
+        assert await read_values(consumer, 1) == [b"b"]
+
+    # Not in a thread, while protocol modules are imported: hypothesis, if it is there, trips over half a numpy.
+    arrow.load()
+    run_with(work, log_of(t0=bytes(damaged)), partitions=(TP, TP1))
 
 
 def test_a_wakeup_from_another_thread_ends_a_poll() -> None:
@@ -453,7 +505,7 @@ def test_a_wakeup_from_another_thread_ends_a_poll() -> None:
             await consumer.poll(15)
         await task
         consumer.wakeup()
-        with pytest.raises(WakeupError):
+        with pytest.raises(WakeupError, match=r"^woken up by wakeup\(\)$"):
             await consumer.poll(0)
         assert await consumer.poll(0) == []
 

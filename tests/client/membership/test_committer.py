@@ -72,6 +72,79 @@ def test_commits_take_effect_in_order(broker: EmbeddedBroker) -> None:
     asyncio.run(work())
 
 
+def test_waiting_for_earlier_commits_is_part_of_the_time_out(broker: EmbeddedBroker) -> None:
+    async def work() -> None:
+        async with committing(broker, "waiting") as committer:
+            heard: list[ApiError | None] = []
+            broker.faults.delay("OffsetCommit", 0.3)
+            committer.commit_async(at(1), lambda offsets, error: heard.append(error))
+            with pytest.raises(ApiError, match="earlier commits took all") as late:
+                await committer.commit(at(2), timeout_s=0.05)
+            assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+            assert heard == []
+            # The next one still waits for the first.
+            await committer.commit(at(3))
+            assert heard == [None]
+            assert await committer.committed(partitions("t", 0)) == at(3)
+
+    asyncio.run(work())
+
+
+def test_a_single_try_ends_in_time(broker: EmbeddedBroker) -> None:
+    async def work() -> None:
+        async with committing(broker, "single") as committer:
+            broker.faults.delay("FindCoordinator", 5)
+            with pytest.raises(ApiError, match="no answer about its offsets within") as late:
+                await committer.commit(at(1), timeout_s=0.05)
+            assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("by", ["commit", "commit_async", "close"])
+def test_the_periodic_commit_makes_way_for_a_newer_one(broker: EmbeddedBroker, by: str) -> None:
+    async def work() -> None:
+        async with Cluster.at(broker.bootstrap_servers) as cluster:
+            settings = fast(f"way-{by}", enable_auto_commit=True, auto_commit_interval_ms=0)
+            committer, told = Committer(cluster, settings), list[Offsets]()
+            committer.on_auto_committed = told.append
+            broker.faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
+            committer.auto_commit_when_due(lambda: at(1))
+            # It is under way, and would succeed from now on.
+            await asyncio.sleep(0.05)
+            broker.faults.clear()
+            if by == "close":
+                await committer.auto_commit_now(at(2), timeout_s=5)
+            elif by == "commit":
+                await committer.commit(at(2))
+            else:
+                committer.commit_async(at(2))
+                await committer.drain(timeout_s=5)
+            assert await committer.committed(partitions("t", 0)) == at(2)
+            assert told == ([at(2)] if by == "close" else [])
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_closing_ends_in_time_while_commits_fail(broker: EmbeddedBroker, protocol: str) -> None:
+    async def work() -> None:
+        settings = fast(f"closing-{protocol}", enable_auto_commit=True, auto_commit_interval_ms=0)
+        one = Player(broker.bootstrap_servers, ["t"], settings, protocol=protocol)
+        await settle(one, sizes=[3])
+        for api in ("OffsetCommit", "LeaveGroup", "FindCoordinator", "ConsumerGroupHeartbeat"):
+            broker.faults.fail(api, "COORDINATOR_NOT_AVAILABLE", times=None)
+        one.host.positions = dict(at(1))
+        await one.poll()
+        # The commits themselves may go on for a minute.
+        async with asyncio.timeout(10):
+            await one.membership.close(timeout_s=0.1)
+        assert one.host.assigned() == frozenset()
+        await one.cluster.close()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("code", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNKNOWN_TOPIC_OR_PARTITION"])
 def test_a_commit_is_tried_again(broker: EmbeddedBroker, code: str) -> None:
     async def work() -> None:

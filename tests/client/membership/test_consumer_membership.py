@@ -1,6 +1,7 @@
 """Members of groups of the new protocol (KIP-848), against a running broker; and what other brokers are told to be."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -8,9 +9,11 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.client.admin import Admin
 from rookery.client.errors import CommitFailedError
+from rookery.client.membership.consumer_member import Owned
 from rookery.client.membership.consumer_shell import ConsumerMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
+from rookery.protocol.message import Message
 from rookery.testing import EmbeddedBroker
 from tests.client.membership.players import Player, fast, partitions, playing, poll_until, settle
 
@@ -75,6 +78,95 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
                 await silent.committer.commit({TopicPartition("silent", owned[0]): OffsetAndMetadata(1)})
             await settle(silent, awake, sizes=[2, 2])
             assert silent.host.heard()[0] == ("lost", owned)
+
+    asyncio.run(work())
+
+
+def test_a_poll_that_waits_joins_again_after_the_member_has_left(broker: EmbeddedBroker) -> None:
+    broker.create_topic("late", partitions=1)
+
+    async def work() -> None:
+        one = player(broker, "late", max_poll_interval_ms=400)
+        async with playing(one):
+            await settle(one, sizes=[1])
+            await poll_until(lambda: is_settled(one), one)
+            broker.faults.delay("ConsumerGroupHeartbeat", 0.1, times=None)
+            one.host.heard()
+            # A poll that hears late of everything: it comes round only when it is woken.
+            async with asyncio.timeout(10):
+                while one.host.log[-1:] != [("assigned", [0])]:
+                    await one.membership.wake.wait()
+                    await one.membership.poll()
+            broker.faults.clear()
+            assert one.host.heard() == [("lost", [0]), ("assigned", [0])]
+
+    asyncio.run(work())
+
+
+def test_an_assignment_of_nothing_is_told(broker: EmbeddedBroker) -> None:
+    broker.create_topic("nothing", partitions=1)
+
+    async def work() -> None:
+        first, second = (player(broker, "nothing") for _ in range(2))
+        async with playing(first, second):
+            await settle(first, second, sizes=[0, 1])
+            await poll_until(lambda: is_settled(first, second), first, second)
+            assert sorted([first.host.heard(), second.host.heard()]) == [[("assigned", [])], [("assigned", [0])]]
+
+    asyncio.run(work())
+
+
+def test_who_leaves_before_it_is_answered_leaves_nothing_behind(broker: EmbeddedBroker) -> None:
+    broker.create_topic("ghost", partitions=1)
+
+    async def work() -> None:
+        one, other = player(broker, "ghost"), player(broker, "ghost")
+        async with playing(other):
+            await settle(other, sizes=[1])
+            await poll_until(lambda: is_settled(other), other)
+            broker.faults.delay("ConsumerGroupHeartbeat", 0.2, times=None)
+            await one.poll()
+            assert isinstance(one.membership, ConsumerMembership)
+            while one.membership._member._is_answered:
+                await asyncio.sleep(0)
+            assert one.generation == 0
+            await one.close()
+            broker.faults.clear()
+            (group,) = await Admin.over(other.cluster).describe_groups(["ghost"])
+            assert [found.member_id for found in group.check().members] == [other.membership._member.member_id]
+
+    asyncio.run(work())
+
+
+def test_a_topic_without_a_name_is_no_reason_to_hurry(broker: EmbeddedBroker) -> None:
+    broker.create_topic("named", partitions=1)
+
+    async def work() -> None:
+        one = player(broker, "named")
+        async with playing(one):
+            await settle(one, sizes=[1])
+            await poll_until(lambda: is_settled(one), one)
+            assert isinstance(one.membership, ConsumerMembership)
+            member = one.membership._member
+            member.target |= {Owned(UUID(int=1), 0)}
+            sent, heartbeat = 0, member.heartbeat
+
+            def count() -> Message:
+                nonlocal sent
+                sent += 1
+                return heartbeat()
+
+            member.heartbeat = count  # type: ignore[method-assign]
+            polls = 0
+            while sent < 3:
+                polls += 1
+                await one.poll()
+                assert not one.membership._news.is_set()
+                await one.membership.wake.wait()
+            # Each heartbeat asks for a poll, and now and then there is another look at the names.
+            assert polls < 10
+            member.target = member.owned
+            assert one.host.heard() == [("assigned", [0])]
 
     asyncio.run(work())
 

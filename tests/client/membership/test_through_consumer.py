@@ -245,6 +245,25 @@ def test_who_does_not_poll_is_out(broker: EmbeddedBroker, strategy: str) -> None
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", NEW])
+def test_who_waits_in_a_poll_stays(broker: EmbeddedBroker, strategy: str) -> None:
+    topic = f"waits-{strategy}"
+    broker.create_topic(topic, partitions=1)
+
+    async def work() -> None:
+        settings = config(broker, topic, strategy, max_poll_interval_ms=600)
+        if strategy != NEW:
+            settings |= {"session.timeout.ms": 600}
+        notes = Notes()
+        async with consuming(settings, topic, notes) as one:
+            await settle(one, sizes=[1])
+            one.pause(*one.assignment())
+            assert await one.poll(1.0) == []
+            assert notes.heard == [("assigned", [0])]
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", NEW])
 def test_new_partitions_are_read(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"grown-{strategy}"

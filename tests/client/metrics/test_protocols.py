@@ -2,7 +2,7 @@
 
 from rookery.base.types import NodeId
 from rookery.client.connection import ConnectionObserver
-from rookery.client.consume.fetcher import FetchMetrics
+from rookery.client.consume.plans import FetchMetrics
 from rookery.client.membership.interfaces import GroupMetrics
 from rookery.client.metrics import ConnectionMetrics, ConsumerMetrics
 from tests.client.metrics.clock import Clock

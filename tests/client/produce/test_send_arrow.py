@@ -1,18 +1,35 @@
 """Whole tables through the same accumulator as single records."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
 from rookery.client import arrow
-from rookery.client.errors import BufferExhaustedError, ClientStateError, SerializationError
+from rookery.client.errors import (
+    BufferExhaustedError,
+    ClientStateError,
+    SerializationError,
+    TransactionAbortableError,
+)
 from rookery.client.produce.records import BatchMetadata
+from rookery.protocol.api import ApiKey
 from rookery.testing import EmbeddedBroker
-from tests.client.fake_broker import FakeBroker
-from tests.client.produce.support import BytesProducer, configured, read_batches, read_values, run_with, silence
+from tests.client.fake_broker import FakeBroker, produced
+from tests.client.produce.support import (
+    BytesProducer,
+    configured,
+    producer_ids,
+    read_batches,
+    read_values,
+    run_with,
+    silence,
+)
+from tests.client.produce.transaction_stage import until_done
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("numba")
@@ -21,7 +38,7 @@ pytest.importorskip("numba")
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     arrow.load()
-    with EmbeddedBroker(settings={"num.partitions": "3"}) as broker:
+    with EmbeddedBroker(settings={"num.partitions": "3", "transaction.state.log.num.partitions": "1"}) as broker:
         yield broker
 
 
@@ -117,11 +134,85 @@ def test_errors_are_told_to_the_caller_or_by_the_future(broker: EmbeddedBroker) 
     asyncio.run(run())
 
 
-def test_no_room_within_the_time_is_told() -> None:
+def test_no_room_within_the_time_is_told_once() -> None:
+    complaints: list[str] = []
+
     async def work(broker: FakeBroker) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
         producer = BytesProducer(configured(broker, buffer_memory=500, batch_size=400, max_block_ms=50))
         with pytest.raises(BufferExhaustedError):
             await producer.send_arrow(pa.table({"value": values(20, 50)}), "t")
         await producer.close(0)
 
     run_with(silence, work)
+    gc.collect()
+    # Nobody has the future of what was queued.
+    assert [line for line in complaints if "never retrieved" in line] == []
+
+
+def test_rows_go_to_the_topic_that_is_given(broker: EmbeddedBroker) -> None:
+    """A job that copies what it has read does not write it back to where it came from."""
+
+    async def run() -> None:
+        table = pa.table({"value": [b"a", b"b"], "topic": ["arrow-source"] * 2})
+        async with BytesProducer(configured(broker.bootstrap_servers)) as producer:
+            landed = await (await producer.send_arrow(table, "arrow-target"))
+        assert {each.topic for each in landed} == {"arrow-target"}
+
+    asyncio.run(run())
+
+
+def test_batches_of_rows_fit_a_small_buffer() -> None:
+    async def work(broker: FakeBroker) -> None:
+        async with BytesProducer(configured(broker, buffer_memory=20_000)) as producer:
+            landed = await (await producer.send_arrow(pa.table({"value": values(1000, 100)}), "t"))
+        assert sum(each.record_count for each in landed) == 1000
+
+    run_with(produced(), work)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_table_that_was_sent_in_part_forbids_the_commit(broker: EmbeddedBroker, is_cancelled: bool) -> None:
+    async def run() -> None:
+        config = configured(broker.bootstrap_servers, transactional_id="arrow", buffer_memory=3000, batch_size=1000)
+        complaints: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+        async with BytesProducer(config | {"max.block.ms": 60_000 if is_cancelled else 200}) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await (await producer.send("arrow-half", b"first"))
+            delay = broker.faults.delay("Produce", 0.5, times=None)
+            sending = asyncio.create_task(producer.send_arrow(pa.table({"value": values(500, 50)}), "arrow-half"))
+            while not (delay.hits and producer._room):
+                await asyncio.sleep(0)
+            if is_cancelled:
+                sending.cancel()
+            with pytest.raises(asyncio.CancelledError if is_cancelled else BufferExhaustedError):
+                await sending
+            broker.faults.clear()
+            with pytest.raises(TransactionAbortableError):
+                await producer.commit_transaction()
+            await until_done(producer.abort_transaction)
+        gc.collect()
+        assert [line for line in complaints if "never retrieved" in line] == []
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_stays_does_not_keep_the_memory_of_those_that_went() -> None:
+    async def run() -> None:
+        answers = {ApiKey.PRODUCE: produced(), ApiKey.INIT_PRODUCER_ID: producer_ids()}
+        async with FakeBroker(answers, topics={"t": 16}, leaderless=[0]) as broker:
+            producer = BytesProducer(configured(broker, batch_size=4096))
+            partitions = pa.array([number % 16 for number in range(800)], pa.int32())
+            sent = await producer.send_arrow(pa.table({"value": values(800, 200), "partition": partitions}), "t")
+            stuck = producer._accumulator.queue(TopicPartition("t", 0)).waiting
+            while producer._accumulator.unsettled_count > len(stuck):
+                await asyncio.sleep(0)
+            assert len(stuck) > 1
+            assert all(type(batch.payload) is bytes for batch in stuck)
+            await producer.close(0)
+            with pytest.raises(ApiError):
+                await sent
+
+    asyncio.run(run())

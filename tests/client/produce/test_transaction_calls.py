@@ -521,7 +521,7 @@ def test_an_abort_does_not_wait_for_partitions_that_cannot_be_added() -> None:
 def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions, T0)
-        transactions.on_send_failed(RecordTooLargeError("too large"))
+        transactions.on_send_failed(RecordTooLargeError("too large"), transactions.number)
         assert transactions.error is not None
         with pytest.raises(TransactionAbortableError, match="too large"):
             await transactions.end(commit=True)

@@ -253,6 +253,7 @@ def test_an_abort_does_not_care_for_offsets() -> None:
 def test_an_end_is_continued_by_the_same_call_only(commit: bool) -> None:
     machine = begun()
     machine.begin_end(commit=commit)
+    machine.sending(Request.END_COMMIT if commit else Request.END_ABORT)
     name = "commit_transaction" if commit else "abort_transaction"
     calls: tuple[Callable[[], None], ...] = (
         lambda: machine.begin_end(commit=not commit),
@@ -267,6 +268,39 @@ def test_an_end_is_continued_by_the_same_call_only(commit: bool) -> None:
     machine.begin_end(commit=commit)
     machine.ended()
     assert machine.state is State.READY
+
+
+def test_a_commit_that_was_not_asked_for_can_be_aborted() -> None:
+    machine = begun()
+    machine.begin_offsets(OFFSETS)
+    machine.begin_end(commit=True)
+    assert machine.next_request() is Request.COMMIT_OFFSETS
+    machine.sending(Request.COMMIT_OFFSETS)
+    machine.begin_end(commit=False)
+    assert machine.is_over
+    assert machine.next_request() is Request.END_ABORT
+    with pytest.raises(ClientStateError, match=r"abort_transaction\(\) is not done"):
+        machine.begin_end(commit=True)
+    machine.ended()
+    assert machine.state is State.READY
+
+
+def test_a_record_that_waited_belongs_to_the_transaction_it_was_given_to() -> None:
+    machine = begun()
+    number = machine.number
+    machine.check_may_still_send(number)
+    machine.begin_end(commit=True)
+    with pytest.raises(ClientStateError, match="commit_transaction"):
+        machine.check_may_still_send(number)
+    machine.sending(Request.END_COMMIT)
+    # Too late to count: the coordinator was asked to commit without it.
+    machine.send_failed(RecordTooLargeError("too large"), number)
+    machine.ended()
+    machine.begin()
+    with pytest.raises(ClientStateError, match="its transaction ended while the record waited"):
+        machine.check_may_still_send(number)
+    machine.send_failed(RecordTooLargeError("too large"), number)
+    machine.check_may_still_send(machine.number)
 
 
 def test_raising_the_epoch_is_part_of_the_end() -> None:
@@ -511,7 +545,7 @@ def test_a_downgrade_takes_effect_after_the_transaction() -> None:
 
 def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
     machine = begun()
-    machine.send_failed(RecordTooLargeError("too large"))
+    machine.send_failed(RecordTooLargeError("too large"), machine.number)
     with pytest.raises(TransactionAbortableError, match="too large"):
         machine.begin_end(commit=True)
     machine.begin_end(commit=False)
@@ -521,7 +555,7 @@ def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
 
 def test_a_record_may_show_that_the_producer_is_lost() -> None:
     machine = begun()
-    machine.send_failed(ApiError(ErrorCode.UNSUPPORTED_VERSION))
+    machine.send_failed(ApiError(ErrorCode.UNSUPPORTED_VERSION), machine.number)
     with pytest.raises(FatalProducerError):
         machine.begin_end(commit=False)
 

@@ -391,6 +391,69 @@ def test_an_abort_does_not_wait_for_a_retry_behind_which_a_batch_was_given_up(st
     run(stage, work, retry_backoff_ms=300)
 
 
+def test_an_abort_does_not_wait_for_a_retry_after_a_batch_has_failed(stage: Stage) -> None:
+    """What comes back while the abort waits would stay behind the gap that the failed one left."""
+
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        faults = stage.broker.faults
+        producer.begin_transaction()
+        await asyncio.gather(*await send(producer, stage, b"a"))
+        faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
+        faults.fail(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
+        # Two batches: the first leaves a gap, and the second comes back behind it.
+        sends = (producer.send(stage.topic, value * 60, partition=0) for value in (b"b", b"c"))
+        sent = await asyncio.gather(*sends)
+        async with asyncio.timeout(10):
+            await producer.abort_transaction()
+        assert all(future.done() for future in sent)
+        faults.clear()
+        producer.begin_transaction()
+        await send(producer, stage, b"e")
+        await producer.commit_transaction()
+        async with asyncio.timeout(20):
+            while await read_values(cluster, stage.partition, committed=True) != [b"e"]:
+                await asyncio.sleep(0.01)
+
+    run(stage, work, batch_size=150)
+
+
+def test_a_record_that_waits_while_the_transaction_is_committed_is_refused(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        producer.begin_transaction()
+        # It waits for the topic's metadata.
+        late = asyncio.create_task(producer.send(stage.topic, b"late"))
+        await asyncio.sleep(0)
+        await producer.commit_transaction()
+        with pytest.raises(ClientStateError, match="send"):
+            await late
+        producer.begin_transaction()
+        await send(producer, stage, b"a")
+        await producer.commit_transaction()
+        await stage.sees(cluster, [b"a"], [b"a"])
+
+    run(stage, work)
+
+
+def test_a_commit_that_was_given_up_before_it_was_asked_for_is_aborted(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        for end in (producer.abort_transaction, producer.close):
+            producer.begin_transaction()
+            await asyncio.gather(*await send(producer, stage, b"a"))
+            delay = stage.broker.faults.delay(ApiKey.PRODUCE, 0.1)
+            await send(producer, stage, b"b")
+            commit = asyncio.create_task(producer.commit_transaction())
+            while not delay.hits:
+                await asyncio.sleep(0)
+            commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+            await end()
+        # Nothing is open, and nothing shows.
+        await stage.sees(cluster, [], [b"a", b"b", b"a", b"b"])
+
+    run(stage, work)
+
+
 def test_records_of_an_aborted_transaction_fill_no_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """An abort is an ordinary thing, and what is wrong with a transaction is raised by its commit."""
 

@@ -6,7 +6,7 @@ from functools import partial
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NodeId, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, partition_rows
+from rookery.client.admin.base import AdminPart, partition_rows, several
 from rookery.client.admin.outcomes import check
 from rookery.client.connection import software
 from rookery.client.metadata import Broker
@@ -63,9 +63,10 @@ class ClusterAdmin(AdminPart):
         self, nodes: Iterable[NodeId] | None = None, *, partitions: Iterable[TopicPartition] | None = None
     ) -> list[LogDirectory]:
         """The log directories of these brokers (None: of all), with the sizes of these partitions (None: of all)."""
-        topics = None if partitions is None else _describable(partitions)
+        topics = None if partitions is None else _describable(several(partitions, "partitions"))
+        asked = None if nodes is None else several(nodes, "nodes")
         found: list[LogDirectory] = []
-        for node in await self._broker_ids() if nodes is None else nodes:
+        for node in await self._broker_ids() if asked is None else asked:
             response = await self._retry(
                 partial(self._ask, ApiKey.DESCRIBE_LOG_DIRS, Message(topics=topics), node=node)
             )

@@ -11,7 +11,7 @@ from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceTyp
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, is_transient
+from rookery.client.admin.base import AdminPart, is_transient, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -81,11 +81,13 @@ class ConfigAdmin(AdminPart):
     async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
         """What has a configuration, of these types or of all."""
 
+        kinds = several(types, "types")
+
         async def ask() -> list[ConfigResource]:
-            if set(types) != {ResourceType.CLIENT_METRICS}:
+            if set(kinds) != {ResourceType.CLIENT_METRICS}:
                 await self._require(ApiKey.LIST_CONFIG_RESOURCES, _TYPES_SINCE, "lists client metrics only")
             response = await self._cluster.call(
-                ApiKey.LIST_CONFIG_RESOURCES, Message(resource_types=[int(kind) for kind in types])
+                ApiKey.LIST_CONFIG_RESOURCES, Message(resource_types=[int(kind) for kind in kinds])
             )
             check(response.error_code, "config resources")
             found = [
@@ -100,8 +102,8 @@ class ConfigAdmin(AdminPart):
         self, resources: Iterable[ConfigResource], *, names: Sequence[str] | None = None, documentation: bool = False
     ) -> list[ResourceConfigs]:
         """All configs of resources, or those named; in the order asked."""
-        wanted = list(dict.fromkeys(resources))
-        keys = None if names is None else list(names)
+        wanted = list(dict.fromkeys(several(resources, "resources")))
+        keys = None if names is None else several(names, "names")
 
         async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[ResourceConfigs]:
             rows = [Message(resource_type=r.kind, resource_name=r.name, configuration_keys=keys) for r in theirs]

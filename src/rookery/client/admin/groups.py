@@ -11,7 +11,7 @@ from typing import Self
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, Offset, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
-from rookery.client.admin.base import by_topic, partition_rows
+from rookery.client.admin.base import by_topic, partition_rows, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.client.admin.records import RecordAdmin
 from rookery.client.membership.interfaces import NO_GENERATION, ConsumerGroupMetadata, OffsetAndMetadata
@@ -118,7 +118,7 @@ class PartitionLag:
 class GroupAdmin(RecordAdmin):
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, by name; every state and type if none is named."""
-        request = Message(states_filter=list(states), types_filter=list(types))
+        request = Message(states_filter=several(states, "states"), types_filter=several(types, "types"))
         found: list[GroupListing] = []
         for node in await self._broker_ids():
             found += await self._retry(partial(self._list_groups_of, node, request))
@@ -142,7 +142,7 @@ class GroupAdmin(RecordAdmin):
 
     async def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
         """In the order asked; a group that does not exist carries GROUP_ID_NOT_FOUND."""
-        return [await self._describe_group(group_id) for group_id in dict.fromkeys(group_ids)]
+        return [await self._describe_group(each) for each in dict.fromkeys(several(group_ids, "group_ids"))]
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
         try:
@@ -201,7 +201,8 @@ class GroupAdmin(RecordAdmin):
 
         With `require_stable`, offsets that an open transaction is about to commit are waited for.
         """
-        request = _fetch_request(group_id, partitions, require_stable=require_stable)
+        wanted = None if partitions is None else several(partitions, "partitions")
+        request = _fetch_request(group_id, wanted, require_stable=require_stable)
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             response = await self._groups.call(
@@ -227,7 +228,7 @@ class GroupAdmin(RecordAdmin):
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Forget what was committed for partitions of topics that no member subscribes to."""
-        topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition))
+        topics = by_topic(several(partitions, "partitions"), lambda tp: Message(partition_index=tp.partition))
         request = Message(group_id=group_id, topics=topics)
         response = await self._groups.call(
             group_id, ApiKey.OFFSET_DELETE, lambda: request, codes=lambda answer: [answer.error_code]
@@ -237,7 +238,7 @@ class GroupAdmin(RecordAdmin):
 
     async def delete_groups(self, group_ids: Iterable[str]) -> list[Outcome]:
         """Delete groups that have no members, with their offsets."""
-        return [await self._delete_group(group_id) for group_id in dict.fromkeys(group_ids)]
+        return [await self._delete_group(each) for each in dict.fromkeys(several(group_ids, "group_ids"))]
 
     async def _delete_group(self, group_id: str) -> Outcome:
         request = Message(groups_names=[group_id])
@@ -259,9 +260,10 @@ class GroupAdmin(RecordAdmin):
     ) -> list[RemovedMember]:
         """Remove members from a group, dynamic ones by their ids and static ones by their instance ids; if neither is
         given, all. A removed member that is alive joins again."""
-        members = [Message(member_id=member, group_instance_id=None, reason=reason) for member in member_ids or ()]
-        members += [Message(member_id="", group_instance_id=instance, reason=reason) for instance in instance_ids]
-        if member_ids is None and not instance_ids:
+        dynamic, static = several(member_ids or (), "member_ids"), several(instance_ids, "instance_ids")
+        members = [Message(member_id=member, group_instance_id=None, reason=reason) for member in dynamic]
+        members += [Message(member_id="", group_instance_id=instance, reason=reason) for instance in static]
+        if member_ids is None and not static:
             (group,) = await self.describe_groups([group_id])
             members = [
                 Message(member_id=member.member_id, group_instance_id=member.instance_id, reason=reason)
@@ -289,8 +291,9 @@ class GroupAdmin(RecordAdmin):
 
     async def lags(self, group_id: str, assigned: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
         """Committed and end offsets of all partitions that the group committed or was assigned."""
+        also = several(assigned, "assigned")
         committed = await self.committed_offsets(group_id)
-        partitions = sorted({*committed, *assigned})
+        partitions = sorted({*committed, *also})
         ends = await self.end_offsets(partitions)
         return [PartitionLag(tp, committed[tp].offset if tp in committed else None, ends.get(tp)) for tp in partitions]
 

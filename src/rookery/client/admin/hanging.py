@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, PartitionIndex, ProducerId, TimestampMs, TopicName, TopicPartition
 from rookery.base.values import value_class
+from rookery.client.admin.base import several
 from rookery.client.admin.outcomes import check
 from rookery.client.admin.topics import TopicAdmin
 from rookery.client.admin.transactions import OpenTransaction, TransactionAdmin
@@ -60,8 +61,9 @@ class HangingAdmin(TransactionAdmin, TopicAdmin):
     ) -> list[OpenTransaction]:
         """Asks `node`, else leaders; a transaction is suspect that has written nothing for `longer_than_ms`."""
         suspects: list[OpenTransaction] = []
-        for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
-            asked = partitions[start : start + PARTITIONS_PER_REQUEST]
+        wanted = several(partitions, "partitions")
+        for start in range(0, len(wanted), PARTITIONS_PER_REQUEST):
+            asked = wanted[start : start + PARTITIONS_PER_REQUEST]
             opened = await self.open_transactions(asked, node=node)
             suspects += [found for found in opened if now_ms - found.producer.last_timestamp_ms > longer_than_ms]
             if on_progress is not None:

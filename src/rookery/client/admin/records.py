@@ -1,19 +1,17 @@
 """Records: where they lie in partitions (by timestamp, by leader epoch), and deleting the oldest."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import (
     LeaderEpoch,
-    NodeId,
     Offset,
     TimestampMs,
     TopicPartition,
     indexes_by_topic,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import by_topic
-from rookery.client.admin.outcomes import check
+from rookery.client.admin.base import by_topic, several
 from rookery.client.admin.topics import TopicAdmin
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -69,7 +67,7 @@ class RecordAdmin(TopicAdmin):
                 replica_id=_CONSUMER_REPLICA, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms
             )
 
-        rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request)
+        rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request, blank=Message(offset=-1, timestamp=-1))
         return {
             tp: OffsetResult(row.offset, row.timestamp, row.get("leader_epoch", -1), ErrorCode(row.error_code))
             for tp, row in rows.items()
@@ -77,9 +75,10 @@ class RecordAdmin(TopicAdmin):
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Without the partitions that do not exist or have no leader."""
-        topics = await self.describe_topics({tp.topic for tp in partitions}) if partitions else []
+        wanted = several(partitions, "partitions")
+        topics = await self.describe_topics({tp.topic for tp in wanted}) if wanted else []
         led = {TopicPartition(t.name, p.index) for t in topics for p in t.partitions if p.leader >= 0}
-        found = await self.list_offsets({tp: LATEST for tp in partitions if tp in led})
+        found = await self.list_offsets({tp: LATEST for tp in wanted if tp in led})
         return {tp: result.offset for tp, result in found.items() if result.error == ErrorCode.NONE}
 
     async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, DeletedRecords]:
@@ -89,36 +88,26 @@ class RecordAdmin(TopicAdmin):
             topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
             return Message(topics=topics, timeout_ms=self._timeout_ms)
 
-        rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request)
+        rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request, blank=Message(low_watermark=-1))
         return {tp: DeletedRecords(row.low_watermark, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, EpochEnd]:
         """Where leaders' epochs end in partitions: how to tell whether a log was truncated."""
 
-        async def ask(node: NodeId, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
-            request = _epochs_request({tp: epochs[tp] for tp in partitions})
-            response = await self._cluster.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, request, node=node)
-            return {
-                TopicPartition(topic.topic, row.partition): EpochEnd(
-                    row.leader_epoch, row.end_offset, ErrorCode(row.error_code)
-                )
-                for topic in response.topics
-                for row in topic.partitions
-            }
+        rows = await self._ask_leaders(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            epochs,
+            lambda partitions: _epochs_request({tp: epochs[tp] for tp in partitions}),
+            blank=Message(leader_epoch=-1, end_offset=-1),
+            rows=_epoch_rows,
+        )
+        return {tp: EpochEnd(row.leader_epoch, row.end_offset, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
-        async def ask_all() -> dict[TopicPartition, EpochEnd]:
-            leaders: dict[NodeId, list[TopicPartition]] = {}
-            for tp in sorted(epochs):
-                leaders.setdefault(await self._cluster.leader(tp), []).append(tp)
-            found: dict[TopicPartition, EpochEnd] = {}
-            for node in sorted(leaders):
-                found |= await ask(node, leaders[node])
-            for tp, end in found.items():
-                if end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    check(end.error, f"partition {tp}")
-            return found
 
-        return await self._retry(ask_all)
+def _epoch_rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
+    for topic in response.topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.topic, row.partition), row
 
 
 def _epochs_request(epochs: Mapping[TopicPartition, LeaderEpoch]) -> Message:

@@ -14,7 +14,7 @@ from rookery.base.types import (
     TopicName,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart
+from rookery.client.admin.base import AdminPart, several
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.metadata import ClusterMetadata, Topic, read_metadata
 from rookery.protocol.api import ApiKey
@@ -86,14 +86,16 @@ class TopicAdmin(AdminPart):
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
         """Create topics. One whose first answer got lost is asked for again, and is then TOPIC_ALREADY_EXISTS."""
         request = Message(
-            topics=[_creatable(topic) for topic in topics], timeout_ms=self._timeout_ms, validate_only=validate_only
+            topics=[_creatable(topic) for topic in several(topics, "topics")],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
         )
         rows = await self._ask_controller(ApiKey.CREATE_TOPICS, request, lambda response: response.topics)
         return [_created(row) for row in rows]
 
     async def delete_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Outcome]:
         """Delete topics, by name or by id; outcomes of ids that do not exist are named by the id."""
-        wanted = list(topics)
+        wanted = several(topics, "topics")
         names = [topic for topic in wanted if isinstance(topic, str)]
         if len(names) < len(wanted):
             await self._require(ApiKey.DELETE_TOPICS, _DELETE_BY_ID_SINCE, "deletes topics by name only")
@@ -117,7 +119,7 @@ class TopicAdmin(AdminPart):
 
     async def describe_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Topic]:
         """In the order asked, each once; a topic that does not exist carries its error."""
-        wanted = list(dict.fromkeys(topics))
+        wanted = list(dict.fromkeys(several(topics, "topics")))
         names = [topic for topic in wanted if isinstance(topic, str)]
         ids = [topic for topic in wanted if not isinstance(topic, str)]
         by_name = (await self._retry(partial(self._cluster.refresh, names))).topics if names else {}
@@ -146,7 +148,7 @@ class TopicAdmin(AdminPart):
         self, topics: Iterable[TopicName] = (), *, partitions_per_page: int = PARTITIONS_PER_PAGE
     ) -> list[TopicDetails]:
         """Topics (none named: all) in great detail, by name, asked for page by page (KIP-966)."""
-        wanted = [Message(name=name) for name in sorted(set(topics))]
+        wanted = [Message(name=name) for name in sorted(set(several(topics, "topics")))]
         found: dict[TopicName, TopicDetails] = {}
         cursor: Message | None = None
         while True:

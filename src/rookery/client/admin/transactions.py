@@ -22,7 +22,7 @@ from rookery.base.types import (
     indexes_by_topic,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, partition_rows
+from rookery.client.admin.base import AdminPart, partition_rows, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -149,8 +149,8 @@ class TransactionAdmin(AdminPart):
     ) -> list[TransactionListing]:
         """The transactions of all coordinators, by transactional id; `id_pattern` is a regular expression (RE2)."""
         request = Message(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
+            state_filters=several(states, "states"),
+            producer_id_filters=several(producer_ids, "producer_ids"),
             duration_filter=_NO_FILTER if running_longer_than_ms is None else running_longer_than_ms,
             transactional_id_pattern=id_pattern,
         )
@@ -177,7 +177,8 @@ class TransactionAdmin(AdminPart):
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> list[TransactionDescription]:
         """In the order asked; an id that its coordinator does not know carries TRANSACTIONAL_ID_NOT_FOUND."""
-        return [await self._describe_transaction(each) for each in dict.fromkeys(transactional_ids)]
+        wanted = dict.fromkeys(several(transactional_ids, "transactional_ids"))
+        return [await self._describe_transaction(each) for each in wanted]
 
     async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
         try:
@@ -197,10 +198,13 @@ class TransactionAdmin(AdminPart):
         self, partitions: Iterable[TopicPartition], *, node: NodeId | None = None
     ) -> dict[TopicPartition, PartitionProducers]:
         """The producers that partitions' leaders, or another broker with replicas, remember."""
+        wanted = several(partitions, "partitions")
         if node is None:
-            rows = await self._ask_leaders(ApiKey.DESCRIBE_PRODUCERS, partitions, _producers_request)
+            rows = await self._ask_leaders(
+                ApiKey.DESCRIBE_PRODUCERS, wanted, _producers_request, blank=Message(active_producers=[])
+            )
         else:
-            request = _producers_request(partitions)
+            request = _producers_request(wanted)
             response = await self._retry(partial(self._ask, ApiKey.DESCRIBE_PRODUCERS, request, node=node))
             rows = dict(partition_rows(response))
         return {tp: _producers(tp, row) for tp, row in rows.items()}
@@ -241,7 +245,8 @@ class TransactionAdmin(AdminPart):
 
         A transactional id that does not exist comes into being. From now on `timeout_ms` is its time-out.
         """
-        return [await self._fence(each, timeout_ms) for each in dict.fromkeys(transactional_ids)]
+        wanted = dict.fromkeys(several(transactional_ids, "transactional_ids"))
+        return [await self._fence(each, timeout_ms) for each in wanted]
 
     async def _fence(self, transactional_id: str, timeout_ms: int) -> FencedProducer:
         request = Message(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)

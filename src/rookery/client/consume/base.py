@@ -39,7 +39,7 @@ class ConsumerBase:
         randomness: Random | None,
     ) -> None:
         self._settings = settings
-        self._interceptors: tuple[Any, ...] = tuple(interceptors)
+        self._interceptors: tuple[ConsumerInterceptor, ...] = tuple(interceptors)
         self._randomness = randomness
         self._is_closing = False
         self._is_closed = False
@@ -122,14 +122,15 @@ class ConsumerBase:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while True:
+            self._check_open()
             self._arrived.clear()
             self._fetcher.advance()
             state = self._subscription.state(tp)
+            if state.position is not None and state.stage in (Stage.READY, Stage.VALIDATION):
+                return state.position.offset
             if state.failure is not None:
                 failure, state.failure = state.failure, None
                 raise failure
-            if state.position is not None and state.stage in (Stage.READY, Stage.VALIDATION):
-                return state.position.offset
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self._arrived.wait()

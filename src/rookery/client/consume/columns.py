@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.client import arrow
 from rookery.client.consume.decoding import PartitionBuffer, end_of, epoch_before
-from rookery.client.consume.polling import PollMethods, Turn
+from rookery.client.consume.polling import PollMethods
 from rookery.client.consume.positions import EARLIEST, LATEST
 from rookery.client.consume.ranges import FetchedRange, OffsetRange, RangeReader
 from rookery.client.consume.records import BEGINNING, END, Position, Timestamp
 from rookery.client.consume.subscription import FetchPosition
+from rookery.client.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +35,13 @@ class ColumnMethods(PollMethods):
     async def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """All records that are there; waits for the first of them up to the time-out, and then gives no rows."""
         await self._load_columns()
-        with Turn(self):
+        with self._turn():
             deadline_s = asyncio.get_running_loop().time() + timeout_s
             while True:
                 await self._prepare()
-                batch = await self._decode(self._fetcher.take_runs())
+                batch, has_moved = await self._decode(self._fetcher.take_runs())
                 self._fetcher.advance_if_drained()
-                if batch.num_rows or not await self._wait(deadline_s):
+                if batch.num_rows or not (has_moved or await self._wait(deadline_s)):
                     return batch
 
     async def read_arrow(
@@ -56,7 +57,7 @@ class ColumnMethods(PollMethods):
 
         batches = [batch async for batch in self.iterate_arrow(topic, start, end)]
         if not batches:
-            return arrow.decode_fetched([])[0]
+            return arrow.decode_fetched([]).records
         return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
     async def iterate_arrow(
@@ -64,19 +65,24 @@ class ColumnMethods(PollMethods):
     ) -> "AsyncIterator[pa.RecordBatch]":
         """As `read_arrow`, a fetch at a time: in the order of offsets within a partition."""
         self._check_open()
+        _check_positions(start, end)
         await self._load_columns()
         ranges = await self._resolve(topic, start, end)
         async for pieces in RangeReader(self._cluster, self._settings).read(ranges):
             # In a thread, while the next round is on its way.
-            for batch in await asyncio.to_thread(self._decode_pieces, pieces):
+            batches, failure = await asyncio.to_thread(self._decode_pieces, pieces)
+            for batch in batches:
                 yield batch
+            if failure is not None:
+                raise failure
 
     async def _load_columns(self) -> None:
         if not self._has_columns:
             await asyncio.to_thread(arrow.load)
             self._has_columns = True
 
-    async def _decode(self, buffers: Sequence[PartitionBuffer]) -> "pa.RecordBatch":
+    async def _decode(self, buffers: Sequence[PartitionBuffer]) -> "tuple[pa.RecordBatch, bool]":
+        """The records, and whether any position moved. Nothing of what the user has moved away from meanwhile."""
         settings = self._settings
         runs = [
             arrow.FetchedRun(
@@ -90,18 +96,27 @@ class ColumnMethods(PollMethods):
             for buffer in buffers
         ]
         if sum(len(run.data) for run in runs) < _WORTH_A_THREAD_BYTES:
-            batch, positions = arrow.decode_fetched(runs)
+            decoded = arrow.decode_fetched(runs)
         else:
-            batch, positions = await self._decode_and_fetch_on(buffers, runs)
+            decoded = await self._decode_and_fetch_on(buffers, runs)
+        # No step of this loop can fail: else positions would have moved, and nobody got the records.
+        gone = []
+        has_moved = False
         for buffer in buffers:
-            before, offset = buffer.position, positions[buffer.tp]
-            position = _position_in(buffer, offset)
-            self._fetcher.note_run_taken(buffer, position=position, count=offset - before.offset)
-        return batch
+            before, offset = buffer.position, decoded.positions[buffer.tp]
+            if self._subscription.find(buffer.tp, buffer.generation) is None:
+                gone.append(buffer.tp)
+            elif buffer.tp in decoded.failures:
+                self._fetcher.note_run_failed(buffer, decoded.failures[buffer.tp])
+            else:
+                has_moved = has_moved or offset > before.offset
+                position = _position_in(buffer, offset)
+                self._fetcher.note_run_taken(buffer, position=position, count=offset - before.offset)
+        return _without(decoded.records, gone), has_moved
 
     async def _decode_and_fetch_on(
         self, buffers: Sequence[PartitionBuffer], runs: Sequence[arrow.FetchedRun]
-    ) -> "tuple[pa.RecordBatch, dict[TopicPartition, Offset]]":
+    ) -> arrow.DecodedRuns:
         """Decode in a thread, and let the brokers send what comes next meanwhile."""
         for buffer in buffers:
             self._fetcher.fetch_behind(
@@ -115,10 +130,12 @@ class ColumnMethods(PollMethods):
                 self._fetcher.give_back(buffer)
             raise
 
-    def _decode_pieces(self, pieces: Sequence[FetchedRange]) -> "list[pa.RecordBatch]":
-        """One RecordBatch, or more where one has no room for all."""
+    def _decode_pieces(
+        self, pieces: Sequence[FetchedRange]
+    ) -> "tuple[list[pa.RecordBatch], CorruptRecordError | None]":
+        """One RecordBatch, or more where one has no room for all, and the error that comes behind them."""
         settings = self._settings
-        batches = []
+        batches: list[pa.RecordBatch] = []
         runs = [
             arrow.FetchedRun(
                 piece.tp,
@@ -131,16 +148,24 @@ class ColumnMethods(PollMethods):
             )
             for piece in pieces
         ]
+        failure: CorruptRecordError | None = None
         while runs:
-            batch, positions = arrow.decode_fetched(runs)
+            try:
+                batch, positions, failures = arrow.decode_fetched(runs)
+            except CorruptRecordError as error:
+                return batches, failure or error
             if batch.num_rows:
                 batches.append(batch)
+            failure = failure or next(iter(failures.values()), None)
+            if all(positions[run.tp] == run.position for run in runs):
+                break
+            # A run may have found no room at all, where another took it.
             runs = [
                 run._replace(position=positions[run.tp])
                 for run in runs
-                if run.position < positions[run.tp] < min(run.end or 0, end_of(run.data))
+                if run.tp not in failures and positions[run.tp] < min(run.end or 0, end_of(run.data))
             ]
-        return batches
+        return batches, failure
 
     async def _resolve(self, topic: TopicName, start: Positions, end: Positions) -> dict[TopicPartition, OffsetRange]:
         partitions = await self._partitions_to_read(topic, start, end)
@@ -174,6 +199,38 @@ class ColumnMethods(PollMethods):
 
 def _position_in(buffer: PartitionBuffer, offset: Offset) -> FetchPosition:
     return FetchPosition(offset, epoch_before(buffer.run.data, offset, unknown=buffer.position.leader_epoch))
+
+
+def _without(records: "pa.RecordBatch", partitions: Sequence[TopicPartition]) -> "pa.RecordBatch":
+    """The rows of other partitions."""
+    import pyarrow.compute as pc
+
+    for tp in partitions:
+        topics, indexes = records.column("topic"), records.column("partition")
+        records = records.filter(pc.or_(pc.not_equal(topics, tp.topic), pc.not_equal(indexes, tp.partition)))
+    return records
+
+
+def _check_positions(*given: Positions) -> None:
+    for some in given:
+        if isinstance(some, Mapping):
+            for partition, position in some.items():
+                if not isinstance(partition, int) or isinstance(partition, bool):
+                    raise TypeError(f"{partition!r} is no partition: a mapping has an int for each, and its position")
+                _check_position(position)
+        else:
+            _check_position(some)
+
+
+def _check_position(position: object) -> None:
+    forms = "a position is an offset, BEGINNING, END or Timestamp(milliseconds)"
+    number = position.timestamp_ms if isinstance(position, Timestamp) else position
+    if position is BEGINNING or position is END:
+        return
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{position!r} is no position: {forms}")
+    if number < 0:
+        raise ValueError(f"{position!r} is negative: {forms}")
 
 
 def _time(position: Position) -> TimestampMs:

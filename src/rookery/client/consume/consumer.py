@@ -25,7 +25,6 @@ from rookery.base.errors import ApiError
 from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
 from rookery.client.consume.columns import ColumnMethods
 from rookery.client.consume.lookups import LookupMethods
-from rookery.client.consume.polling import Turn
 from rookery.client.consume.positions import EARLIEST, LATEST
 from rookery.client.consume.records import (
     ConsumerGroupMetadata,
@@ -34,7 +33,12 @@ from rookery.client.consume.records import (
     ConsumerRecords,
     Deserializer,
     OffsetAndMetadata,
+    OnePartition,
     RebalanceListener,
+    SomePartitions,
+    check_listener,
+    checked_offset,
+    partition_of,
     partitions_of,
 )
 from rookery.client.consume.subscription import FetchPosition
@@ -100,6 +104,8 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         self._check_open()
         if self._committer is None:
             raise ClientStateError("subscribe needs a group.id; assign works without")
+        if listener is not None:
+            check_listener(listener)
         if isinstance(topics, re.Pattern):
             self._subscription.subscribe_pattern(topics)
         else:
@@ -123,7 +129,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         else:
             self._membership.request_rejoin("the subscription changed")
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: SomePartitions) -> None:
         """Read these partitions, and no others; those that were assigned before keep their positions."""
         self._check_open()
         wanted = partitions_of(partitions)
@@ -161,7 +167,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         count_max = self._settings.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise ValueError(f"max_records is {max_records}: it must be positive")
-        with Turn(self):
+        with self._turn():
             deadline_s = asyncio.get_running_loop().time() + timeout_s
             while True:
                 await self._prepare()
@@ -179,7 +185,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
                 for record in await self.poll(max_records=1):
                     yield record
         while True:
-            with Turn(self):
+            with self._turn():
                 await self._prepare()
             is_idle = True
             for taken in self._fetcher.take_singly(self._settings.max_poll_records):
@@ -189,7 +195,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
                     break
             self._fetcher.advance_if_drained()
             if is_idle:
-                with Turn(self):
+                with self._turn():
                     await self._wait(asyncio.get_running_loop().time() + DEFAULT_POLL_S)
 
     def _intercepted(self, records: ConsumerRecords[K, V]) -> ConsumerRecords[K, V]:
@@ -202,17 +208,18 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
 
     # Positions.
 
-    def seek(self, partition: TopicPartition, offset: Offset | OffsetAndMetadata) -> None:
+    def seek(self, partition: OnePartition, offset: Offset | OffsetAndMetadata) -> None:
         """Go on from here; the offset's leader epoch, if given, is compared with the leader's first."""
         self._check_open()
-        to = FetchPosition(offset.offset, offset.leader_epoch) if not isinstance(offset, int) else FetchPosition(offset)
-        self._subscription.seek(TopicPartition(*partition), to)
+        tp = partition_of(partition)
+        to = _named_offset(tp, offset)
+        self._subscription.seek(tp, FetchPosition(to.offset, to.leader_epoch))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: SomePartitions) -> None:
         """Go on from the first offset of these partitions, or of all; which that is, is found out by the next poll."""
         self._reset(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: SomePartitions) -> None:
         self._reset(partitions, LATEST)
 
     async def seek_to_timestamp(self, times_ms: Mapping[TopicPartition, TimestampMs] | TimestampMs) -> None:
@@ -220,36 +227,36 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         self._check_open()
         if isinstance(times_ms, int):
             times_ms = dict.fromkeys(self._subscription.assigned(), times_ms)
-        wanted = {TopicPartition(*tp): time_ms for tp, time_ms in times_ms.items()}
+        wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
         found = await self._queries.resolve(wanted, timeout_s=self._api_timeout_s)
         for tp, offset in found.items():
             # Whatever has been found out meanwhile, such as where to begin by auto.offset.reset: the user's wish wins.
             if tp in self._subscription.assigned():
                 self._subscription.seek(tp, FetchPosition(offset))
 
-    async def position(self, partition: TopicPartition, *, timeout_s: float | None = None) -> Offset:
+    async def position(self, partition: OnePartition, *, timeout_s: float | None = None) -> Offset:
         """The offset of the next record; looked up if it is not known yet."""
         self._check_open()
         patience_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._await_position(TopicPartition(*partition), timeout_s=patience_s)
+        return await self._await_position(partition_of(partition), timeout_s=patience_s)
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: SomePartitions) -> None:
         """Hand out nothing of these partitions until `resume`; they stay assigned."""
         for tp in partitions_of(partitions):
             self._subscription.pause(tp)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: SomePartitions) -> None:
         for tp in partitions_of(partitions):
             self._subscription.resume(tp)
 
     def paused(self) -> frozenset[TopicPartition]:
         return self._subscription.paused()
 
-    def lag(self, partition: TopicPartition) -> int | None:
+    def lag(self, partition: OnePartition) -> int | None:
         """How many offsets lie before the position, as the last fetch told; None before it."""
-        return self._subscription.lag(TopicPartition(*partition), read_committed=self._settings.read_committed)
+        return self._subscription.lag(partition_of(partition), read_committed=self._settings.read_committed)
 
-    def _reset(self, partitions: Iterable[TopicPartition], to_ms: TimestampMs) -> None:
+    def _reset(self, partitions: Iterable[SomePartitions], to_ms: TimestampMs) -> None:
         self._check_open()
         for tp in partitions_of(partitions) or self._subscription.assigned():
             self._subscription.reset(tp, to_ms)
@@ -281,7 +288,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         committer.commit_async(wanted, tell)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group committed; partitions without are left out."""
         patience_s = self._api_timeout_s if timeout_s is None else timeout_s
@@ -309,10 +316,8 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         committer = self._group_committer()
         if offsets is None:
             return committer, self._subscription.positions_to_commit()
-        return committer, {
-            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for tp, offset in offsets.items()
-        }
+        wanted = ((partition_of(given), offset) for given, offset in offsets.items())
+        return committer, {tp: _named_offset(tp, offset) for tp, offset in wanted}
 
     def _group_committer(self) -> Committer:
         self._check_open()
@@ -338,13 +343,26 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         if self._is_closing:
             return
         self._is_closing = True
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        # For a poll that another task waits in.
+        self._arrived.set()
         try:
             # Listeners may still commit, seek and ask.
             await self._leave(timeout_s)
             if self._committer is not None:
-                await self._committer.flush(timeout_s=timeout_s)
+                await self._committer.flush(timeout_s=max(deadline_s - loop.time(), 0))
         finally:
             self._is_closed = True
+            self._arrived.set()
             await self._positions.close()
-            await self._fetcher.close(timeout_s=timeout_s)
+            await self._fetcher.close(timeout_s=max(deadline_s - loop.time(), 0))
             await self._cluster.close()
+
+
+def _named_offset(tp: TopicPartition, offset: Offset | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Raises ValueError for what is no offset."""
+    if isinstance(offset, OffsetAndMetadata):
+        checked_offset(tp, offset.offset)
+        return offset
+    return OffsetAndMetadata(checked_offset(tp, offset))

@@ -12,7 +12,7 @@ first; then the error is raised, again and again, until the user seeks.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -153,7 +153,7 @@ def _cut(columns: RecordColumns, count: int) -> RecordColumns:
 def epoch_before(data: memoryview, offset: Offset, *, unknown: LeaderEpoch) -> LeaderEpoch:
     """The leader epoch of the record before an offset, in a run that was read up to there."""
     epoch = unknown
-    for _, header in iterate_headers(data):
+    for header in _sound_headers(data):
         if header.base_offset >= offset:
             break
         epoch = header.leader_epoch
@@ -161,8 +161,29 @@ def epoch_before(data: memoryview, offset: Offset, *, unknown: LeaderEpoch) -> L
 
 
 def end_of(data: memoryview) -> Offset:
-    """The offset behind the last whole batch; 0 if there is none."""
-    return max((header.last_offset + 1 for _, header in iterate_headers(data)), default=0)
+    """The offset behind the last whole batch, as far as decoders will come; 0 if there is none."""
+    return max((header.last_offset + 1 for header in _sound_headers(data)), default=0)
+
+
+def has_whole_batch(data: memoryview) -> bool:
+    """False for what decoders would take for a batch that was cut off: no fetch can bring more of it."""
+    if len(data) < HEADER_SIZE:
+        return False
+    return read_header(data).size_bytes <= len(data)
+
+
+def no_whole_batch(tp: TopicPartition, offset: Offset, size_bytes: int) -> CorruptRecordError:
+    """Brokers send at least one whole batch, or nothing."""
+    reason = f"the broker sent {size_bytes} bytes that hold no whole batch"
+    return CorruptRecordError(tp, offset, reason, advice="read on from a later offset if that does not pass")
+
+
+def _sound_headers(data: memoryview) -> Iterator[BatchHeader]:
+    """Headers of whole batches, up to one whose numbers cannot be: no checksum has been compared yet."""
+    for _, header in iterate_headers(data):
+        if header.base_offset < 0 or header.last_offset_delta < 0 or header.record_count < 0:
+            return
+        yield header
 
 
 def make_records(
@@ -267,6 +288,16 @@ class PartitionBuffer:
         self._records: list[AnyRecord] = []
         self._next = 0
         self._failure: ApiError | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Only a seek leads on: an error comes next."""
+        return self._failure is not None and self._next >= len(self._records)
+
+    def fail(self, failure: ApiError) -> None:
+        """Another reader found out that there is nothing to read at the position."""
+        if self._next >= len(self._records):
+            self._failure = failure
 
     def take(self, count_max: int) -> list[AnyRecord]:
         """Up to so many records; fewer mean the end, or an error, which the next call raises."""

@@ -16,13 +16,21 @@ that request is given up, and the next one goes over another connection; not mor
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.connection import Connection
-from rookery.client.consume.decoding import AnyRecord, Deserializers, FetchedRun, PartitionBuffer
+from rookery.client.consume.decoding import (
+    AnyRecord,
+    Deserializers,
+    FetchedRun,
+    PartitionBuffer,
+    has_whole_batch,
+    no_whole_batch,
+)
+from rookery.client.consume.plans import Asked, FetchMetrics, Node, Plan
 from rookery.client.consume.positions import PositionKeeper, leader_epoch
 from rookery.client.consume.sessions import FetchSession, SessionRequest, Wanted
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Subscription
@@ -45,6 +53,8 @@ _CHANNELS: Final = ("fetch", "fetch again")
 _CONSUMER: Final = -1
 _LAST_VERSION_BY_NAME: Final = 12
 _CLOSE_TIMEOUT_S: Final = 1.0
+# Less than this part of an answer is copied out of it.
+_LARGE_PART: Final = 0.25
 
 _log = library_logger(__name__)
 
@@ -71,54 +81,6 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-class FetchMetrics(Protocol):
-    """A part of `metrics.consumer.ConsumerMetrics`."""
-
-    def fetch(self, latency_s: float, throttle_time_ms: int) -> None: ...
-
-    def fetched(self, tp: TopicPartition, records: int, size_bytes: int) -> None: ...
-
-    def lag(self, tp: TopicPartition, lag: int) -> None: ...
-
-    def lead(self, tp: TopicPartition, lead: int) -> None: ...
-
-    def read_replica(self, tp: TopicPartition, node: NodeId | None) -> None: ...
-
-    def forget(self, tp: TopicPartition) -> None: ...
-
-
-class _Asked(NamedTuple):
-    generation: int
-    position: FetchPosition
-
-
-class _Plan(NamedTuple):
-    """One request to one broker."""
-
-    node: NodeId
-    asked: dict[TopicPartition, _Asked]
-    wanted: dict[TopicPartition, Wanted]
-    is_peek: bool
-
-
-class _Node:
-    """What is known of a broker that we fetch from."""
-
-    __slots__ = ("attempts", "channel", "give_up_at_s", "is_given_up", "retry_at_s", "session", "task", "waiting")
-
-    def __init__(self) -> None:
-        self.session = FetchSession()
-        # The request that the broker may keep for a while.
-        self.waiting: _Plan | None = None
-        self.is_given_up = False
-        # Not before this time: until then the other connection may still have a request that was given up.
-        self.give_up_at_s = 0.0
-        self.channel = 0
-        self.task: asyncio.Task[None] | None = None
-        self.attempts = 0
-        self.retry_at_s = 0.0
-
-
 class Fetcher:
     def __init__(
         self,
@@ -139,7 +101,7 @@ class Fetcher:
         self._deserializers = deserializers
         self._metrics = metrics
         self._timeout_s = settings.common.request_timeout_ms / 1000
-        self._nodes: dict[NodeId, _Node] = {}
+        self._nodes: dict[NodeId, Node] = {}
         # In the order of arrival, which is the order of handing out.
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
         # Generations of partitions that a peek found empty.
@@ -225,8 +187,15 @@ class Fetcher:
         """Nothing was taken: the partition is fetched again."""
         self._subscription.stop_short(buffer.tp, buffer.generation, buffer.position)
 
-    def has_buffered(self, tp: TopicPartition) -> bool:
-        return self._buffered(tp) is not None
+    def note_run_failed(self, buffer: PartitionBuffer, failure: ApiError) -> None:
+        """Nothing of it can be read. The next poll says so; this one hands out what the others have."""
+        generation = buffer.generation
+        if self._buffers.get(buffer.tp) is buffer:
+            buffer.fail(failure)
+        else:
+            self.give_back(buffer)
+            generation = self._subscription.state(buffer.tp).generation
+        self._subscription.fail(buffer.tp, generation, failure)
 
     def _buffered(self, tp: TopicPartition) -> PartitionBuffer | None:
         """What is buffered and still good."""
@@ -246,8 +215,8 @@ class Fetcher:
     def _note_taken(self, buffer: PartitionBuffer) -> None:
         tp = buffer.tp
         self._subscription.on_consumed(tp, buffer.generation, buffer.position)
-        if self._metrics is not None and buffer.is_drained:
-            state = self._subscription.state(tp)
+        state = self._subscription.find(tp, buffer.generation)
+        if self._metrics is not None and buffer.is_drained and state is not None:
             lag = self._subscription.lag(tp, read_committed=self._settings.read_committed)
             if lag is not None:
                 self._metrics.lag(tp, lag)
@@ -272,7 +241,8 @@ class Fetcher:
         self._positions.advance()
         now_s = asyncio.get_running_loop().time()
         for plan in self._plans(now_s):
-            node = self._nodes.setdefault(plan.node, _Node())
+            self._give_up_elsewhere(plan, now_s)
+            node = self._nodes.setdefault(plan.node, Node())
             node.task = asyncio.get_running_loop().create_task(self._fetch(node, plan))
         self._set_timer(now_s)
 
@@ -310,7 +280,7 @@ class Fetcher:
             connection = await self._cluster.connection(node)
             await self._send(connection, session.close(), wait_ms=0)
 
-    def _plans(self, now_s: float) -> list[_Plan]:
+    def _plans(self, now_s: float) -> list[Plan]:
         empty: dict[NodeId, list[tuple[TopicPartition, PartitionState]]] = {}
         filled: set[NodeId] = set()
         homeless: set[TopicName] = set()
@@ -319,10 +289,12 @@ class Fetcher:
             if node is None:
                 homeless.add(tp.topic)
                 continue
-            if self._buffered(tp) is not None:
-                filled.add(node)
-            else:
+            buffer = self._buffered(tp)
+            if buffer is None:
                 empty.setdefault(node, []).append((tp, state))
+            elif not buffer.is_stuck:
+                # Of a buffer that is stuck nobody drains anything: the others would be peeked at for ever.
+                filled.add(node)
         if homeless:
             self._find(homeless)
         plans = []
@@ -343,22 +315,36 @@ class Fetcher:
             return
         asked = known.waiting.asked
         if any(tp not in asked or asked[tp].generation != state.generation for tp, state in items):
-            known.is_given_up, known.waiting = True, None
-            known.give_up_at_s = now_s + self._settings.fetch_max_wait_ms / 1000
-            known.channel = 1 - known.channel
-            known.task.cancel()
+            self._give_up(known, known.task, now_s)
+
+    def _give_up_elsewhere(self, plan: Plan, now_s: float) -> None:
+        """End requests that wait at other brokers for the same partitions, which have another leader now.
+
+        One that cannot be given up is let be: of two answers, the later one is not listened to (`_on_row`).
+        """
+        for node, known in self._nodes.items():
+            if node == plan.node or known.task is None or known.waiting is None or now_s < known.give_up_at_s:
+                continue
+            if not plan.asked.keys().isdisjoint(known.waiting.asked):
+                self._give_up(known, known.task, now_s)
+
+    def _give_up(self, node: Node, task: asyncio.Task[None], now_s: float) -> None:
+        node.is_given_up, node.waiting = True, None
+        node.give_up_at_s = now_s + self._settings.fetch_max_wait_ms / 1000
+        node.channel = 1 - node.channel
+        task.cancel()
 
     def _is_free(self, node: NodeId, now_s: float) -> bool:
         known = self._nodes.get(node)
         return known is None or (known.task is None and known.retry_at_s <= now_s)
 
-    def _plan(self, node: NodeId, items: Iterable[tuple[TopicPartition, PartitionState]], *, is_peek: bool) -> _Plan:
-        plan = _Plan(node, {}, {}, is_peek)
+    def _plan(self, node: NodeId, items: Iterable[tuple[TopicPartition, PartitionState]], *, is_peek: bool) -> Plan:
+        plan = Plan(node, {}, {}, is_peek)
         for tp, state in items:
             if is_peek and self._peeked.get(tp) == state.generation:
                 continue
             self._peeked.pop(tp, None)
-            position = state.ahead or state.position
+            position = state.fetch_position
             assert position is not None, "ready partitions have a position"
             row = FetchPartition(
                 tp.partition,
@@ -366,7 +352,7 @@ class Fetcher:
                 self._settings.max_partition_fetch_bytes,
                 leader_epoch(self._cluster, tp),
             )
-            plan.asked[tp] = _Asked(state.generation, position)
+            plan.asked[tp] = Asked(state.generation, position)
             plan.wanted[tp] = Wanted(self._cluster.metadata.topic_id(tp.topic), row)
         return plan
 
@@ -416,7 +402,7 @@ class Fetcher:
 
     # One request.
 
-    async def _fetch(self, node: _Node, plan: _Plan) -> None:
+    async def _fetch(self, node: Node, plan: Plan) -> None:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
@@ -438,7 +424,7 @@ class Fetcher:
             node.is_given_up = False
         self.on_change()
 
-    async def _exchange(self, node: _Node, plan: _Plan) -> FetchResponse:
+    async def _exchange(self, node: Node, plan: Plan) -> FetchResponse:
         connection = await self._cluster.connection(plan.node, _CHANNELS[node.channel])
         wait_ms = 0 if plan.is_peek else self._settings.fetch_max_wait_ms
         node.waiting = plan if wait_ms else None
@@ -470,7 +456,7 @@ class Fetcher:
         except ProtocolError as error:
             raise connection.refuse(error) from None
 
-    def _on_lost_broker(self, node: _Node, plan: _Plan, error: ApiError) -> None:
+    def _on_lost_broker(self, node: Node, plan: Plan, error: ApiError) -> None:
         """Perhaps others lead its partitions now."""
         if node.attempts == 0:
             _log.warning("fetch failed", node=plan.node, error=str(error))
@@ -480,7 +466,7 @@ class Fetcher:
             self._cluster.mark_stale(tp.topic)
             self._subscription.prefer_replica(tp, asked.generation, None, 0.0)
 
-    def _on_response(self, node: _Node, plan: _Plan, response: FetchResponse) -> None:
+    def _on_response(self, node: Node, plan: Plan, response: FetchResponse) -> None:
         code = ErrorCode(response.error_code)
         names = node.session
         if code is not ErrorCode.NONE:
@@ -498,18 +484,19 @@ class Fetcher:
         if plan.is_peek:
             self._peeked.update({tp: asked.generation for tp, asked in plan.asked.items() if tp not in self._buffers})
 
-    def _on_refusal(self, node: _Node, plan: _Plan, code: ErrorCode) -> None:
+    def _on_refusal(self, node: Node, plan: Plan, code: ErrorCode) -> None:
         node.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(node.attempts)
         node.attempts += 1
         if not code.retriable:
             for tp, asked in plan.asked.items():
                 self._subscription.fail(tp, asked.generation, ApiError(code, f"broker {plan.node} refused to fetch"))
 
-    def _on_row(
-        self, plan: _Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
-    ) -> None:
+    def _on_row(self, plan: Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]) -> None:
         asked = plan.asked[tp]
-        if self._subscription.find(tp, asked.generation) is None:
+        state = self._subscription.find(tp, asked.generation)
+        position = None if state is None else state.fetch_position
+        if state is None or position is None or position.offset != asked.position.offset or self._buffered(tp):
+            # Too late: the user has moved on, or another broker has answered before.
             return
         code = ErrorCode(row.error_code)
         if code is not ErrorCode.NONE:
@@ -529,10 +516,18 @@ class Fetcher:
             self._subscription.prefer_replica(tp, asked.generation, row.preferred_read_replica, until_s)
             if self._metrics is not None:
                 self._metrics.read_replica(tp, row.preferred_read_replica)
-        if row.records:
-            self._keep(tp, asked, row.records, row)
+        if not row.records:
+            return
+        if not has_whole_batch(row.records):
+            self._subscription.fail(tp, asked.generation, no_whole_batch(tp, asked.position.offset, len(row.records)))
+            return
+        data = row.records
+        if state.is_paused or len(data) < memoryview(data.obj).nbytes * _LARGE_PART:
+            # It may stay for long, and would keep the whole answer in memory.
+            data = memoryview(bytes(data))
+        self._keep(tp, asked, data, row)
 
-    def _keep(self, tp: TopicPartition, asked: _Asked, data: memoryview, row: FetchedPartition) -> None:
+    def _keep(self, tp: TopicPartition, asked: Asked, data: memoryview, row: FetchedPartition) -> None:
         run = FetchedRun(
             tp,
             data,
@@ -544,7 +539,7 @@ class Fetcher:
         self._subscription.move_to_end(tp)
 
     def _on_error(
-        self, plan: _Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
+        self, plan: Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
     ) -> None:
         code, asked = ErrorCode(row.error_code), plan.asked[tp]
         generation, offset = asked.generation, asked.position.offset
@@ -561,7 +556,9 @@ class Fetcher:
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(plan.node, tp, generation, offset)
         elif code is ErrorCode.CORRUPT_MESSAGE:
-            failure = CorruptRecordError(tp, offset, "the broker found a damaged batch")
+            failure = CorruptRecordError(
+                tp, offset, "the broker found a damaged batch", advice="where it ends is not known: seek further on"
+            )
             self._subscription.fail(tp, generation, failure)
         elif code.retriable:
             self._defer(tp, generation)
@@ -572,6 +569,11 @@ class Fetcher:
         if node != self._cluster.metadata.leader(*tp):
             # A follower may lack what the leader has.
             self._subscription.prefer_replica(tp, generation, None, 0.0)
+            return
+        state = self._subscription.find(tp, generation)
+        if state is not None and state.ahead is not None:
+            # A damaged header led us there. The position itself is good; whoever decodes will tell the next one.
+            self._defer(tp, generation)
             return
         failure: Callable[[], ApiError] | None = None
         if not self._positions.may_reset:

@@ -4,25 +4,25 @@ They leave positions and assignment alone. Each takes a time-out, by default def
 `ApiError` when it is over, or at once where a topic or partition does not exist.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
 from rookery.client.consume.base import ConsumerBase
 from rookery.client.consume.positions import EARLIEST, LATEST
-from rookery.client.consume.records import OffsetAndTimestamp, partitions_of
+from rookery.client.consume.records import OffsetAndTimestamp, SomePartitions, partition_of, partitions_of
 from rookery.client.metadata import ClusterMetadata, Partition
 
 
 class LookupMethods(ConsumerBase):
     async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
         """The first offset of each partition."""
         return await self._edges(partitions, EARLIEST, timeout_s)
 
     async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
         """The offset behind the last record; with read_committed, behind the last that is decided."""
         return await self._edges(partitions, LATEST, timeout_s)
@@ -34,8 +34,8 @@ class LookupMethods(ConsumerBase):
         self._check_open()
         for tp, time_ms in times_ms.items():
             if time_ms < 0:
-                raise ValueError(f"{time_ms} is no timestamp (for {TopicPartition(*tp)})")
-        wanted = {TopicPartition(*tp): time_ms for tp, time_ms in times_ms.items()}
+                raise ValueError(f"{time_ms} is no timestamp (for {partition_of(tp)})")
+        wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
         return await self._queries.find(wanted, timeout_s=self._patience_s(timeout_s))
 
     async def partitions_for(self, topic: TopicName, *, timeout_s: float | None = None) -> list[Partition]:
@@ -58,7 +58,7 @@ class LookupMethods(ConsumerBase):
         }
 
     async def _edges(
-        self, partitions: Iterable[TopicPartition], edge: TimestampMs, timeout_s: float | None
+        self, partitions: SomePartitions, edge: TimestampMs, timeout_s: float | None
     ) -> dict[TopicPartition, Offset]:
         self._check_open()
         wanted = dict.fromkeys(partitions_of(partitions), edge)

@@ -4,7 +4,8 @@
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rookery.base.errors import ApiError
 from rookery.client.consume.base import ConsumerBase
@@ -12,12 +13,10 @@ from rookery.client.errors import ClientStateError, WakeupError
 
 
 class PollMethods(ConsumerBase):
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._is_polling = False
-        self._is_woken = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._needs_topics = False
+    _is_polling = False
+    _is_woken = False
+    _needs_topics = False
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def wakeup(self) -> None:
         """From any thread: the poll that runs, or the next one, raises WakeupError."""
@@ -26,10 +25,29 @@ class PollMethods(ConsumerBase):
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._arrived.set)
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A poll under way: there is at most one."""
+        self._check_open()
+        self._raise_if_closing()
+        if self._is_polling:
+            raise ClientStateError("another task polls this consumer already")
+        if not (self._subscription.is_subscribed or self._subscription.is_manual):
+            raise ClientStateError("nothing to read: subscribe or assign first")
+        self._is_polling = True
+        self._metrics.poll_started()
+        self._loop = asyncio.get_running_loop()
+        try:
+            yield
+        finally:
+            self._is_polling = False
+            self._metrics.poll_ended()
+
     async def _prepare(self) -> None:
         """Whatever a poll does before it hands out records."""
         self._raise_if_woken()
         self._arrived.clear()
+        self._raise_if_closing()
         if self._membership is not None:
             if self._needs_topics:
                 await self._find_topics()
@@ -83,28 +101,6 @@ class PollMethods(ConsumerBase):
             self._is_woken = False
             raise WakeupError
 
-
-class Turn:
-    """A poll under way: there is at most one."""
-
-    __slots__ = ("_consumer",)
-
-    def __init__(self, consumer: PollMethods) -> None:
-        self._consumer = consumer
-
-    def __enter__(self) -> None:
-        consumer = self._consumer
-        consumer._check_open()
-        if consumer._is_closing:
-            raise ClientStateError("this consumer is being closed")
-        if consumer._is_polling:
-            raise ClientStateError("another task polls this consumer already")
-        if not (consumer._subscription.is_subscribed or consumer._subscription.is_manual):
-            raise ClientStateError("nothing to read: subscribe or assign first")
-        consumer._is_polling = True
-        consumer._metrics.poll_started()
-        consumer._loop = asyncio.get_running_loop()
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer._is_polling = False
-        self._consumer._metrics.poll_ended()
+    def _raise_if_closing(self) -> None:
+        if self._is_closing:
+            raise ClientStateError("this consumer is being closed, or is closed")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.consume.decoding import end_of
+from rookery.client.consume.decoding import end_of, has_whole_batch, no_whole_batch
 from rookery.client.consume.positions import leader_epoch
 from rookery.client.errors import OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
@@ -117,7 +117,7 @@ class RangeReader:
             raise ApiError(ErrorCode(response.error_code), f"broker {node} refused to fetch")
         found = list(_rows(response, topics))
         for tp, answered in found:
-            _check(tp, ranges[tp], ErrorCode(answered.error_code))
+            _check(tp, ranges[tp], answered)
         return found
 
     def _request(self, topics: Iterable[FetchTopic]) -> FetchRequest:
@@ -146,9 +146,12 @@ def _rows(
             yield from ((TopicPartition(known, row.partition), row) for row in rows)
 
 
-def _check(tp: TopicPartition, some: OffsetRange, code: ErrorCode) -> None:
+def _check(tp: TopicPartition, some: OffsetRange, row: FetchedPartition) -> None:
+    code = ErrorCode(row.error_code)
+    if row.records and not has_whole_batch(row.records):
+        raise no_whole_batch(tp, some.position, len(row.records))
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        raise OffsetOutOfRangeError(tp, some.position)
+        raise OffsetOutOfRangeError(tp, some.position, "or has it no more")
     if code is not ErrorCode.NONE:
         raise ApiError(code, f"partition {tp}, offset {some.position}")
 

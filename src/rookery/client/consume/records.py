@@ -5,7 +5,7 @@ columns, so their order of fields is the order of its columns.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.client.generics import K, V
@@ -117,6 +117,50 @@ END: Final = _Edge("END")
 Position: TypeAlias = Offset | Timestamp | _Edge
 
 
-def partitions_of(partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[TopicPartition]:
-    """Plain pairs are as good as `TopicPartition`s."""
-    return [TopicPartition(*partition) for partition in partitions]
+# Plain pairs are as good as `TopicPartition`s.
+OnePartition: TypeAlias = TopicPartition | tuple[TopicName, PartitionIndex]
+# One partition, or several.
+SomePartitions: TypeAlias = OnePartition | Iterable[OnePartition]
+
+
+def partition_of(partition: object) -> TopicPartition:
+    if not _is_partition(partition):
+        raise TypeError(f"{partition!r} is no partition: give a TopicPartition, or a pair of topic and number")
+    return TopicPartition(*partition)
+
+
+def partitions_of(partitions: SomePartitions | Iterable[SomePartitions]) -> list[TopicPartition]:
+    """Of one partition, of several, or of a call's arguments, each of which may be one or several."""
+    if _is_partition(partitions):
+        return [TopicPartition(*partitions)]
+    found: list[TopicPartition] = []
+    for item in _several(partitions):
+        found += [partition_of(item)] if _is_partition(item) else map(partition_of, _several(item))
+    return found
+
+
+def _is_partition(given: object) -> TypeGuard[tuple[TopicName, PartitionIndex]]:
+    if not isinstance(given, tuple) or len(given) != 2:
+        return False
+    topic, index = given
+    return isinstance(topic, str) and isinstance(index, int) and not isinstance(index, bool)
+
+
+def _several(given: object) -> Iterable[object]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        partition_of(given)
+        return ()
+    return given
+
+
+def checked_offset(partition: TopicPartition, offset: object) -> Offset:
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise ValueError(f"partition {partition} has no offset {offset!r}: offsets are whole numbers from 0 on")
+    return offset
+
+
+def check_listener(listener: object) -> None:
+    names = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+    missing = [name for name in names if not callable(getattr(listener, name, None))]
+    if missing:
+        raise TypeError(f"{listener!r} is no RebalanceListener: it has no {missing[0]}")

@@ -101,6 +101,11 @@ class PartitionState:
         self.failure: ApiError | None = None
         self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
 
+    @property
+    def fetch_position(self) -> FetchPosition | None:
+        """Where the next fetch begins."""
+        return self.ahead or self.position
+
     def is_fetchable(self, now_s: float) -> bool:
         return (
             self.stage is Stage.READY
@@ -274,12 +279,6 @@ class Subscription:
         state = self.find(tp, generation)
         if state is not None:
             self._move(state)
-            state.position = position
-
-    def rewind(self, tp: TopicPartition, generation: int, position: FetchPosition) -> None:
-        """What was taken is given back, and was not seen by the user."""
-        state = self.find(tp, generation)
-        if state is not None:
             state.position = position
 
     def _move(self, state: PartitionState) -> None:

@@ -27,6 +27,7 @@ from rookery.client.membership.committer import Committer
 from rookery.client.membership.handover import Handover
 from rookery.client.membership.interfaces import AssignmentHost, ConsumerGroupMetadata, GroupMetrics
 from rookery.client.membership.leader import GroupMembers, partition_counts, partition_racks
+from rookery.client.membership.poll_timer import PollTimer
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol import consumer_protocol
 from rookery.protocol.api import ApiKey
@@ -81,7 +82,7 @@ class ClassicMembership:
         # What a leader assigned by; None unless we lead.
         self._counts: dict[TopicName, int] | None = None
         self._seen_metadata_version = -1
-        self._polled_s: float | None = None
+        self._poll_timer = PollTimer(settings.max_poll_interval_ms, remind=self.wake.set)
         self._rebalance_started_s = 0.0
         self._known_as = self._member.identity
         committer.identify = self._identify
@@ -93,7 +94,7 @@ class ClassicMembership:
         return self._known_as
 
     def note_poll(self) -> None:
-        self._polled_s = self._now_s()
+        self._poll_timer.restart()
 
     def request_rejoin(self, reason: str) -> None:
         self._member.request_rejoin(reason)
@@ -101,7 +102,7 @@ class ClassicMembership:
 
     async def poll(self) -> None:
         self.wake.clear()
-        if self._polled_s is None:
+        if not self._poll_timer.is_started:
             self.note_poll()
         if self._failure is not None:
             self._raise_failure()
@@ -126,6 +127,7 @@ class ClassicMembership:
                 await self._handover.give_up(self._host.assigned(), timeout_s=timeout_s)
         finally:
             await self._committer.drain(timeout_s=max(deadline_s - self._now_s(), 0))
+            self._poll_timer.stop()
             await _stop(self._beating)
             request = self._give_notice("the consumer is closed")
             await self._leave(request, timeout_s=max(deadline_s - self._now_s(), _LEAVE_TIMEOUT_MIN_S))
@@ -309,19 +311,14 @@ class ClassicMembership:
     async def _keep_beating(self) -> None:
         interval_s = self._settings.heartbeat_interval_ms / 1000
         while True:
-            patience_s = self._patience_s()
+            patience_s = self._poll_timer.left_s
             await asyncio.sleep(min(interval_s, patience_s) if patience_s > 0 else interval_s)
             if not self._member.may_beat:
                 continue
-            if self._patience_s() <= 0:
+            if self._poll_timer.left_s <= 0:
                 await self._leave_for_silence()
             else:
                 await self._beat()
-
-    def _patience_s(self) -> float:
-        """How long the application may still go without a poll."""
-        assert self._polled_s is not None, "polls begin the joins, and joins the heartbeats"
-        return self._polled_s + self._settings.max_poll_interval_ms / 1000 - self._now_s()
 
     async def _beat(self) -> None:
         who, started_s = self._member.identity, self._now_s()
@@ -357,10 +354,12 @@ class ClassicMembership:
     async def _leave(self, request: Message | None, *, timeout_s: float) -> None:
         if request is None:
             return
-        with suppress(ApiError):
-            await self._coordinators.call(
-                self._settings.group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=_code, timeout_s=timeout_s
-            )
+        # The call's own time-out does not count looking for the coordinator.
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._coordinators.call(
+                    self._settings.group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=_code, timeout_s=timeout_s
+                )
 
     # What commits ask and tell
 

@@ -1,15 +1,17 @@
 """Commits a consumer's offsets and reads them back, for members of groups of both protocols and for nobody's members.
 
-Commits take effect in the order in which they were asked for, synchronous or not: each waits for the one before it.
-A synchronous commit is tried again while its error is retriable, up to its time-out; an asynchronous one only while the
-coordinator moves, because a later one is behind it. Who commits is asked of the membership for every try, through
-`identify`; a refusal that says that we are no member any more is told to it through `on_refused`.
+Commits take effect in the order in which they were asked for, synchronous or not: each waits for those before it, and
+this waiting is part of its time-out. A synchronous commit is tried again while its error is retriable; an asynchronous
+one only while the coordinator moves, because a later one is behind it. The periodic automatic commit makes way for any
+other: its next one has newer offsets anyway. Who commits is asked of the membership for every try, through `identify`;
+a refusal that says that we are no member any more is told to it through `on_refused`.
 
 A consumer has one. `consume.consumer` calls it for its user, memberships for themselves.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from rookery.base.errors import ApiError, ErrorCode
@@ -59,7 +61,8 @@ class Committer:
         self._settings = settings
         self._metrics = metrics
         self._coordinators = Coordinators(cluster)
-        self._last: asyncio.Task[None] | None = None
+        # Hands out turns in the order in which they were asked for.
+        self._turn = asyncio.Lock()
         self._under_way: set[asyncio.Task[None]] = set()
         # Told of what was committed without the user's asking.
         self.on_auto_committed: Callable[[Offsets], None] = lambda offsets: None
@@ -81,12 +84,17 @@ class Committer:
     async def commit(self, offsets: Offsets, *, timeout_s: float | None = None) -> None:
         """Raises CommitFailedError where the group has given our partitions to others, ApiError otherwise."""
         patience_s = self._settings.api_timeout_s if timeout_s is None else timeout_s
-        await self._in_turn(lambda: self._commit(offsets, timeout_s=patience_s, retriable=_is_retriable))
+        await self._in_turn(
+            lambda left_s: self._commit(offsets, timeout_s=left_s, retriable=_is_retriable), timeout_s=patience_s
+        )
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
         """`callback(offsets, error or None)` is called once, when it is known; callbacks come in order, too."""
-        asked, patience_s = dict(offsets), self._settings.api_timeout_s
-        task = self._in_turn(lambda: self._commit(asked, timeout_s=patience_s, retriable=lambda code: False))
+        asked = dict(offsets)
+        task = self._in_turn(
+            lambda left_s: self._commit(asked, timeout_s=left_s, retriable=lambda code: False),
+            timeout_s=self._settings.api_timeout_s,
+        )
         task.add_done_callback(lambda done: self._tell(done, asked, callback))
 
     async def committed(
@@ -125,13 +133,20 @@ class Committer:
         self._automatic_due_s = now_s + self._settings.auto_commit_interval_ms / 1000
         offsets = positions()
         if offsets:
-            self._automatic = self._in_turn(lambda: self._commit_automatically(offsets, self._settings.api_timeout_s))
+            self._automatic = self._in_turn(
+                lambda left_s: self._commit_automatically(offsets, left_s), timeout_s=self._settings.api_timeout_s
+            )
+            self._automatic.add_done_callback(self._warn)
 
     async def auto_commit_now(self, offsets: Offsets, *, timeout_s: float) -> None:
         """Before partitions are given away, and at the end. A failure is logged: the records come again, elsewhere."""
+        self._make_way()
         if self._settings.enable_auto_commit and offsets:
             self._automatic_due_s = None
-            await self._in_turn(lambda: self._commit_automatically(offsets, timeout_s))
+            task = self._in_turn(lambda left_s: self._commit_automatically(offsets, left_s), timeout_s=timeout_s)
+            task.add_done_callback(self._warn)
+            with suppress(ApiError):
+                await task
 
     async def drain(self, *, timeout_s: float) -> None:
         """Wait for what was asked for, if it is done in time."""
@@ -140,6 +155,7 @@ class Committer:
 
     async def flush(self, *, timeout_s: float) -> None:
         """At the end: what is not done in time is dropped, and its callback told."""
+        self._make_way()
         await self.drain(timeout_s=timeout_s)
         late = list(self._under_way)
         for task in late:
@@ -147,18 +163,34 @@ class Committer:
         if late:
             await asyncio.wait(late)
 
-    def _in_turn(self, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        before = self._last
+    def _in_turn(self, work: Callable[[float], Awaitable[None]], *, timeout_s: float) -> "asyncio.Task[None]":
+        """`work` is told how much of its time is left when its turn has come."""
+        self._make_way()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
 
         async def wait_and_work() -> None:
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-            await work()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._turn.acquire()
+            except TimeoutError:
+                text = f"group {self._settings.group_id}: earlier commits took all of the {timeout_s:g} s"
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+            try:
+                await work(deadline_s - loop.time())
+            finally:
+                self._turn.release()
 
-        self._last = asyncio.get_running_loop().create_task(wait_and_work())
-        self._under_way.add(self._last)
-        self._last.add_done_callback(self._under_way.discard)
-        return self._last
+        task = loop.create_task(wait_and_work())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    def _make_way(self) -> None:
+        """Drop the periodic commit if it is under way."""
+        if self._automatic is not None:
+            self._automatic.cancel()
+            self._automatic = None
 
     def _tell(self, task: "asyncio.Task[None]", offsets: Offsets, callback: CommitCallback | None) -> None:
         failure: BaseException | None
@@ -174,13 +206,14 @@ class Committer:
         else:
             raise failure
 
+    def _warn(self, automatic: "asyncio.Task[None]") -> None:
+        failure = None if automatic.cancelled() else automatic.exception()
+        if failure is not None:
+            _log.warning("automatic commit failed", group=self._settings.group_id, error=str(failure))
+
     async def _commit_automatically(self, offsets: Offsets, timeout_s: float) -> None:
-        try:
-            await self._commit(offsets, timeout_s=timeout_s, retriable=_is_retriable, skip_missing=True)
-        except ApiError as error:
-            _log.warning("automatic commit failed", group=self._settings.group_id, error=str(error))
-        else:
-            self.on_auto_committed(offsets)
+        await self._commit(offsets, timeout_s=timeout_s, retriable=_is_retriable, skip_missing=True)
+        self.on_auto_committed(offsets)
 
     async def _commit(
         self,
@@ -209,8 +242,23 @@ class Committer:
     async def _retry(
         self, ask: Callable[[], Awaitable[Result]], *, timeout_s: float, retriable: Callable[[ErrorCode], bool]
     ) -> Result:
+        last: ApiError | None = None
+
+        async def ask_and_note() -> Result:
+            nonlocal last
+            try:
+                return await ask()
+            except ApiError as error:
+                last = error
+                raise
+
         try:
-            return await self._cluster.retry(ask, timeout_s=timeout_s, retriable=retriable)
+            # A single try can take longer than that, by looking for the coordinator.
+            async with asyncio.timeout(timeout_s):
+                return await self._cluster.retry(ask_and_note, timeout_s=timeout_s, retriable=retriable)
+        except TimeoutError:
+            text = f"group {self._settings.group_id}: no answer about its offsets within {timeout_s:.3g} s"
+            raise last or ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         except ApiError as error:
             if error.code in _NOT_A_MEMBER and not isinstance(error, CommitFailedError):
                 raise CommitFailedError(error.code, error.message) from None

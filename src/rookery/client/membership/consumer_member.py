@@ -67,6 +67,10 @@ class ConsumerMember:
         # How often the coordinator has given us up. What was learnt before the last time is not true any more.
         self.fence_count = 0
         self.heartbeat_interval_ms = 0
+        # A heartbeat was sent, answered or not: there is somebody to say goodbye to.
+        self.may_be_known = False
+        # The coordinator has said what we should read, be it nothing.
+        self.is_assigned = False
         self._group_id = group_id
         self._instance_id = instance_id
         self._rack_id = rack_id
@@ -104,6 +108,7 @@ class ConsumerMember:
         if not self._is_answered:
             self.failed()
         self._is_answered = False
+        self.may_be_known = True
         told = self._told
         self._telling = _Told(self.owned, self.topics)
         return self._message(
@@ -122,6 +127,7 @@ class ConsumerMember:
         self._told = self._telling
         self._is_answered = True
         if response.assignment is not None:
+            self.is_assigned = True
             self.target = frozenset(
                 Owned(topic.topic_id, index)
                 for topic in response.assignment.topic_partitions
@@ -140,6 +146,7 @@ class ConsumerMember:
         self.fence_count += 1
         self.epoch = JOINING_EPOCH
         self.owned = self.target = frozenset()
+        self.may_be_known = self.is_assigned = False
         self._told = None
 
     def leave(self) -> Message:

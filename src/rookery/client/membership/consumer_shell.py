@@ -22,6 +22,7 @@ from rookery.client.membership.committer import Committer
 from rookery.client.membership.consumer_member import FENCED, ConsumerMember, Owned
 from rookery.client.membership.handover import Handover
 from rookery.client.membership.interfaces import AssignmentHost, ConsumerGroupMetadata, GroupMetrics
+from rookery.client.membership.poll_timer import PollTimer
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -67,8 +68,12 @@ class ConsumerMembership:
         # What is read, as the coordinator names it; and the fence count in which that was assigned.
         self._reading: dict[Owned, TopicPartition] = {}
         self._reading_since_fence = 0
-        self._names_asked_s = float("-inf")
-        self._polled_s = 0.0
+        # Whether the listener has heard of the first assignment since we joined, which may be of nothing.
+        self._has_begun = False
+        # A topic that has no name yet is asked for again, after a while.
+        self._names_attempt = 0
+        self._names_timer: asyncio.TimerHandle | None = None
+        self._poll_timer = PollTimer(settings.max_poll_interval_ms, remind=self.wake.set)
         self._known_as = ConsumerGroupMetadata(settings.group_id, group_instance_id=settings.group_instance_id)
         committer.identify = self._identify
         committer.identify_reader = lambda: self._member.identity if self._member.has_joined else None
@@ -88,7 +93,7 @@ class ConsumerMembership:
         return self._member.is_settled and self._follows_target()
 
     def note_poll(self) -> None:
-        self._polled_s = self._now_s()
+        self._poll_timer.restart()
 
     def request_rejoin(self, reason: str) -> None:
         """The coordinator sees changes of topics by itself; those of the subscription are told with the next poll."""
@@ -105,7 +110,7 @@ class ConsumerMembership:
             await self._lose()
         if not self._follows_target():
             await self._reconcile()
-        elif self._member.has_joined:
+        if self._member.has_joined and not self._is_lost:
             self._committer.auto_commit_when_due(self._host.positions_to_commit)
 
     async def close(self, *, timeout_s: float) -> None:
@@ -117,8 +122,11 @@ class ConsumerMembership:
                 await self._handover.lose_all()
         finally:
             await self._committer.drain(timeout_s=max(deadline_s - self._now_s(), 0))
+            self._poll_timer.stop()
+            if self._names_timer is not None:
+                self._names_timer.cancel()
             await self._stop_beating()
-            if self._member.has_joined:
+            if self._member.may_be_known:
                 await self._leave(timeout_s=max(deadline_s - self._now_s(), _LEAVE_TIMEOUT_MIN_S))
             self._committer.detach()
 
@@ -135,6 +143,8 @@ class ConsumerMembership:
             self._news.set()
 
     def _follows_target(self) -> bool:
+        if self._member.is_assigned and not self._has_begun:
+            return False
         return self._reading.keys() == self._member.target == self._member.owned
 
     @property
@@ -145,6 +155,7 @@ class ConsumerMembership:
     async def _lose(self) -> None:
         self._reading_since_fence = self._member.fence_count
         self._reading = {}
+        self._has_begun = False
         await self._handover.lose_all()
 
     async def _reconcile(self) -> None:
@@ -161,10 +172,12 @@ class ConsumerMembership:
             # Reassigned meanwhile, or fenced, even if we are back with the same partitions: the next poll sees to it.
             self.wake.set()
             return
-        changed = self._reading != reading
+        changed = self._reading != reading or not self._has_begun
         self._reading = reading
+        self._has_begun = True
         self._member.acknowledge(reading)
-        self._news.set()
+        if self._member.has_news:
+            self._news.set()
         if changed:
             if self._metrics is not None:
                 self._metrics.rebalance(self._now_s() - started_s)
@@ -172,14 +185,24 @@ class ConsumerMembership:
 
     async def _names(self, topic_ids: set[TopicId]) -> dict[TopicId, TopicName]:
         """The topics that are known by these ids. One that was deleted has no name; that is not asked all the time."""
-        metadata = self._cluster.metadata
-        now_s = self._now_s()
-        is_missing = any(metadata.topic_name(topic_id) is None for topic_id in topic_ids)
-        if is_missing and now_s >= self._names_asked_s + self._settings.retry_backoff_s:
-            self._names_asked_s = now_s
+        if self._are_known(topic_ids):
+            self._names_attempt = 0
+        elif self._names_timer is None:
             await self._cluster.retry(lambda: self._cluster.refresh(self._member.topics))
+            if not self._are_known(topic_ids):
+                pause_s = self._cluster.backoff_s(self._names_attempt)
+                self._names_attempt += 1
+                self._names_timer = asyncio.get_running_loop().call_later(pause_s, self._ask_names_again)
         found = {topic_id: self._cluster.metadata.topic_name(topic_id) for topic_id in topic_ids}
         return {topic_id: name for topic_id, name in found.items() if name is not None}
+
+    def _are_known(self, topic_ids: set[TopicId]) -> bool:
+        return all(self._cluster.metadata.topic_name(topic_id) is not None for topic_id in topic_ids)
+
+    def _ask_names_again(self) -> None:
+        self._names_timer = None
+        if not self._follows_target():
+            self.wake.set()
 
     # Heartbeats
 
@@ -190,7 +213,7 @@ class ConsumerMembership:
                 await self._beat()
                 if not self._member.has_news:
                     await self._wait_for_news()
-                if self._patience_s() <= 0:
+                if self._poll_timer.left_s <= 0:
                     await self._leave_for_silence()
                     return
         except ApiError as error:
@@ -201,12 +224,8 @@ class ConsumerMembership:
     async def _wait_for_news(self) -> None:
         interval_s = self._member.heartbeat_interval_ms / 1000
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(interval_s, self._patience_s()))):
+            async with asyncio.timeout(max(0.0, min(interval_s, self._poll_timer.left_s))):
                 await self._news.wait()
-
-    def _patience_s(self) -> float:
-        """How long the application may still go without a poll."""
-        return self._polled_s + self._settings.max_poll_interval_ms / 1000 - self._now_s()
 
     async def _beat(self) -> None:
         """One heartbeat, answered; after being fenced, the next join as well. Raises what cannot be mended."""
@@ -252,13 +271,16 @@ class ConsumerMembership:
     async def _leave_for_silence(self) -> None:
         limit_ms = self._settings.max_poll_interval_ms
         _log.warning("no poll for max.poll.interval.ms, leaving the group", group=self._settings.group_id, ms=limit_ms)
-        self.wake.set()
         await self._leave(timeout_s=_LEAVE_TIMEOUT_S)
+        # Not before: a poll that waits joins again only when this task is over.
+        self.wake.set()
 
     async def _leave(self, *, timeout_s: float) -> None:
         request = self._member.leave()
-        with suppress(ApiError):
-            await self._send(lambda: request, timeout_s=timeout_s)
+        # The call's own time-out does not count looking for the coordinator.
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._send(lambda: request, timeout_s=timeout_s)
 
     async def _stop_beating(self) -> None:
         if self._beating is not None:

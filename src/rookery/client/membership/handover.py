@@ -4,6 +4,7 @@ Both kinds of membership use it inside `poll` and `close`. The assignment change
 does to its own poll: otherwise two members would read the same partitions.
 """
 
+import asyncio
 from collections.abc import Collection
 
 from rookery.base.types import TopicPartition
@@ -20,7 +21,9 @@ class Handover:
     async def give_up(
         self, partitions: Collection[TopicPartition], *, timeout_s: float, commit_all: bool = False
     ) -> None:
-        """While we may still commit them. `commit_all`: also what is kept."""
+        """While we may still commit them. `commit_all`: also what is kept. The listener has its own time."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
         self._host.stop_fetching(partitions)
         positions = self._host.positions_to_commit()
         due = positions if commit_all else {tp: position for tp, position in positions.items() if tp in partitions}
@@ -30,7 +33,7 @@ class Handover:
         try:
             await self._host.call_listener("revoked", sorted(partitions))
             # Also what the user, or the listener, committed without waiting.
-            await self._committer.drain(timeout_s=timeout_s)
+            await self._committer.drain(timeout_s=max(deadline_s - loop.time(), 0))
         finally:
             self._replace(self._host.assigned() - frozenset(partitions))
 

@@ -88,7 +88,7 @@ class AssignmentHost(Protocol):
 
 class Membership(Protocol):
     wake: asyncio.Event
-    """Set when `poll` should be called again soon; `poll` clears it."""
+    """Set when `poll` should be called again soon, if only to show that the application polls; `poll` clears it."""
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata: ...

@@ -20,16 +20,11 @@ class GroupSettings:
     auto_commit_interval_ms: int = 5_000
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
-    retry_backoff_ms: int = 100
     strategies: tuple[str, ...] = ("range", "cooperative-sticky")
 
     @property
     def api_timeout_s(self) -> float:
         return self.default_api_timeout_ms / 1000
-
-    @property
-    def retry_backoff_s(self) -> float:
-        return self.retry_backoff_ms / 1000
 
 
 def group_settings(settings: ConsumerSettings) -> GroupSettings:
@@ -49,6 +44,5 @@ def group_settings(settings: ConsumerSettings) -> GroupSettings:
         auto_commit_interval_ms=settings.auto_commit_interval_ms,
         request_timeout_ms=common.request_timeout_ms,
         default_api_timeout_ms=common.default_api_timeout_ms,
-        retry_backoff_ms=common.retry_backoff_ms,
         strategies=settings.partition_assignment_strategy,
     )

@@ -21,19 +21,25 @@ Apache Kafka's Java clients, and so are the values: rates, averages, maxima and 
 
 ```python
 from rookery.client.metrics import metric_name
+from rookery.client.sync import Producer
 
-producer.metrics()[metric_name("record-send-rate", "producer-metrics", client_id="me")]
+with Producer({"bootstrap.servers": "localhost:9092", "client.id": "me"}) as producer:
+    producer.send("orders", b"one pear").result()
+    print(producer.metrics()[metric_name("record-send-rate", "producer-metrics", client_id="me")])
 ```
 
 For Prometheus, register a collector with `prometheus_client`, or serve the text yourself. The metric above is
 `kafka_producer_record_send_rate{client_id="me"}` there.
 
 ```python
-from prometheus_client import REGISTRY
+from prometheus_client import CollectorRegistry
 from rookery.client.metrics.prometheus import MetricsCollector, prometheus_text
+from rookery.client.sync import Producer
 
-REGISTRY.register(MetricsCollector(producer, consumer))
-text = prometheus_text(producer, consumer)
+with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(producer))
+    print(prometheus_text(producer))
 ```
 
 Different from the Java clients:

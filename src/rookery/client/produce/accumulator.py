@@ -200,6 +200,10 @@ class Accumulator(Generic[Token]):
     def needs_identity(self) -> bool:
         return self._limits.idempotent and not self._identity.is_known
 
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._active)
+
     def set_identity(self, identity: ProducerIdentity) -> None:
         """A new identity: partitions start at zero under it as soon as nothing of theirs has older numbers."""
         self._identity = identity
@@ -320,6 +324,7 @@ class Accumulator(Generic[Token]):
         queue = self._off_wire(batch)
         batch.attempts += 1
         batch.retry_at_s = at_s
+        batch.move_out()
         batch.fate_is_unknown |= fate_is_unknown
         self._put_back(queue, [batch])
 
@@ -439,6 +444,7 @@ class Accumulator(Generic[Token]):
 
     def _release(self, batch: Batch[Token]) -> None:
         self.free_bytes += batch.reserved_bytes
+        batch.leave_slab()
         self._settle(batch)
 
     def _settle(self, batch: Batch[Token]) -> None:

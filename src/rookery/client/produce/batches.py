@@ -22,6 +22,7 @@ from rookery.base.errors import ApiError
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, Offset, TimestampMs, TopicPartition
 from rookery.client.produce.records import NO_SIZE, BatchMetadata, DeliveryCallback, RecordMetadata
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity, sequence_after
+from rookery.client.slabs import Slab
 from rookery.records.batch import (
     HEADER_SIZE,
     MAGIC_V2,
@@ -52,6 +53,8 @@ class SealedBatch(NamedTuple):
     max_timestamp_ms: TimestampMs
     uncompressed_size: int
     record_size_max: int
+    # What the payload is a part of, unless it has memory of its own.
+    slab: Slab | None = None
 
 
 class BatchGroup(Protocol):
@@ -110,6 +113,7 @@ class Batch(Generic[Token]):
         "room_bytes",
         "sealed",
         "size_bytes",
+        "slab",
         "timestamps",
         "tokens",
         "value_sizes",
@@ -141,6 +145,7 @@ class Batch(Generic[Token]):
         # An attempt may have been written: its answer was lost.
         self.fate_is_unknown = False
         self.sealed: SealedBatch | None = None
+        self.slab: Slab | None = None
         self.key_sizes: list[int] = []
         self.value_sizes: list[int] = []
         self.payload: Buffer | None = None
@@ -205,13 +210,29 @@ class Batch(Generic[Token]):
 
     def seal_with(self, sealed: SealedBatch, group: BatchGroup) -> None:
         """Be a batch that came packed."""
-        self.sealed, self.group, self.payload = sealed, group, sealed.payload
+        self.sealed, self.group, self.payload = sealed._replace(payload=b"", slab=None), group, sealed.payload
+        if sealed.slab is not None:
+            self.slab = sealed.slab
+            self.slab.enter(self, len(sealed.payload))
         self.record_size_max = sealed.record_size_max
         self.room_bytes = 0
         self.close()
 
+    def move_out(self) -> None:
+        """Have a payload of its own: it stays for longer than those that it was packed with."""
+        if self.slab is not None:
+            assert self.payload is not None, "sealed"
+            self.payload = bytes(self.payload)
+            self.leave_slab()
+
+    def leave_slab(self) -> None:
+        if self.slab is not None:
+            slab, self.slab = self.slab, None
+            slab.leave(self)
+
     def unseal(self, columns: Columns) -> None:
         """Back to columns, to be split."""
+        self.leave_slab()
         self.timestamps = list(columns.timestamps_ms)
         self.keys, self.values, self.headers = columns.keys, columns.values, columns.headers
         self.sealed = None

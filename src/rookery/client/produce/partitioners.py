@@ -13,9 +13,11 @@ Pure: randomness is injected.
 import struct
 from collections.abc import Callable, Sequence
 from itertools import count
+from operator import index
 from typing import Any, Protocol, TypeAlias
 
 from rookery.base.types import Buffer, PartitionIndex, TopicName
+from rookery.client.errors import SerializationError
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
@@ -46,8 +48,16 @@ PartitionerLike: TypeAlias = Partitioner | Callable[..., PartitionIndex]
 
 
 def partition_function(partitioner: PartitionerLike) -> Callable[..., PartitionIndex]:
-    method: Any = getattr(partitioner, "partition", None)
-    return method if method is not None else partitioner  # type: ignore[return-value]  # then it is a function
+    """The partitioner as a function. What it raises, or returns instead of a number, concerns one record."""
+    choose: Any = getattr(partitioner, "partition", partitioner)
+
+    def partition(topic: TopicName, *record: Any, available: Sequence[PartitionIndex]) -> PartitionIndex:
+        try:
+            return index(choose(topic, *record, available=available))
+        except Exception as error:
+            raise SerializationError(f"topic {topic}: the partitioner failed: {error!r}") from error
+
+    return partition
 
 
 def murmur2(data: Buffer) -> int:

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import inf
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
@@ -35,13 +36,13 @@ from rookery.client.errors import (
 from rookery.client.generics import K, V
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
-from rookery.client.metrics.producer import ProducerMetrics
-from rookery.client.metrics.sensors import Windows
-from rookery.client.produce.accumulator import Accumulator, AccumulatorLimits, PartitionQueue
+from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.batches import RECORD_OVERHEAD_BYTES, Batch, SealedBatch, headers_size
+from rookery.client.produce.making import make_limits, make_metrics, make_split_settings, make_transactions
 from rookery.client.produce.partitioners import KeyHashes, PartitionerLike, RoundRobinPartitioner, partition_function
 from rookery.client.produce.receipts import Interceptors, Receipts, RecordFuture, SealedGroup
 from rookery.client.produce.records import (
+    TIMESTAMP_MS_MAX,
     BatchMetadata,
     DeliveryCallback,
     HeadersLike,
@@ -49,6 +50,7 @@ from rookery.client.produce.records import (
     ProducerRecord,
     RecordMetadata,
     Serializer,
+    check_timestamp,
     normalize_headers,
 )
 from rookery.client.produce.room import Room
@@ -63,10 +65,6 @@ from rookery.records.record import Headers
 
 if TYPE_CHECKING:
     import pyarrow
-
-
-# Rows of a table need not wait for each other: batches of them are larger, unless batch.size was given.
-_ARROW_BATCH_BYTES = 512 * 1024
 
 
 class Producer(Generic[K, V]):
@@ -93,11 +91,11 @@ class Producer(Generic[K, V]):
         if partitioner is None and settings.partitioner_class is not None:
             partitioner = RoundRobinPartitioner()
         self._choose_partition = None if partitioner is None else partition_function(partitioner)
-        self._metrics = _metrics(settings, self._clock_s)
+        self._metrics = make_metrics(settings, self._clock_s)
         self._cluster = Cluster(settings.common, observer=self._metrics.connections, randomness=self._randomness)
-        self._accumulator: Accumulator[RecordFuture] = Accumulator(_limits(settings))
-        self._transactions = _transactions(self._cluster, settings, self._accumulator)
-        self._split_settings = _split_settings(settings, is_batch_size_given="batch.size" in config)
+        self._accumulator: Accumulator[RecordFuture] = Accumulator(make_limits(settings))
+        self._transactions = make_transactions(self._cluster, settings, self._accumulator)
+        self._split_settings = make_split_settings(settings, is_batch_size_given="batch.size" in config)
         self._hashes = KeyHashes()
         self._hash_keys = not settings.partitioner_ignore_keys
         self._routes: dict[TopicName, Route] = {}
@@ -106,6 +104,8 @@ class Producer(Generic[K, V]):
         self._room = Room(settings, self._metrics, on_change=self._hurry)
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
         self._is_closed = False
+        self._close_limit: asyncio.Timeout | None = None
+        self._has_closed = asyncio.Event()
         # Records go into their batches as they are: no serializer, interceptor or partitioner has a say.
         self._is_plain = False
         self._has_columns = False
@@ -118,10 +118,12 @@ class Producer(Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for what was sent, unless the block failed: then what waits is dropped, and a transaction aborted."""
-        if error is not None and self._transactions is not None and self._transactions.is_open:
-            with suppress(ApiError, ClientStateError):
-                await self._abort_open_transaction()
-        await self.close(timeout_s=None if error is None else 0)
+        try:
+            if error is not None and self._transactions is not None and self._transactions.is_open:
+                with suppress(ApiError, ClientStateError):
+                    await self._abort_open_transaction()
+        finally:
+            await self.close(timeout_s=None if error is None else 0)
 
     # Sending
 
@@ -191,7 +193,7 @@ class Producer(Generic[K, V]):
             return None
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
-        elif timestamp_ms < 0:
+        elif timestamp_ms.__class__ is not int or not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
             return None
         future = self._new_future()
         if not batch.append(timestamp_ms, key, value, headers, size_bytes, future):
@@ -204,13 +206,13 @@ class Producer(Generic[K, V]):
         self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
     ) -> RecordFuture:
         """Every other record: it may have to be made bytes, or to wait."""
-        shell = self._start()
+        shell, transaction = self._start(), self._transaction_number()
         deadline_s = shell.loop.time() + self._settings.max_block_ms / 1000
         record = self._interceptors.on_send(record)
         topic = record.topic
         try:
-            if record.timestamp_ms is not None and record.timestamp_ms < 0:
-                raise SerializationError(f"topic {topic}: the timestamp {record.timestamp_ms} is before 1970")
+            headers = normalize_headers(record.headers) if self._interceptors else record.headers
+            timestamp_ms = None if record.timestamp_ms is None else check_timestamp(topic, record.timestamp_ms)
             key = self._serializing.key(topic, record.key)
             value = self._serializing.value(topic, record.value)
             route = self._routes.get(topic) or await self._find_route(topic, deadline_s)
@@ -219,23 +221,36 @@ class Producer(Generic[K, V]):
                 partition = self._choose_partition(topic, key, value, route.count, available=route.available)
             if partition is not None and not 0 <= partition < route.count:
                 await shell.routes.widen(route, partition, deadline_s=deadline_s)
-            size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + headers_size(record.headers)
+            size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + headers_size(headers)
             self._check_size(topic, size_bytes)
-            queue = await self._make_room(route, key, partition, size_bytes=size_bytes, deadline_s=deadline_s)
+            wanted = _Wanted(route, key, partition, size_bytes, transaction)
+            batch = await self._make_room(wanted, deadline_s=deadline_s)
         except ApiError as error:
             self._metrics.errors(topic, 1)
             self._interceptors.on_acknowledgement(None, error)
             if self._transactions is not None and not isinstance(error, SerializationError):
-                self._transactions.on_send_failed(error)
+                self._transactions.on_send_failed(error, transaction)
             raise
-        future = self._append(
-            topic, key, value, queue.partition.partition, record.headers, record.timestamp_ms, on_delivery
-        )
-        assert future is not None, "there is room now"
+        future = self._new_future()
+        taken_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        is_taken = batch.append(taken_ms, key, value, headers, size_bytes, future)
+        assert is_taken, "there is room now"
+        if on_delivery is not None:
+            batch.call_back(on_delivery)
         shell.sender.wake()
         # Who sends without ever waiting lets others run here: once for each grant of memory.
         await asyncio.sleep(0)
         return future
+
+    def _transaction_number(self) -> int:
+        return 0 if self._transactions is None else self._transactions.number
+
+    def _check_may_queue(self, transaction: int) -> None:
+        """After a wait: the producer may have been closed, and the transaction may have ended."""
+        if self._is_closed:
+            raise _closed()
+        if self._transactions is not None:
+            self._transactions.check_may_still_send(transaction)
 
     async def _find_route(self, topic: TopicName, deadline_s: float) -> Route:
         shell = self._start()
@@ -253,32 +268,32 @@ class Producer(Generic[K, V]):
             if HEADER_SIZE + size_bytes > limit:
                 raise RecordTooLargeError(f"topic {topic}: the record has {size_bytes} bytes, {name} is {limit}")
 
-    async def _make_room(
-        self,
-        route: Route,
-        key: bytes | None,
-        partition: PartitionIndex | None,
-        *,
-        size_bytes: int,
-        deadline_s: float,
-    ) -> PartitionQueue[RecordFuture]:
-        """The queue whose open batch has room for the record."""
-        now_s = self._start().loop.time
+    async def _make_room(self, wanted: "_Wanted", *, deadline_s: float) -> Batch[RecordFuture]:
+        """An open batch that has room for the record."""
+        now_s, route = self._start().loop.time, wanted.route
 
-        def grant() -> "PartitionQueue[RecordFuture] | None":
-            if partition is not None:
-                queue = route.queues[partition]
-            elif key is None or not self._hash_keys:
+        def grant() -> Batch[RecordFuture] | None:
+            self._check_may_queue(wanted.transaction)
+            route.used_s = now_s()
+            if wanted.partition is not None:
+                queue = route.queues[wanted.partition]
+            elif wanted.key is None or not self._hash_keys:
                 queue = route.next_keyless()
             else:
-                queue = route.queues[self._hashes[key] % route.count]
+                queue = route.queues[self._hashes[wanted.key] % route.count]
             before = queue.open_batch
-            batch = self._accumulator.grant(queue, size_bytes, now_s())
+            batch = self._accumulator.grant(queue, wanted.size_bytes, route.used_s)
             if batch is not None and batch is not before and self._transactions is not None:
                 self._transactions.add(queue.partition)
-            return None if batch is None else queue
+            return batch
 
-        return await self._room.obtain(grant, topic=route.topic, size_bytes=size_bytes, deadline_s=deadline_s)
+        route.waiting_count += 1
+        try:
+            return await self._room.obtain(
+                grant, topic=route.topic, size_bytes=wanted.size_bytes, deadline_s=deadline_s
+            )
+        finally:
+            route.waiting_count -= 1
 
     async def send_arrow(
         self, batch: "pyarrow.RecordBatch | pyarrow.Table", topic: TopicName | None = None
@@ -286,14 +301,40 @@ class Producer(Generic[K, V]):
         """Queue the rows of an Arrow table: the column value and, where they are there, key, topic, partition,
         timestamp and headers.
 
+        All rows go to `topic`, if it is given: a column topic counts only without it. So what was read from one topic
+        can be sent to another as it is.
+
         Whole batches are encoded and compressed in one pass; serializers and interceptors do not see them. They have
-        512 KiB unless `batch.size` was given. Waits as `send` does, `max.block.ms` for each batch. The future has where
-        all of them landed.
+        512 KiB unless `batch.size` was given, and at most a quarter of `buffer.memory`. Waits as `send` does,
+        `max.block.ms` for each batch. The future has where all of them landed. A call that raises may have queued some
+        of the rows; a transaction cannot be committed then.
         """
         shell = self._start()
         if self._transactions is not None:
             self._transactions.check_may_send()
+        transaction = self._transaction_number()
         self._check_may_spread(batch)
+        group = SealedGroup(shell.loop.create_future(), must_be_seen=self._transactions is None)
+        try:
+            await self._queue_table(batch, topic, group, transaction)
+        except BaseException as error:
+            group.abandon()
+            is_missed = isinstance(error, ApiError) and not isinstance(error, SerializationError)
+            if self._transactions is not None and (is_missed or group.has_batches):
+                self._transactions.on_send_failed(_half_sent(error), transaction)
+            raise
+        finally:
+            group.finish()
+        return group.future
+
+    async def _queue_table(
+        self,
+        batch: "pyarrow.RecordBatch | pyarrow.Table",
+        topic: TopicName | None,
+        group: SealedGroup,
+        transaction: int,
+    ) -> None:
+        shell = self._start()
         if not self._has_columns:
             # The libraries, and on a new machine the compiler: not on the event loop.
             await asyncio.to_thread(arrow.load)
@@ -308,23 +349,28 @@ class Producer(Generic[K, V]):
             now_ms=self._now_ms(),
             settings=self._split_settings,
         )
-        group = SealedGroup(shell.loop.create_future())
+        for route in routes.values():
+            route.waiting_count += 1
         try:
             for partition, sealed in packed:
-                await self._add_sealed(partition, SealedBatch(*sealed), group)
+                await self._add_sealed(partition, SealedBatch(*sealed), group, transaction)
+                routes[partition.topic].used_s = shell.loop.time()
         finally:
-            group.finish()
-        return group.future
+            for route in routes.values():
+                route.waiting_count -= 1
 
     def _check_may_spread(self, batch: "pyarrow.RecordBatch | pyarrow.Table") -> None:
         if self._choose_partition is not None and "partition" not in batch.schema.names:
             raise ClientStateError("send_arrow() asks no partitioner but the default one: give a column partition")
 
-    async def _add_sealed(self, partition: TopicPartition, sealed: SealedBatch, group: SealedGroup) -> None:
+    async def _add_sealed(
+        self, partition: TopicPartition, sealed: SealedBatch, group: SealedGroup, transaction: int
+    ) -> None:
         shell, size_bytes = self._start(), len(sealed.payload)
         self._check_size(partition.topic, size_bytes)
 
-        def add() -> "Batch[RecordFuture] | None":
+        def add() -> Batch[RecordFuture] | None:
+            self._check_may_queue(transaction)
             return self._accumulator.add_sealed(partition, sealed, group, now_s=shell.loop.time())
 
         deadline_s = shell.loop.time() + self._settings.max_block_ms / 1000
@@ -376,22 +422,52 @@ class Producer(Generic[K, V]):
         A transaction that is open is aborted, unless there is no time.
         """
         if self._is_closed:
+            await self._await_close(timeout_s)
             return
         self._is_plain = False
         self._is_closed = True
-        if self._shell is not None:
-            if timeout_s != 0:
-                with suppress(ApiError, ClientStateError, TimeoutError):
-                    async with asyncio.timeout(timeout_s):
-                        await self._finish()
-            for batch in self._accumulator.drop_all():
-                self._shell.receipts.refuse(batch, _dropped(batch))
-            self._room.close()
-            self._hurry()
-            await self._shell.sender.stop()
-        await self._cluster.close()
+        try:
+            if self._shell is not None:
+                self._shell.routes.close()
+                self._room.close()
+                self._hurry()
+                if timeout_s != 0:
+                    await self._finish(timeout_s)
+        finally:
+            # Also if we are cancelled: nothing may go on behind a producer that was closed.
+            try:
+                await self._stop()
+            finally:
+                self._has_closed.set()
 
-    async def _finish(self) -> None:
+    async def _await_close(self, timeout_s: float | None) -> None:
+        """Another call closes the producer; this one may have less time."""
+        limit = self._close_limit
+        if limit is not None and timeout_s is not None:
+            at_s = asyncio.get_running_loop().time() + timeout_s
+            limit.reschedule(min(at_s, limit.when() or inf))
+        await self._has_closed.wait()
+
+    async def _stop(self) -> None:
+        try:
+            if self._shell is not None:
+                for batch in self._accumulator.drop_all():
+                    self._shell.receipts.refuse(batch, _dropped(batch))
+                self._hurry()
+                await self._shell.sender.stop()
+        finally:
+            await self._cluster.close()
+
+    async def _finish(self, timeout_s: float | None) -> None:
+        with suppress(ApiError, ClientStateError, TimeoutError):
+            async with asyncio.timeout(timeout_s) as limit:
+                self._close_limit = limit
+                try:
+                    await self._settle_all()
+                finally:
+                    self._close_limit = None
+
+    async def _settle_all(self) -> None:
         await self.flush()
         if self._transactions is not None and self._transactions.is_open:
             await self._abort_open_transaction()
@@ -486,6 +562,16 @@ class Producer(Generic[K, V]):
         return _Shell(loop, routes, sender, receipts)
 
 
+class _Wanted(NamedTuple):
+    """Where a record is to go, how large it is, and in which transaction it was sent."""
+
+    route: Route
+    key: bytes | None
+    partition: PartitionIndex | None
+    size_bytes: int
+    transaction: int
+
+
 class _Shell(NamedTuple):
     """What exists once an event loop runs."""
 
@@ -495,53 +581,14 @@ class _Shell(NamedTuple):
     receipts: Receipts
 
 
-def _limits(settings: ProducerSettings) -> AccumulatorLimits:
-    return AccumulatorLimits(
-        # A batch that no request can hold is of no use.
-        batch_size_bytes=min(settings.batch_size, settings.max_request_size),
-        buffer_size_bytes=settings.buffer_memory,
-        request_size_bytes_max=settings.max_request_size,
-        linger_s=settings.linger_ms / 1000,
-        delivery_timeout_s=settings.delivery_timeout_ms / 1000,
-        in_flight_max=settings.max_in_flight_requests_per_connection,
-        idempotent=settings.enable_idempotence,
-        transactional=settings.transactional_id is not None,
-    )
-
-
-def _metrics(settings: ProducerSettings, clock_s: Callable[[], float]) -> ProducerMetrics:
-    common = settings.common
-    windows = Windows(common.metrics_num_samples, common.metrics_sample_window_ms / 1000)
-    return ProducerMetrics(clock_s, common.client_id, windows=windows)
-
-
-def _transactions(
-    cluster: Cluster, settings: ProducerSettings, accumulator: Accumulator[RecordFuture]
-) -> Transactions | None:
-    if settings.transactional_id is None:
-        return None
-    return Transactions(
-        cluster,
-        settings.transactional_id,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
-        max_block_ms=settings.max_block_ms,
-        delivery_timeout_ms=settings.delivery_timeout_ms,
-        on_identity_changed=accumulator.set_identity,
-    )
-
-
-def _split_settings(settings: ProducerSettings, *, is_batch_size_given: bool) -> arrow.SplitSettings:
-    return arrow.SplitSettings(
-        batch_size=settings.batch_size if is_batch_size_given else max(settings.batch_size, _ARROW_BATCH_BYTES),
-        max_request_size=settings.max_request_size,
-        codec=settings.compression_codec,
-        compression_level=settings.compression_level,
-        partitioner_ignore_keys=settings.partitioner_ignore_keys,
-    )
-
-
 def _closed() -> ClientStateError:
     return ClientStateError("the producer is closed")
+
+
+def _half_sent(error: BaseException) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send_arrow() was given up: {error!r}")
 
 
 def _dropped(batch: Batch[RecordFuture]) -> ApiError:

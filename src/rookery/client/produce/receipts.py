@@ -25,14 +25,17 @@ _log = library_logger(__name__)
 class SealedGroup:
     """The batches of one `send_arrow`, and the future of where they all landed."""
 
-    def __init__(self, future: asyncio.Future[list[BatchMetadata]]) -> None:
+    def __init__(self, future: asyncio.Future[list[BatchMetadata]], *, must_be_seen: bool = True) -> None:
         self.future = future
+        self._must_be_seen = must_be_seen
         # One for the sender itself, until it has queued all batches.
         self._open_count = 1
+        self.has_batches = False
         self._landed: list[BatchMetadata] = []
 
     def expect(self) -> None:
         """One more batch."""
+        self.has_batches = True
         self._open_count += 1
 
     def delivered(self, metadata: BatchMetadata) -> None:
@@ -43,7 +46,13 @@ class SealedGroup:
         """The first error speaks for all; the others may have been written."""
         if not self.future.done():
             self.future.set_exception(error)
+            if not self._must_be_seen:
+                self.future.exception()
         self.finish()
+
+    def abandon(self) -> None:
+        """The sender failed before all were queued, and was told: nobody has the future."""
+        self.future.cancel()
 
     def finish(self) -> None:
         self._open_count -= 1

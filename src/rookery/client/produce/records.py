@@ -14,6 +14,8 @@ from rookery.records.record import Headers
 
 _Data = TypeVar("_Data", contravariant=True)
 
+# Timestamps have 64 bits, one of them for the sign.
+TIMESTAMP_MS_MAX = 2**63 - 1
 # What stands for the size of a key or value that is None, as in Kafka's RecordMetadata.
 NO_SIZE = -1
 
@@ -84,4 +86,20 @@ def normalize_headers(headers: HeadersLike) -> Headers:
     for name, value in normal:
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
             raise SerializationError(f"a header is a name and bytes or None, not {name!r}: {value!r}")
+        if not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError as error:
+                raise SerializationError(f"the name of a header cannot be encoded: {error}") from None
     return normal
+
+
+def check_timestamp(topic: TopicName, timestamp_ms: object) -> TimestampMs:
+    """Milliseconds since 1970, as the format can hold them; SerializationError if it is no such thing."""
+    if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
+        raise SerializationError(f"topic {topic}: a timestamp is a whole number of milliseconds, not {timestamp_ms!r}")
+    if timestamp_ms < 0:
+        raise SerializationError(f"topic {topic}: the timestamp {timestamp_ms} is before 1970")
+    if timestamp_ms > TIMESTAMP_MS_MAX:
+        raise SerializationError(f"topic {topic}: the timestamp {timestamp_ms} is larger than {TIMESTAMP_MS_MAX}")
+    return int(timestamp_ms)

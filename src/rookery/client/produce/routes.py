@@ -2,15 +2,18 @@
 
 A `Route` is one topic's: the queues of its partitions, so that a record finds its queue without asking by name.
 `Routes` makes them when a topic is first sent to, keeps the cluster's metadata of these topics fresh, adapts to new
-partitions, and forgets topics that were not sent to for `metadata.max.idle.ms`.
+partitions, and forgets topics that were not sent to for `metadata.max.idle.ms`. Used is a topic of which a batch was
+opened, or for which somebody waits.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import PartitionIndex, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
+from rookery.client.errors import ClientStateError
 from rookery.client.metadata import ClusterMetadata, Topic
 from rookery.client.produce.accumulator import Accumulator, PartitionQueue
 from rookery.client.produce.partitioners import StickyPartition
@@ -21,13 +24,15 @@ from rookery.client.settings.producer import ProducerSettings
 class Route:
     """`queues` are in the order of the partitions; `keyless` is where records without a key go now."""
 
-    __slots__ = ("_available", "_sticky", "count", "keyless", "queues", "topic", "used_s")
+    __slots__ = ("_available", "_sticky", "count", "keyless", "queues", "topic", "used_s", "waiting_count")
 
     def __init__(self, topic: TopicName, sticky: StickyPartition) -> None:
         self.topic = topic
         self.count = 0
         self.queues: list[PartitionQueue[RecordFuture]] = []
         self.used_s = 0.0
+        # Senders that wait for room, or have not queued all of a table.
+        self.waiting_count = 0
         self.keyless: PartitionQueue[RecordFuture]
         self._available: Sequence[PartitionIndex] = ()
         self._sticky = sticky
@@ -74,6 +79,8 @@ class Routes:
         self._settings = settings
         self._choose = choose
         self._loop = asyncio.get_running_loop()
+        self._waits: set[asyncio.Timeout] = set()
+        self._is_closed = False
         cluster.on_refresh.append(self._on_refresh)
 
     async def find(self, topic: TopicName, *, deadline_s: float) -> Route:
@@ -82,14 +89,17 @@ class Routes:
         if route is not None:
             route.used_s = self._loop.time()
             return route
-        route = self._make(topic, await self._metadata_of(topic, deadline_s))
+        metadata = await self._metadata_of(topic, deadline_s)
+        if self._is_closed:
+            raise _closed()
+        route = self._make(topic, metadata)
         self._cluster.watch(self.known)
         return route
 
     async def widen(self, route: Route, partition: PartitionIndex, *, deadline_s: float) -> None:
         """A record names a partition that we do not know: ask once whether it is there by now."""
         try:
-            async with asyncio.timeout_at(deadline_s):
+            async with self._limit(deadline_s):
                 await self._cluster.refresh([route.topic])
         except TimeoutError:
             raise self._late(route.topic) from None
@@ -100,7 +110,26 @@ class Routes:
             )
 
     def close(self) -> None:
+        """Look for nothing more: who waits for metadata hears of it."""
+        self._is_closed = True
         self._cluster.on_refresh.remove(self._on_refresh)
+        for limit in self._waits:
+            limit.reschedule(self._loop.time())
+
+    @asynccontextmanager
+    async def _limit(self, deadline_s: float) -> AsyncIterator[None]:
+        """TimeoutError at the deadline; ClientStateError when the producer is closed."""
+        try:
+            async with asyncio.timeout_at(deadline_s) as limit:
+                self._waits.add(limit)
+                try:
+                    yield
+                finally:
+                    self._waits.discard(limit)
+        except TimeoutError:
+            if self._is_closed:
+                raise _closed() from None
+            raise
 
     async def _metadata_of(self, topic: TopicName, deadline_s: float) -> Topic:
         known = self._cluster.metadata.topics.get(topic)
@@ -109,7 +138,7 @@ class Routes:
         failure: ApiError | None = None
         attempt = 0
         try:
-            async with asyncio.timeout_at(deadline_s):
+            async with self._limit(deadline_s):
                 while True:
                     try:
                         found = (await self._cluster.refresh([topic], auto_create=True)).topics[topic]
@@ -155,7 +184,8 @@ class Routes:
         unused_before_s = self._loop.time() - self._settings.metadata_max_idle_ms / 1000
         for route in list(self.known.values()):
             topic = metadata.topics.get(route.topic)
-            if route.used_s < unused_before_s and not any(map(_is_busy, route.queues)):
+            is_used = route.used_s >= unused_before_s or route.waiting_count
+            if not is_used and not any(map(_is_busy, route.queues)):
                 del self.known[route.topic]
             elif topic is not None and topic.partitions:
                 self._update(route, topic)
@@ -164,3 +194,7 @@ class Routes:
 
 def _is_busy(queue: PartitionQueue[RecordFuture]) -> bool:
     return bool(queue.waiting or queue.on_wire_count)
+
+
+def _closed() -> ClientStateError:
+    return ClientStateError("the producer was closed while a record waited for metadata")

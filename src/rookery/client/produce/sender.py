@@ -31,7 +31,7 @@ from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NO_OFFSET, NO_TIMESTAMP, NO_TOPIC_ID, NodeId, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.connection import Connection
-from rookery.client.errors import DeliveryTimeoutError, FatalProducerError, RecordTooLargeError
+from rookery.client.errors import DeliveryTimeoutError, RecordTooLargeError
 from rookery.client.metrics.producer import ProducerMetrics
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.receipts import Receipts, RecordBatch, RecordFuture
@@ -123,6 +123,9 @@ class Sender:
         self._held_back: dict[NodeId, asyncio.Task[ApiError | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._identifying: asyncio.Task[None] | None = None
+        # After a final error nobody asks for an identity before this.
+        self._identify_at_s = -inf
+        self._identity_failures = 0
         self._is_awake = False
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -163,9 +166,19 @@ class Sender:
             has_more = drained.has_more and bool(drained.requests)
         for topic in drained.leaderless:
             self._cluster.mark_stale(topic)
-        if self._accumulator.needs_identity and self._identifying is None and self._transactions is None:
-            self._identifying = self._spawn(self._identify())
-        self._set_timer(drained.next_s)
+        self._set_timer(min(drained.next_s, self._look_for_identity(now_s)))
+
+    def _look_for_identity(self, now_s: float) -> float:
+        """Ask for one if something waits for it; when to look again."""
+        accumulator = self._accumulator
+        if not accumulator.needs_identity or not accumulator.has_waiting:
+            return inf
+        if self._identifying is not None or self._transactions is not None:
+            return inf
+        if now_s < self._identify_at_s:
+            return self._identify_at_s
+        self._identifying = self._spawn(self._identify())
+        return inf
 
     def _leader_of(self, partition: TopicPartition) -> NodeId | None:
         return self._cluster.metadata.leader(*partition)
@@ -220,13 +233,13 @@ class Sender:
             try:
                 if self._transactions is not None:
                     await self._transactions.ensure_added([batch.partition for batch in batches])
-            except ApiError as error:
-                self._not_sent(node, batches, error)
+            except Exception as error:
+                self._not_sent(node, batches, _as_api_error(error, batches))
                 return None
             try:
                 connection = await self._connect(node)
-            except ApiError as error:
-                failure = error
+            except Exception as error:
+                failure = _as_api_error(error, batches)
         if failure is not None:
             self._not_sent(node, batches, failure)
         elif self._settings.acks is Acks.NONE:
@@ -245,14 +258,8 @@ class Sender:
             request = _Request(node, connection, self._version(connection, batches), batches, self._loop.time())
             parts = self._encode(request)
             answer = connection.submit(_PRODUCE, request.version, parts, timeout_s=self._request_timeout_s)
-        except ApiError as error:
-            self._not_sent(node, batches, error)
         except Exception as error:
-            # A bug, or bytes that no codec takes: it must not leave senders waiting, nor hold up the others.
-            _log.exception("a batch cannot be sent", partitions=[str(batch.partition) for batch in batches])
-            self._not_sent(
-                node, batches, FatalProducerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot be sent: {error!r}")
-            )
+            self._not_sent(node, batches, _as_api_error(error, batches))
         else:
             answer.add_done_callback(partial(self._answered, request))
 
@@ -260,8 +267,8 @@ class Sender:
         try:
             request = _Request(node, connection, self._version(connection, batches), batches, self._loop.time())
             await connection.send(_PRODUCE, request.version, self._encode(request))
-        except ApiError as error:
-            self._not_sent(node, batches, error)
+        except Exception as error:
+            self._not_sent(node, batches, _as_api_error(error, batches))
             return
         self._accumulator.end_request(node)
         for batch in batches:
@@ -431,7 +438,8 @@ class Sender:
         self, batch: RecordBatch, error: ApiError, *, pause_s: float, was_sent: bool
     ) -> Callable[[], None] | None:
         """How to try again; None if this was the last time."""
-        is_over = self._transactions is not None and self._transactions.error is not None
+        # Whatever else comes back after a failure, or an abort, would wait behind a gap that nothing closes.
+        is_over = self._transactions is not None and self._transactions.is_over
         if batch.is_settled or is_over or batch.attempts >= self._settings.retries:
             return None
         accumulator, now_s = self._accumulator, self._loop.time()
@@ -500,13 +508,17 @@ class Sender:
         """Get a producer id; without one an idempotent producer sends nothing."""
         try:
             identity = await self._ask_until_answered(self._ask_identity)
-        except ApiError as error:
-            self.drop_waiting(FatalProducerError(error.code, error.message), with_numbers=True)
+        except Exception as error:
+            # What waits fails; what is sent later asks again, but not at once.
+            self._identifying = None
+            self._identify_at_s = self._loop.time() + self._cluster.backoff_s(self._identity_failures)
+            self._identity_failures += 1
+            self.drop_waiting(_as_api_error(error, ()), with_numbers=True)
         else:
+            self._identifying = None
+            self._identity_failures = 0
             self._accumulator.set_identity(identity)
             self.wake()
-        finally:
-            self._identifying = None
 
     async def _ask_identity(self) -> ProducerIdentity:
         request = Message(
@@ -532,3 +544,11 @@ class Sender:
                     raise
             await asyncio.sleep(self._cluster.backoff_s(attempt))
             attempt += 1
+
+
+def _as_api_error(error: Exception, batches: Iterable[RecordBatch]) -> ApiError:
+    """What else is raised is a bug, or bytes that no codec takes: it must not leave senders waiting."""
+    if isinstance(error, ApiError):
+        return error
+    _log.error("a batch cannot be sent", partitions=[str(batch.partition) for batch in batches], exc_info=error)
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot be sent: {error!r}")

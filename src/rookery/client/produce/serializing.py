@@ -44,16 +44,16 @@ def _function(serializer: Serializer[Any] | None) -> _Serialize | None:
     return function
 
 
-def _serialized(serialize: _Serialize | None, topic: TopicName, data: object, what: str) -> bytes | None:
-    made = data
+def _serialized(serialize: _Serialize | None, topic: TopicName, data: Any, what: str) -> bytes | None:
+    made: Any = data
     if serialize is not None:
         try:
             made = serialize(topic, data)
         except Exception as error:
             raise SerializationError(f"topic {topic}: the {what} cannot be serialized: {error}") from error
-    if made is None or isinstance(made, bytes):
+    if made is None or made.__class__ is bytes:
         return made
-    if isinstance(made, bytearray | memoryview):
+    if isinstance(made, bytes | bytearray | memoryview):
         # A copy: the sender may use its buffer again.
         return bytes(made)
     advice = "its serializer must return bytes" if serialize is not None else f"give bytes, or a {what}_serializer"

@@ -112,9 +112,23 @@ class Transactions:
         """Why the transaction, or the producer, cannot go on."""
         return self._machine.error
 
+    @property
+    def is_over(self) -> bool:
+        """Whether batches are not to be tried again: the transaction has failed, or is being aborted."""
+        return self._machine.is_over
+
+    @property
+    def number(self) -> int:
+        """Of the transaction that was begun last."""
+        return self._machine.number
+
     def check_may_send(self) -> None:
         """Raises ClientStateError outside of a transaction, and the transaction's error if it has one."""
         self._machine.check_may_send()
+
+    def check_may_still_send(self, number: int) -> None:
+        """The same after a wait; also raises if another transaction has begun."""
+        self._machine.check_may_still_send(number)
 
     def add(self, partition: TopicPartition) -> None:
         """A record for it was accepted into the accumulator."""
@@ -143,9 +157,9 @@ class Transactions:
         """For good, not to be retried. What its records' futures get."""
         return self._machine.batch_failed(partition, error)
 
-    def on_send_failed(self, error: ApiError) -> None:
-        """A record of the transaction was refused before it came into the accumulator: no commit without it."""
-        self._machine.send_failed(error)
+    def on_send_failed(self, error: ApiError, number: int) -> None:
+        """A record of that transaction was refused before it came into the accumulator: no commit without it."""
+        self._machine.send_failed(error, number)
 
     # What users call
 
@@ -344,6 +358,7 @@ class Transactions:
 
         async def ask() -> None:
             node = await coordinators.find(key, timeout_s=0)
+            self._machine.sending(request)
             sending = asking.begin()
             asking.end(await self._cluster.call(api_key, sending, node=node, channel=_CHANNEL, version_max=version_max))
 

@@ -18,15 +18,15 @@ The states, and the ways between them (a way to FATAL_ERROR leads from everywher
     INITIALIZING             x                        x                                               x
     READY                                                        x
     IN_TRANSACTION                                                              x          x          x
-    COMMITTING                             x          x                                               x
+    COMMITTING                             x          x                                     x         x
     ABORTING                               x          x
     ABORTABLE_ERROR                                                                        x
     FATAL_ERROR
 
 Calls that wait for the coordinator (init, commit, abort) are operations. An operation that ran out of time has not
 failed: it stays pending, calling it again goes on with the same requests, and no other call is allowed before it is
-done. `next_request` says what is missing. A repeated EndTxn is harmless: the coordinator knows by the epoch what it has
-ended.
+done; only a commit may still be aborted, as long as the coordinator was not asked for it. `next_request` says what is
+missing. A repeated EndTxn is harmless: the coordinator knows by the epoch what it has ended.
 
 What an error means depends on the request that got it (`judge`); the classes are those of Kafka's own client, as
 KIP-1050 sums them up: retriable; abortable (the transaction is lost, the producer is not); fenced, or otherwise fatal
@@ -82,6 +82,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.COMMITTING: {
         State.READY: "committed",
         State.INITIALIZING: "committed, and the epoch must be raised",
+        State.ABORTING: "abort_transaction, before the coordinator was asked to commit",
         State.ABORTABLE_ERROR: "the commit is refused",
         **_FATAL,
     },
@@ -265,6 +266,8 @@ class TransactionMachine:
         self.identity: ProducerIdentity = NO_IDENTITY
         self.is_v2 = False
         self._next_is_v2 = False
+        # Of the transaction that was begun last: who waited meanwhile can tell whether it is still the same.
+        self.number = 0
         self._pending: Operation | None = None
         self._needs_new_epoch = False
         self._begin_anew()
@@ -275,6 +278,7 @@ class TransactionMachine:
         self._has_started = False
         self._may_have_started = False
         self._has_lost_request = False
+        self._commit_is_out = False
         self._new: set[TopicPartition] = set()
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
@@ -284,6 +288,11 @@ class TransactionMachine:
     def is_open(self) -> bool:
         """Whether there is something to abort."""
         return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its batches are not wanted any more: it has failed, or is being aborted."""
+        return self.error is not None or self.state is State.ABORTING
 
     # What users call
 
@@ -297,10 +306,17 @@ class TransactionMachine:
     def begin(self) -> None:
         self._check("begin_transaction", State.READY)
         self._move(State.IN_TRANSACTION)
+        self.number += 1
 
     def check_may_send(self) -> None:
         if self.state is not State.IN_TRANSACTION:
             self._check("send", State.IN_TRANSACTION)
+
+    def check_may_still_send(self, number: int) -> None:
+        """For a record that was given to the transaction of this number, and had to wait."""
+        self.check_may_send()
+        if number != self.number:
+            raise ClientStateError("send() is not possible: its transaction ended while the record waited")
 
     def begin_offsets(self, offsets: GroupOffsets) -> None:
         """They are part of the transaction from now: a commit waits for them, even if the call ran out of time."""
@@ -310,10 +326,12 @@ class TransactionMachine:
 
     def begin_end(self, *, commit: bool) -> None:
         operation = Operation.COMMIT if commit else Operation.ABORT
-        if self._goes_on(operation):
-            return
-        if commit or self.state is not State.ABORTABLE_ERROR:
-            self._check(operation.value, State.IN_TRANSACTION)
+        may_turn_back = not commit and self.state is State.COMMITTING and not self._commit_is_out
+        if not may_turn_back:
+            if self._goes_on(operation):
+                return
+            if commit or self.state is not State.ABORTABLE_ERROR:
+                self._check(operation.value, State.IN_TRANSACTION)
         self._start(operation, State.COMMITTING if commit else State.ABORTING)
         if not commit:
             self._new.clear()
@@ -335,6 +353,11 @@ class TransactionMachine:
             self._complete()
             return self.next_request()
         return None
+
+    def sending(self, request: Request) -> None:
+        """It goes out now. A coordinator that was asked to commit may have done so."""
+        if request is Request.END_COMMIT:
+            self._commit_is_out = True
 
     def accept(self, partition: TopicPartition) -> None:
         """A record for it was accepted. In v2 its leader may have told the coordinator before we hear of anything."""
@@ -424,8 +447,10 @@ class TransactionMachine:
         self._abortable(told, needs_new_epoch=verdict is Verdict.RECOVERABLE or request is Request.INIT)
         return told
 
-    def send_failed(self, error: ApiError) -> None:
-        """A record was not even accepted: without it the transaction is not what the user wanted."""
+    def send_failed(self, error: ApiError, number: int) -> None:
+        """A record of that transaction was not even accepted: without it, it is not what the user wanted."""
+        if number != self.number or self._commit_is_out:
+            return
         if judge(Request.PRODUCE, error.code) in (Verdict.FENCED, Verdict.FATAL):
             self._fatal(FatalProducerError(error.code, f"{self._name()}: {_reason(error)}"))
         else:

@@ -4,7 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
-from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
+from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.address import Address, parse_addresses
@@ -17,33 +17,8 @@ _LIST = ConfigType.LIST
 _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
 
-
-def row(
-    name: str,
-    kind: ConfigType,
-    default: ConfigValue,
-    doc: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    also: int | None = None,
-    choices: tuple[str, ...] = (),
-    any_case: bool = False,
-    effective: bool = True,
-) -> ConfigKey:
-    """A row of a client's table, written in one or two lines."""
-    return ConfigKey(
-        name=name,
-        type=kind,
-        default=default,
-        doc=doc,
-        minimum=minimum,
-        maximum=maximum,
-        also=also,
-        choices=choices,
-        any_case=any_case,
-        effective=effective,
-    )
+# Rows of the clients' tables are written as those of the broker's.
+row = broker_row
 
 
 def non_empty(value: ConfigValue) -> str | None:

@@ -11,7 +11,7 @@ not read: `commit` stops before them, and whatever else has to do with positions
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from random import Random
@@ -33,7 +33,9 @@ from rookery.client.consume.records import (
     Deserializer,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    OnePartition,
     RebalanceListener,
+    SomePartitions,
 )
 from rookery.client.errors import ClientStateError
 from rookery.client.generics import K, V
@@ -105,7 +107,7 @@ class Consumer(Generic[K, V]):
         handed = None if listener is None else HandedListener(listener, self._conversation)
         self._tell(lambda: self._consumer.subscribe(topics, handed))
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: SomePartitions) -> None:
         """Read these partitions, and no others; those that were assigned before keep their positions."""
         self._tell(lambda: self._consumer.assign(partitions))
 
@@ -207,36 +209,36 @@ class Consumer(Generic[K, V]):
 
     # Positions.
 
-    def seek(self, partition: TopicPartition, offset: Offset | OffsetAndMetadata) -> None:
+    def seek(self, partition: OnePartition, offset: Offset | OffsetAndMetadata) -> None:
         """Go on from here; the offset's leader epoch, if given, is compared with the leader's first."""
         self._tell(lambda: self._consumer.seek(partition, offset))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: SomePartitions) -> None:
         """Go on from the first offset of these partitions, or of all; which that is, is found out by the next poll."""
         self._tell(lambda: self._consumer.seek_to_beginning(*partitions))
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: SomePartitions) -> None:
         self._tell(lambda: self._consumer.seek_to_end(*partitions))
 
     def seek_to_timestamp(self, times_ms: Mapping[TopicPartition, TimestampMs] | TimestampMs) -> None:
         """Go on from the first record with this time or a later one: of each partition, or one time for all."""
         self._ask(lambda: self._consumer.seek_to_timestamp(times_ms))
 
-    def position(self, partition: TopicPartition, *, timeout_s: float | None = None) -> Offset:
+    def position(self, partition: OnePartition, *, timeout_s: float | None = None) -> Offset:
         """The offset of the next record; looked up if it is not known yet."""
         return self._ask(lambda: self._consumer.position(partition, timeout_s=timeout_s))
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: SomePartitions) -> None:
         """Hand out nothing of these partitions until `resume`; they stay assigned."""
         self._tell(lambda: self._consumer.pause(*partitions))
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: SomePartitions) -> None:
         self._tell(lambda: self._consumer.resume(*partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         return self._conversation.wait(_do(self._consumer.paused))
 
-    def lag(self, partition: TopicPartition) -> int | None:
+    def lag(self, partition: OnePartition) -> int | None:
         """How many offsets lie before the position, as the last fetch told; None before it."""
         return self._tell(lambda: self._consumer.lag(partition))
 
@@ -262,7 +264,7 @@ class Consumer(Generic[K, V]):
         return positions | {tp: OffsetAndMetadata(offset) for tp, offset in self._first_upcoming().items()}
 
     def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group committed; partitions without are left out."""
         return self._conversation.wait(self._consumer.committed(partitions, timeout_s=timeout_s))
@@ -278,13 +280,13 @@ class Consumer(Generic[K, V]):
     # Questions about the cluster.
 
     def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
         """The first offset of each partition."""
         return self._conversation.wait(self._consumer.beginning_offsets(partitions, timeout_s=timeout_s))
 
     def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
         """The offset behind the last record; with read_committed, behind the last that is decided."""
         return self._conversation.wait(self._consumer.end_offsets(partitions, timeout_s=timeout_s))

@@ -1,49 +1,63 @@
 """`Producer` without `await`: the same methods as `rookery.client.Producer`; `send` returns a future at once.
 
-Theory of operation. Threads put records into `_queue`, under a lock. The first one of a bulk wakes the loop; what comes
-until the loop runs goes with it. The loop takes the whole bulk and deals it out to pumps, one for each topic that has
-something to send: so records of a topic stay in order, and one that waits for its topic's metadata holds up no other
-topic. A pump appends records to their batches while there is room, and waits as `Producer.send` does where there is
-none. The records' futures lie in the batches themselves, so nothing is passed on when a batch is acknowledged.
+Theory of operation. The thread that sends makes the record bytes: interceptors and serializers run there, and what they
+refuse is raised there. Then it puts the record into `_queue`, under a lock. The first one of a bulk wakes the loop;
+what comes until the loop runs goes with it. The loop takes the whole bulk and deals it out to pumps, one for each topic
+that has something to send: so records of a topic stay in order, and one that waits for its topic's metadata holds up no
+other topic. A pump appends records to their batches while there is room, and waits as `Producer.send` does where there
+is none. The records' futures lie in the batches themselves, so nothing is passed on when a batch is acknowledged.
 
 Back-pressure: what was handed over and has no place in the buffer yet is counted in `_handed_bytes`. While that is more
 than `HANDED_BYTES_MAX`, `send` waits in the calling thread, at most `max.block.ms`.
 
-A record that cannot be sent fails alone: its future says why, and `on_delivery` is called. In a transaction it also
-keeps the transaction from being committed, as if it had failed on its way.
+A record that was handed over and cannot be sent fails alone: its future says why, and `on_delivery` is called, once. In
+a transaction it also keeps the transaction from being committed, as if it had failed on its way. What `send` itself
+raises is told already, and concerns no transaction.
+
+A forked child must not wait for the lock, which another thread of its parent may have held: `is_lost` comes first.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from random import Random
-from threading import Condition, Lock
+from threading import TIMEOUT_MAX, Condition, Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from rookery.base.clock import Clock
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
-from rookery.client.errors import BufferExhaustedError, ClientStateError, TransactionAbortableError
+from rookery.client.errors import (
+    BufferExhaustedError,
+    ClientStateError,
+    SerializationError,
+    TransactionAbortableError,
+)
 from rookery.client.generics import K, V
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
+from rookery.client.produce.batches import headers_size
 from rookery.client.produce.partitioners import PartitionerLike
-from rookery.client.produce.producer import Producer as AsyncProducer
-from rookery.client.produce.receipts import RecordFuture
+from rookery.client.produce.receipts import Interceptors
 from rookery.client.produce.records import (
     BatchMetadata,
     DeliveryCallback,
     HeadersLike,
     ProducerInterceptor,
+    ProducerRecord,
     RecordMetadata,
     Serializer,
+    check_timestamp,
     normalize_headers,
 )
+from rookery.client.produce.serializing import Serializing
 from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.sync.delivery import Delivery, Waiting
+from rookery.client.sync.handing import Handed, HandedProducer, make_handed
 from rookery.client.sync.loop import shared_loop
 from rookery.telemetry.logs import library_logger
 
@@ -55,84 +69,10 @@ _log = library_logger(__name__)
 
 # What may lie between the threads and the buffer: some milliseconds' worth, so that both sides work in bulk.
 HANDED_BYTES_MAX = 1024 * 1024
-# For what is not bytes yet, and for the objects around it.
-_SIZE_UNKNOWN_BYTES = 256
-
-
-class _Handed(NamedTuple):
-    """A record on its way from a thread to the loop."""
-
-    topic: TopicName
-    key: Any
-    value: Any
-    partition: PartitionIndex | None
-    headers: HeadersLike
-    timestamp_ms: TimestampMs | None
-    on_delivery: DeliveryCallback | None
-    delivery: Delivery
-    size_bytes: int
-
-
-# What `_Handed(*row)` does, without a call in Python for each record.
-_make_handed: Callable[[tuple[object, ...]], _Handed] = partial(tuple.__new__, _Handed)
-
-
-class _HandedProducer(AsyncProducer[K, V]):
-    """A producer that takes records with futures that were made elsewhere. Used on the loop only."""
-
-    def __init__(self, config: Mapping[str, object], **options: Any) -> None:
-        super().__init__(config, **options)
-        self._delivery: Delivery | None = None
-
-    def _make_shell(self) -> Any:
-        shell = super()._make_shell()
-        self._own_future = self._new_future
-        self._new_future = self._next_future
-        return shell
-
-    def _next_future(self) -> RecordFuture:
-        """A batch may hold any future: what was handed, or our own where a record had to wait."""
-        delivery: Any = self._delivery
-        if delivery is None:
-            return self._own_future()
-        self._delivery = None
-        future: RecordFuture = delivery
-        return future
-
-    def send_now(self, record: _Handed) -> bool:
-        """Send a record if nothing has to be waited for."""
-        if not self._is_plain:
-            return False
-        if self._transactions is not None:
-            self._transactions.check_may_send()
-        topic, key, value, partition, headers, timestamp_ms, on_delivery, self._delivery, _ = record
-        pairs = normalize_headers(headers) if headers else ()
-        if self._append(topic, key, value, partition, pairs, timestamp_ms, on_delivery) is not None:
-            return True
-        self._delivery = None
-        return False
-
-    async def send_patiently(self, record: _Handed) -> None:
-        """Send a record, and wait for what it needs. Raises what `send` raises."""
-        delivery = record.delivery
-        future = await self.send(
-            record.topic,
-            record.value,
-            key=record.key,
-            partition=record.partition,
-            headers=record.headers,
-            timestamp_ms=record.timestamp_ms,
-            on_delivery=record.on_delivery,
-        )
-        future.add_done_callback(lambda done: _pass_on(done, delivery))
-
-
-def _pass_on(done: RecordFuture, delivery: Delivery) -> None:
-    error = done.exception()
-    if error is None:
-        delivery.set_result(done.result())
-    else:
-        delivery.set_exception(error)
+# For the objects around a record's bytes.
+_OBJECTS_BYTES = 256
+# Keys and values of these need no serializer.
+_AS_THEY_ARE = frozenset((bytes, type(None)))
 
 
 class Producer(Generic[K, V]):
@@ -150,30 +90,29 @@ class Producer(Generic[K, V]):
         randomness: Random | None = None,
     ) -> None:
         self._loop = shared_loop()
+        self._serializing = Serializing(key_serializer, value_serializer)
+        self._interceptors = Interceptors(interceptors)
+        self._has_hooks = bool(self._serializing or self._interceptors)
 
-        def make() -> _HandedProducer[K, V]:
-            return _HandedProducer(
-                config,
-                key_serializer=key_serializer,
-                value_serializer=value_serializer,
-                partitioner=partitioner,
-                interceptors=interceptors,
-                clock=clock,
-                randomness=randomness,
+        def make() -> HandedProducer:
+            return HandedProducer(
+                config, partitioner=partitioner, interceptors=interceptors, clock=clock, randomness=randomness
             )
 
         self._producer = self._loop.call(make)
         settings = self._producer._settings
-        self._max_block_s = settings.max_block_ms / 1000
+        self._max_block_ms = settings.max_block_ms
         self._handed_bytes_max = min(HANDED_BYTES_MAX, settings.buffer_memory)
         self._lock = Lock()
         self._room = Condition(self._lock)
         self._waiting = Waiting()
-        self._queue: list[_Handed] = []
+        self._queue: list[Handed] = []
         self._handed_bytes = 0
         self._waiting_count = 0
+        # No more records; and: nothing is left to close.
         self._is_closed = False
-        self._backlogs: dict[TopicName, deque[_Handed | asyncio.Future[None]]] = {}
+        self._is_ended = False
+        self._backlogs: dict[TopicName, deque[Handed | asyncio.Future[None]]] = {}
         self._pumps: dict[TopicName, asyncio.Task[None]] = {}
         # The first record of the transaction that did not get into a batch.
         self._failure: ApiError | None = None
@@ -185,7 +124,13 @@ class Producer(Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for what was sent, unless the block failed: then what waits is dropped, and a transaction aborted."""
-        self.close(timeout_s=None if error is None else 0)
+        if error is None:
+            self.close()
+            return
+        try:
+            self._loop.run(self._abort_if_open())
+        finally:
+            self.close(0)
 
     # Sending, in the calling thread.
 
@@ -202,26 +147,65 @@ class Producer(Generic[K, V]):
     ) -> Future[RecordMetadata]:
         """Queue a record; waits only for room in the buffer.
 
-        The future raises ApiError if the record was not written. `on_delivery` is called once, on the clients' own
-        thread, with the metadata or the error.
+        Interceptors and serializers run here, so the key, the value and the headers may be used again at once. What
+        this call raises (SerializationError, BufferExhaustedError) concerns a record that was not queued; it does not
+        touch a transaction. The future raises ApiError if a queued record was not written, and then a transaction
+        cannot be committed. `on_delivery` is called once for a queued record, on the clients' own thread, with the
+        metadata or the error.
         """
-        size_bytes = _SIZE_UNKNOWN_BYTES
-        if value.__class__ is bytes:
-            size_bytes += len(value)
+        if self._is_closed or self._loop.is_lost:
+            raise self._unusable()
+        pairs = normalize_headers(headers) if headers else ()
+        if (
+            self._has_hooks
+            or value.__class__ not in _AS_THEY_ARE
+            or key.__class__ not in _AS_THEY_ARE
+            or topic.__class__ is not str
+            or timestamp_ms is not None
+        ):
+            record = ProducerRecord(topic, value, key, partition, pairs, timestamp_ms)
+            topic, made_value, made_key, partition, pairs, timestamp_ms = self._make_bytes(record)
+        else:
+            made_key, made_value = key, value  # type: ignore[assignment]  # as their classes say
+        size_bytes = _OBJECTS_BYTES
+        if made_value is not None:
+            size_bytes += len(made_value)
+        if made_key is not None:
+            size_bytes += len(made_key)
+        if pairs:
+            size_bytes += headers_size(pairs)
         delivery = Delivery(self._waiting)
-        record = _make_handed((topic, key, value, partition, headers, timestamp_ms, on_delivery, delivery, size_bytes))
+        handed = make_handed(
+            (topic, made_key, made_value, partition, pairs, timestamp_ms, on_delivery, delivery, size_bytes)
+        )
         with self._lock:
-            if self._is_closed or self._loop.is_lost:
-                raise self._unusable()
             # A callback on the loop's own thread would wait for itself.
             if self._handed_bytes > self._handed_bytes_max and not self._loop.is_current:
                 self._wait_for_room(topic)
+            if self._is_closed:
+                raise self._unusable()
+            # First the loop is woken, which needs the lock to go on: an interrupt leaves no queue that nobody deals.
+            if not self._queue:
+                self._loop.call_soon(self._deal)
+            self._queue.append(handed)
             self._handed_bytes += size_bytes
-            is_first = not self._queue
-            self._queue.append(record)
-        if is_first:
-            self._loop.call_soon(self._deal)
         return delivery
+
+    def _make_bytes(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[bytes, bytes]:
+        """The record as it is to be stored. Raises SerializationError."""
+        record = self._interceptors.on_send(record)
+        topic = record.topic
+        try:
+            if not isinstance(topic, str):
+                raise SerializationError(f"a topic is a name, not {topic!r}")
+            if record.timestamp_ms is not None:
+                check_timestamp(topic, record.timestamp_ms)
+            key, value = self._serializing.key(topic, record.key), self._serializing.value(topic, record.value)
+            return record._replace(key=key, value=value, headers=normalize_headers(record.headers))
+        except ApiError as error:
+            self._loop.call_soon(partial(self._producer.count_error, str(topic)))
+            self._interceptors.on_acknowledgement(None, error)
+            raise
 
     def _unusable(self) -> ClientStateError:
         self._loop.check(waits=False)
@@ -232,15 +216,14 @@ class Producer(Generic[K, V]):
         self._waiting_count += 1
         try:
             has_room = self._room.wait_for(
-                lambda: self._is_closed or self._handed_bytes <= self._handed_bytes_max, self._max_block_s
+                lambda: self._is_closed or self._handed_bytes <= self._handed_bytes_max,
+                min(self._max_block_ms / 1000, TIMEOUT_MAX),
             )
         finally:
             self._waiting_count -= 1
-        if self._is_closed:
-            raise self._unusable()
         if not has_room:
             raise BufferExhaustedError(
-                f"topic {topic}: no room in buffer.memory within max.block.ms ({self._max_block_s * 1000:g})"
+                f"topic {topic}: no room in buffer.memory within max.block.ms ({self._max_block_ms})"
             )
 
     # Sending, on the loop.
@@ -257,7 +240,7 @@ class Producer(Generic[K, V]):
                 self._pumps[record.topic] = asyncio.get_running_loop().create_task(self._pump(record.topic, backlog))
             backlog.append(record)
 
-    async def _pump(self, topic: TopicName, backlog: "deque[_Handed | asyncio.Future[None]]") -> None:
+    async def _pump(self, topic: TopicName, backlog: "deque[Handed | asyncio.Future[None]]") -> None:
         sent_bytes = 0
         try:
             while backlog:
@@ -272,10 +255,12 @@ class Producer(Generic[K, V]):
                     sent_bytes = record.size_bytes
                     await self._send_patiently(record)
         finally:
-            del self._backlogs[topic], self._pumps[topic]
+            # Others may have taken our place already.
+            if self._backlogs.get(topic) is backlog:
+                del self._backlogs[topic], self._pumps[topic]
             self._let_in(sent_bytes)
 
-    def _send_now(self, record: _Handed) -> bool:
+    def _send_now(self, record: Handed) -> bool:
         """True if nothing is left to do for this record."""
         try:
             return self._producer.send_now(record)
@@ -283,12 +268,15 @@ class Producer(Generic[K, V]):
             self._refuse(record, error)
             return True
 
-    async def _send_patiently(self, record: _Handed) -> None:
+    async def _send_patiently(self, record: Handed) -> None:
         try:
             await self._producer.send_patiently(record)
         except asyncio.CancelledError:
-            self._refuse(record, _dropped(record.topic))
+            if not self._producer.is_in_batch:
+                self._refuse(record, _dropped(record.topic))
             raise
+        except ApiError as error:
+            self._refuse(record, error, is_acknowledged=True)
         except Exception as error:
             self._refuse(record, error)
 
@@ -299,13 +287,15 @@ class Producer(Generic[K, V]):
             if self._waiting_count and self._handed_bytes <= self._handed_bytes_max:
                 self._room.notify_all()
 
-    def _refuse(self, record: _Handed, error: Exception) -> None:
-        """It did not get into a batch."""
-        failure = error if isinstance(error, ApiError) else None
-        if failure is not None and self._failure is None:
+    def _refuse(self, record: Handed, error: Exception, *, is_acknowledged: bool = False) -> None:
+        """It did not get into a batch; `is_acknowledged` says that the interceptors know."""
+        failure = error if isinstance(error, ApiError) else _as_api_error(record.topic, error)
+        if self._failure is None:
             self._failure = failure
-        record.delivery.set_exception(error)
-        if record.on_delivery is not None and failure is not None:
+        if not is_acknowledged:
+            self._producer.tell_interceptors(failure)
+        record.delivery.set_exception(failure)
+        if record.on_delivery is not None:
             try:
                 record.on_delivery(None, failure)
             except Exception:
@@ -324,15 +314,17 @@ class Producer(Generic[K, V]):
     async def _drop_handed(self) -> None:
         """Fail what has not got into batches."""
         self._deal()
-        pumps = list(self._pumps.values())
-        for backlog in self._backlogs.values():
-            for record in backlog:
-                if isinstance(record, asyncio.Future):
-                    record.set_result(None)
-                else:
+        # Out of the way first: what comes from now on is for other pumps, and one that never began cleans up nothing.
+        backlogs, self._backlogs = self._backlogs, {}
+        pumps, self._pumps = list(self._pumps.values()), {}
+        for backlog in backlogs.values():
+            while backlog:
+                record = backlog.popleft()
+                if not isinstance(record, asyncio.Future):
                     self._refuse(record, _dropped(record.topic))
                     self._let_in(record.size_bytes)
-            backlog.clear()
+                elif not record.done():
+                    record.set_result(None)
         for pump in pumps:
             pump.cancel()
         if pumps:
@@ -377,12 +369,15 @@ class Producer(Generic[K, V]):
 
         A transaction that is open is aborted.
         """
+        if self._is_ended:
+            return
+        self._loop.check(waits=True)
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
             self._room.notify_all()
         self._loop.run(self._close(timeout_s))
+        # Not if it was interrupted: then it can be called again.
+        self._is_ended = True
 
     async def _close(self, timeout_s: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -431,13 +426,17 @@ class Producer(Generic[K, V]):
 
     def abort_transaction(self) -> None:
         """Drop what was not sent, wait for the rest, and abort."""
+        self._loop.run(self._abort())
 
-        async def abort() -> None:
-            await self._drop_handed()
-            await self._producer.abort_transaction()
-            self._failure = None
+    async def _abort(self) -> None:
+        await self._drop_handed()
+        await self._producer.abort_transaction()
+        self._failure = None
 
-        self._loop.run(abort())
+    async def _abort_if_open(self) -> None:
+        if self._producer.has_open_transaction:
+            with suppress(ApiError, ClientStateError):
+                await self._abort()
 
     # Looking
 
@@ -452,3 +451,14 @@ class Producer(Generic[K, V]):
 
 def _dropped(topic: TopicName) -> ApiError:
     return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"topic {topic}: dropped before the record was sent")
+
+
+def _as_api_error(topic: TopicName, error: Exception) -> ApiError:
+    """What futures and callbacks are promised, for what users' own code or the client's state brought up."""
+    failure: ApiError
+    if isinstance(error, ClientStateError):
+        failure = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"topic {topic}: {error}")
+    else:
+        failure = SerializationError(f"topic {topic}: the record cannot be sent: {error!r}")
+    failure.__cause__ = error
+    return failure

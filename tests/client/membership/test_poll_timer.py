@@ -1,0 +1,83 @@
+"""max.poll.interval.ms does not count against a poll that waits."""
+
+import asyncio
+import random
+
+import pytest
+
+from rookery.client.membership.poll_timer import PollTimer
+from rookery.testing import EmbeddedBroker
+from tests.client.membership.players import Player, fast, playing, settle
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.trace import Trace
+
+
+def test_reminders_come_a_third_after_the_last_poll() -> None:
+    loop = SimulatedLoop(Trace(), lambda: (0.0, 0.0))
+    reminded: list[float] = []
+    timer = PollTimer(9_000, remind=lambda: reminded.append(loop.time() - began_s))
+    began_s = loop.time()
+
+    async def work() -> None:
+        timer.restart()
+        await asyncio.sleep(2)
+        timer.restart()
+        assert timer.left_s == 9
+        # Nobody polls any more: one reminder is enough.
+        await asyncio.sleep(20)
+        assert timer.left_s == -11
+        timer.restart()
+        timer.stop()
+        await asyncio.sleep(20)
+
+    loop.run_until_complete(work())
+    loop.close()
+    assert reminded == [pytest.approx(5)]
+
+
+class CountingTimer(PollTimer):
+    due_count = 0
+
+    def _due(self) -> None:
+        self.due_count += 1
+        if self.due_count < 10:
+            super()._due()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounding_does_not_keep_it_busy(seed: int) -> None:
+    """Where times are large, the difference between two of them is a little more or less than it should be."""
+    generator = random.Random(seed)
+    loop = SimulatedLoop(Trace(), lambda: (0.0, 0.0))
+
+    async def work() -> None:
+        await asyncio.sleep(generator.uniform(1, 1e6))
+        timer = CountingTimer(generator.randrange(1000, 300_000), remind=lambda: None)
+        timer.restart()
+        await asyncio.sleep(generator.uniform(0, timer.left_s / 3))
+        timer.restart()
+        await asyncio.sleep(2 * timer.left_s)
+        assert timer.due_count == 2
+
+    loop.run_until_complete(work())
+    loop.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_poll_that_waits_comes_round_in_time(broker: EmbeddedBroker, protocol: str) -> None:
+    topic = f"long-{protocol}"
+    broker.create_topic(topic, partitions=1)
+
+    async def work() -> None:
+        settings = fast(topic, session_timeout_ms=900, max_poll_interval_ms=900)
+        one = Player(broker.bootstrap_servers, [topic], settings, protocol=protocol)
+        async with playing(one):
+            await settle(one, sizes=[1])
+            one.host.heard()
+            for _ in range(3):
+                await one.poll()
+                await one.membership.wake.wait()
+            await one.poll()
+            assert one.host.heard() == []
+
+    asyncio.run(work())
