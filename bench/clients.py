@@ -12,6 +12,7 @@ from typing import Any
 
 import uvloop
 
+from bench.librdkafka import CONSUMER_SETTINGS
 from bench.load import Measurements, await_go, run_action
 from bench.payload import event_text
 
@@ -259,7 +260,8 @@ def _consume_aiokafka(bootstrap: str, topic: str, partitions: int, records: int,
 def _consume_confluent(bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> Measurements:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
+    settings = {**CONSUMER_SETTINGS, "bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False}
+    consumer = Consumer(settings)
     consumer.list_topics(topic, timeout=_FLUSH_S)
 
     async def poll() -> Values:

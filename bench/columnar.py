@@ -11,7 +11,8 @@ import pyarrow as pa
 from bench.load import Measurements, await_go, run_action
 from bench.payload import event_text
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from rookery.client.arrow import FetchedRun, PackedBatch, SplitSettings, decode_fetched, load, split_for_send
+from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, load, split_for_send
+from rookery.client.slabs import SealedBatch
 from rookery.records.batch import MAGIC_V2, NO_SEQUENCE, BatchHeader, Codec, make_attributes, seal
 
 _PARTITION = TopicPartition("events", 0)
@@ -62,7 +63,7 @@ def _chunks(record_bytes: int, records: int) -> list[pa.RecordBatch]:
     return chunks
 
 
-def _encode(chunk: pa.RecordBatch, codec: str) -> list[PackedBatch]:
+def _encode(chunk: pa.RecordBatch, codec: str) -> list[SealedBatch]:
     settings = SplitSettings(_BATCH_BYTES, 2 * _BATCH_BYTES, Codec[codec.upper()])
     split = split_for_send(
         chunk,

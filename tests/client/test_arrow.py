@@ -11,9 +11,10 @@ import pytest
 from rookery.base.errors import ApiError, ErrorCode, InvalidBatchError
 from rookery.base.types import TopicName, TopicPartition
 from rookery.client import arrow
-from rookery.client.arrow import FetchedRun, PackedBatch, SplitSettings, decode_fetched, split_for_send, topics_of
+from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, split_for_send, topics_of
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
 from rookery.client.produce.partitioners import partition_for_key
+from rookery.client.slabs import SealedBatch
 from rookery.records.batch import (
     HEADER_SIZE,
     MAGIC_V2,
@@ -288,7 +289,7 @@ def _split(
     counts: Mapping[TopicName, int] | None = None,
     chosen: Sequence[int] = (0,),
     **options: Any,
-) -> list[tuple[TopicPartition, PackedBatch]]:
+) -> list[tuple[TopicPartition, SealedBatch]]:
     turns = iter(list(chosen) * 1000)
     return list(
         split_for_send(
@@ -302,7 +303,7 @@ def _split(
     )
 
 
-def _sealed(batch: PackedBatch, codec: Codec = Codec.NONE) -> bytes:
+def _sealed(batch: SealedBatch, codec: Codec = Codec.NONE) -> bytes:
     header = BatchHeader(
         base_offset=0,
         batch_length=0,
@@ -324,7 +325,7 @@ def _sealed(batch: PackedBatch, codec: Codec = Codec.NONE) -> bytes:
 
 
 def _sent(
-    split: list[tuple[TopicPartition, PackedBatch]], codec: Codec = Codec.NONE
+    split: list[tuple[TopicPartition, SealedBatch]], codec: Codec = Codec.NONE
 ) -> dict[TopicPartition, list[Record]]:
     sent: dict[TopicPartition, list[Record]] = {}
     for tp, batch in split:
@@ -335,7 +336,7 @@ def _sent(
 def test_values_alone_stay_together() -> None:
     ((tp, batch),) = _split(pa.table({"value": [b"a", None, b""]}), chosen=[2])
     assert tp == TopicPartition("events", 2)
-    assert batch == PackedBatch(
+    assert batch == SealedBatch(
         payload=bytes(pack_records([_NOW_MS] * 3, [None] * 3, [b"a", None, b""])),
         record_count=3,
         base_timestamp_ms=_NOW_MS,

@@ -38,9 +38,6 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.mark.parametrize(("source", "page", "line"), list(examples()))
 def test_example(broker: EmbeddedBroker, source: str, page: Path, line: int) -> None:
-    for word, library in {"arrow": "pyarrow", "prometheus_client": "prometheus_client"}.items():
-        if word in source:
-            pytest.importorskip(library)
     assert ADDRESS in source
     padded = "\n" * line + source.replace(ADDRESS, broker.bootstrap_servers)
     exec(compile(padded, str(page), "exec"), {"__name__": "__main__"})

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rookery.base.errors import ApiError, ErrorCode, InvalidBatchError
 from rookery.base.types import (
     NO_PRODUCER_ID,
-    Buffer,
     Offset,
     PartitionIndex,
     ProducerId,
@@ -28,7 +27,7 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
-from rookery.client.slabs import Slab
+from rookery.client.slabs import SealedBatch, Slab
 from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, Codec, compute_crc, read_header
 from rookery.records.compression import compress
 from rookery.records.control import read_marker
@@ -61,18 +60,6 @@ class FetchedRun(NamedTuple):
     aborted: Sequence[tuple[ProducerId, Offset]] | None = None
     read_committed: bool = False
     check_crcs: bool = True
-
-
-class PackedBatch(NamedTuple):
-    """The records of a batch to be sent, without its header; the fields are those of `produce.batches.SealedBatch`."""
-
-    payload: Buffer
-    record_count: int
-    base_timestamp_ms: TimestampMs
-    max_timestamp_ms: TimestampMs
-    uncompressed_size: int
-    record_size_max: int
-    slab: Slab | None = None
 
 
 class SplitSettings(NamedTuple):
@@ -338,7 +325,7 @@ def split_for_send(
     next_partition: Callable[[TopicName], PartitionIndex],
     now_ms: TimestampMs,
     settings: SplitSettings,
-) -> Iterator[tuple[TopicPartition, PackedBatch]]:
+) -> Iterator[tuple[TopicPartition, SealedBatch]]:
     """Arrow data as batches, in the order of rows for each partition; everything is checked before the first one.
 
     `topic` is where all rows go; without it the column topic says it.
@@ -395,7 +382,7 @@ def _encode(
     counts: Mapping[TopicName, int],
     next_partition: Callable[[TopicName], PartitionIndex],
     settings: SplitSettings,
-) -> Iterator[tuple[TopicPartition, PackedBatch]]:
+) -> Iterator[tuple[TopicPartition, SealedBatch]]:
     from rookery.records.columnar import encode_columns
 
     size_max = min(settings.batch_size, settings.max_request_size) - HEADER_SIZE
@@ -408,7 +395,7 @@ def _encode(
             for batch in encode_columns(part.rows, groups, group_count=len(targets), batch_size_max=size_max):
                 if slab is not None:
                     slab.grow(len(batch.payload))
-                packed = PackedBatch(
+                packed = SealedBatch(
                     compress(codec, batch.payload, level) if codec else batch.payload,
                     batch.record_count,
                     batch.base_timestamp_ms,

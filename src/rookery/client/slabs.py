@@ -1,4 +1,4 @@
-"""Memory that several packed batches share.
+"""Batches that were packed elsewhere, and the memory that several of them share.
 
 `client.arrow` packs many batches in one pass, into one piece of memory, and they are sent from there without a copy.
 The buffer counts each batch alone, but one that stays keeps the whole piece. So what is left of a piece, once most of
@@ -8,7 +8,9 @@ to go again, it is copied then.
 Pure. `client.arrow` makes a slab for each pass, `batches` and `accumulator` tell it who leaves.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from rookery.base.types import Buffer, TimestampMs
 
 # What is left of a slab is copied once it is at most this share of it.
 _SHARE_TO_MOVE = 4
@@ -55,3 +57,16 @@ class Slab:
             for tenant, _ in list(self._tenants.values()):
                 if id(tenant) in self._tenants and not tenant.is_on_wire:
                     tenant.move_out()
+
+
+class SealedBatch(NamedTuple):
+    """Records that were packed and compressed elsewhere (`client.arrow`): the bytes behind a batch's header."""
+
+    payload: Buffer
+    record_count: int
+    base_timestamp_ms: TimestampMs
+    max_timestamp_ms: TimestampMs
+    uncompressed_size: int
+    record_size_max: int
+    # What the payload is a part of, unless it has memory of its own.
+    slab: Slab | None = None

@@ -5,6 +5,7 @@ import gc
 from collections.abc import Iterator
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
@@ -30,9 +31,6 @@ from tests.client.produce.support import (
     silence,
 )
 from tests.client.produce.transaction_stage import until_done
-
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("numba")
 
 
 @pytest.fixture(scope="module")

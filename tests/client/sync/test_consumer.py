@@ -269,7 +269,6 @@ def test_an_interrupt_loses_nothing(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def test_columns(broker: EmbeddedBroker, topic: str) -> None:
-    pytest.importorskip("pyarrow")
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with BytesConsumer(config(broker)) as consumer:
         assert consumer.read_arrow(topic).num_rows == 20

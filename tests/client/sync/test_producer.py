@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, as_completed, wait
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
@@ -231,7 +232,6 @@ def test_a_transaction_that_lost_a_record_is_not_committed(broker: EmbeddedBroke
 
 
 def test_columns(broker: EmbeddedBroker, topic: str) -> None:
-    pa = pytest.importorskip("pyarrow")
     rows = pa.record_batch({"value": pa.array([b"%d" % number for number in range(50)], pa.binary())})
     with Producer[bytes, bytes](config(broker)) as producer:
         producer.send(topic, b"before", partition=0)

@@ -34,7 +34,7 @@ from typing import Generic, NamedTuple
 
 from rookery.base.types import NodeId, TopicName, TopicPartition
 from rookery.base.values import value_class
-from rookery.client.produce.batches import Batch, BatchGroup, SealedBatch, Token
+from rookery.client.produce.batches import Batch, BatchGroup, Token
 from rookery.client.produce.sequences import (
     NO_IDENTITY,
     NUMBERED_BATCHES_MAX,
@@ -42,6 +42,7 @@ from rookery.client.produce.sequences import (
     PartitionSequence,
     ProducerIdentity,
 )
+from rookery.client.slabs import SealedBatch
 from rookery.records.batch import HEADER_SIZE, NO_SEQUENCE
 
 # Memory is granted to an open batch in steps of this. `producer` lets others run at each, so it is also how many bytes

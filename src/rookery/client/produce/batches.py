@@ -16,13 +16,13 @@ Pure.
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import add
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, Offset, TimestampMs, TopicPartition
 from rookery.client.produce.records import NO_SIZE, BatchMetadata, DeliveryCallback, RecordMetadata
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity, sequence_after
-from rookery.client.slabs import Slab
+from rookery.client.slabs import SealedBatch, Slab
 from rookery.records.batch import (
     HEADER_SIZE,
     MAGIC_V2,
@@ -42,19 +42,6 @@ Token = TypeVar("Token")
 RECORD_OVERHEAD_BYTES = 14
 _HEADER_OVERHEAD_BYTES = 4
 _CLOSED = -1
-
-
-class SealedBatch(NamedTuple):
-    """Records that were packed and compressed elsewhere (`client.arrow`): the bytes behind a batch's header."""
-
-    payload: Buffer
-    record_count: int
-    base_timestamp_ms: TimestampMs
-    max_timestamp_ms: TimestampMs
-    uncompressed_size: int
-    record_size_max: int
-    # What the payload is a part of, unless it has memory of its own.
-    slab: Slab | None = None
 
 
 class BatchGroup(Protocol):
