@@ -11,8 +11,9 @@ we go on. Requests made meanwhile wait behind, so the order of the calls is the 
 plain socket (a simulated network) the transport gets everything.
 
 Receiving: small responses arrive in a buffer that is used again and again, and leave it as bytes of their own. A
-response that has not arrived in full gets a buffer of its own size, into which the kernel then writes the rest. So a
-view of a response stays valid as long as somebody holds it. Nothing is allocated for a response that nobody asked for.
+response that has not arrived in full gets a buffer of its own (`frame_buffers`), into which the kernel then writes the
+rest. So a view of a response stays valid as long as somebody holds it. Nothing is allocated for a response that nobody
+asked for.
 
 Time-outs: one timer for all requests, at or before the earliest deadline.
 
@@ -35,6 +36,7 @@ from typing import NamedTuple, Protocol, cast
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
+from rookery.client.frame_buffers import FrameBuffers
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
@@ -136,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         # Receiving: either the staging buffer, or the frame that is being filled.
         self._staging = memoryview(bytearray(_STAGING_BYTES))
         self._frame: memoryview | None = None
+        self._frames = FrameBuffers()
         self._filled = 0
 
     @classmethod
@@ -394,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
         (correlation_id,) = _SIZE.unpack_from(received)
         if correlation_id not in self._pending:
             raise _not_asked(correlation_id)
-        self._frame = memoryview(bytearray(size))
+        self._frame = self._frames.take(size)
         self._filled = len(received)
         self._frame[: self._filled] = received
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple, replace
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
@@ -49,7 +50,7 @@ def test_records_arrive_whole_and_in_order(broker: EmbeddedBroker, codec: Codec)
         await append(bootstrap, tp, [b"a", None], keys=[b"k", None], headers=headers, codec=codec)
         async with consuming(bootstrap, tp) as consumer:
             first, second = await consumer.poll(10)
-            assert tuple(first) == (tp.topic, 0, 0, START_MS, 0, b"k", b"a", headers, 0)
+            assert astuple(first) == (tp.topic, 0, 0, START_MS, 0, b"k", b"a", headers, 0)
             assert (second.offset, second.key, second.value, second.timestamp_ms) == (1, None, None, START_MS + 1000)
 
     run(broker, work)
@@ -294,7 +295,7 @@ def test_interceptors(broker: EmbeddedBroker) -> None:
             self.committed: list[Any] = []
 
         def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
-            return ConsumerRecords(record._replace(value=b"seen " + (record.value or b"")) for record in records)
+            return ConsumerRecords(replace(record, value=b"seen " + (record.value or b"")) for record in records)
 
         def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
             self.committed.append(offsets)

@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from rookery.base.errors import ApiError
 from rookery.client.consume.decoding import Deserializers, FetchedRun, PartitionBuffer, end_of, epoch_before
@@ -51,7 +52,7 @@ def damaged(data: bytes, index: int = -2) -> bytes:
 def test_a_record_has_everything() -> None:
     records = [Record(3, START_MS + 5, b"k", b"v", (("h", b"1"), ("i", None)))]
     (record,) = buffer(bytes(build_batch(records, base_offset=3, leader_epoch=4)), 3).take(10)
-    assert tuple(record) == ("t", 0, 3, START_MS + 5, 0, b"k", b"v", (("h", b"1"), ("i", None)), 4)
+    assert astuple(record) == ("t", 0, 3, START_MS + 5, 0, b"k", b"v", (("h", b"1"), ("i", None)), 4)
     assert (record.key, record.timestamp_type, record.leader_epoch) == (b"k", 0, 4)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rookery import client
 from rookery.client import sync
 from rookery.client.admin import Admin
 from rookery.client.consume.consumer import Consumer
@@ -61,3 +62,7 @@ def test_the_synchronous_face_has_nothing_of_its_own(asynchronous: type[Any], sy
 def test_the_generated_admin_is_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "sync_admin.py"), "--check"]
     assert subprocess.run(command).returncode == 0, "run scripts/sync_admin.py"
+
+
+def test_both_packages_offer_the_same_names() -> None:
+    assert sorted(sync.__all__) == sorted(name for name in client.__all__ if name != "__getattr__")

@@ -13,12 +13,10 @@ first; then the error is raised, again and again, until the user seeks.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from rookery.base.errors import ApiError, InvalidBatchError
-from rookery.base.garbage import collector_paused
 from rookery.base.types import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicName, TopicPartition
 from rookery.client.consume.records import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, Deserializer
 from rookery.client.consume.subscription import FetchPosition
@@ -32,9 +30,6 @@ from rookery.records.unpacking import RecordColumns, unpack_records
 AnyRecord: TypeAlias = ConsumerRecord[Any, Any]
 AbortedTransactions: TypeAlias = Sequence[tuple[ProducerId, Offset]]
 _Deserialize: TypeAlias = Callable[[TopicName, bytes], Any]
-
-# What `ConsumerRecord._make` does, without a call of Python code for each record.
-_new_record: Callable[[Any], AnyRecord] = partial(tuple.__new__, ConsumerRecord)
 
 
 class OpenedBatch(NamedTuple):
@@ -86,6 +81,11 @@ class FetchedRun:
             if opened is not None:
                 return opened
         return None
+
+    def detach(self) -> None:
+        """Copy the data out of the answer that it came with, if it is but a part of one."""
+        if len(self.data) < memoryview(self.data.obj).nbytes:
+            self.data = memoryview(bytes(self.data))
 
     @property
     def is_at_end(self) -> bool:
@@ -195,7 +195,8 @@ def make_records(
 ) -> list[AnyRecord]:
     """`keys` and `values` are the deserialized columns; shorter ones cut off the rest."""
     columns = batch.columns
-    rows = zip(
+    rows = map(
+        ConsumerRecord,
         repeat(tp.topic),
         repeat(tp.partition),
         columns.offsets,
@@ -206,8 +207,7 @@ def make_records(
         columns.headers if columns.headers is not None else repeat(()),
         repeat(batch.leader_epoch),
     )
-    with collector_paused():
-        return list(map(_new_record, rows))
+    return list(rows)
 
 
 class Deserializers:

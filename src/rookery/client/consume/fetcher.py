@@ -53,8 +53,6 @@ _CHANNELS: Final = ("fetch", "fetch again")
 _CONSUMER: Final = -1
 _LAST_VERSION_BY_NAME: Final = 12
 _CLOSE_TIMEOUT_S: Final = 1.0
-# Less than this part of an answer is copied out of it.
-_LARGE_PART: Final = 0.25
 
 _log = library_logger(__name__)
 
@@ -210,7 +208,11 @@ class Fetcher:
         if buffer is None:
             return None
         state = self._subscription.state(tp)
-        return None if state.is_paused or state.is_stopped else buffer
+        if state.is_paused:
+            # It may stay for long, and would keep the whole answer in memory.
+            buffer.run.detach()
+            return None
+        return None if state.is_stopped else buffer
 
     def _note_taken(self, buffer: PartitionBuffer) -> None:
         tp = buffer.tp
@@ -521,16 +523,9 @@ class Fetcher:
         if not has_whole_batch(row.records):
             self._subscription.fail(tp, asked.generation, no_whole_batch(tp, asked.position.offset, len(row.records)))
             return
-        data = row.records
-        if state.is_paused or len(data) < memoryview(data.obj).nbytes * _LARGE_PART:
-            # It may stay for long, and would keep the whole answer in memory.
-            data = memoryview(bytes(data))
-        self._keep(tp, asked, data, row)
-
-    def _keep(self, tp: TopicPartition, asked: Asked, data: memoryview, row: FetchedPartition) -> None:
         run = FetchedRun(
             tp,
-            data,
+            row.records,
             asked.position,
             aborted=(row.aborted_transactions or ()) if self._settings.read_committed else None,
             check_crcs=self._settings.check_crcs,

@@ -1,11 +1,14 @@
 """What consumers hand out: records, and the words for positions.
 
 Everything is a plain value. `ConsumerRecord`s are made by the thousand: `consume.decoding` builds them with `map` from
-columns, so their order of fields is the order of its columns.
+columns, so their order of fields is the order of its columns. They are structs that the garbage collector does not look
+at, which costs less than half of what a tuple does: a record is in no cycle unless its own key or value refers to it.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+
+from msgspec import Struct
 
 from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.client.generics import K, V
@@ -35,7 +38,7 @@ CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 
-class ConsumerRecord(NamedTuple, Generic[K, V]):
+class ConsumerRecord(Struct, Generic[K, V], frozen=True, gc=False):
     """`timestamp_type` is 0 for the producer's time and 1 for the broker's."""
 
     topic: TopicName
@@ -60,7 +63,7 @@ class ConsumerRecords(list[ConsumerRecord[K, V]]):
     def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
         for record in self:
-            found.setdefault(TopicPartition(record[0], record[1]), []).append(record)
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return found
 
 
