@@ -3,6 +3,7 @@ import random
 import struct
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import cramjam
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
+from rookery.records import compression
 from rookery.records.batch import Codec
-from rookery.records.compression import compress, decompress
+from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress, decompress
 
 _COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 _SIZE_MAX = 1 << 20
@@ -137,3 +139,19 @@ def test_levels_are_honoured(codec: Codec, fast: int, small: int) -> None:
 def test_gzip_level_minus_one_is_the_default() -> None:
     assert compress(Codec.GZIP, _text(10_000), -1) == compress(Codec.GZIP, _text(10_000))
     assert zlib.decompress(compress(Codec.GZIP, b"abc", -1), wbits=31) == b"abc"
+
+
+def test_threads_do_not_share_scratch_memory() -> None:
+    texts = [bytes([number]) * 400_000 for number in range(16)]
+    packed = [compress(Codec.LZ4, text) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            opened = pool.map(lambda data: decompress(Codec.LZ4, data, size_max=500_000), packed)
+            assert list(opened) == texts
+
+
+def test_memory_that_a_large_batch_has_filled_is_not_kept() -> None:
+    compression._scratches.clear()
+    for size, kept in ((20_000_000, 0), (5, 1), (20_000_000, 0)):
+        decompress(Codec.ZSTD, compress(Codec.ZSTD, bytes(size)), size_max=DECOMPRESSED_SIZE_MAX)
+        assert len(compression._scratches) == kept

@@ -1,9 +1,9 @@
 """The codecs of record batches, with a limit on what untrusted bytes may expand to.
 
 The only module that imports cramjam. Whatever is wrong with compressed bytes, `decompress` raises `InvalidBatchError`
-and nothing else, and it never holds more than `size_max` bytes of output: the output is a private anonymous mapping of
-that size, of which the kernel backs only the pages that are really written. So there is one pass for honest input,
-and a bomb stops at the limit.
+and nothing else, and it never holds more than `size_max` bytes of output: that goes into a private anonymous mapping of
+at least that size, of which the kernel backs only the pages that are really written. So there is one pass for honest
+input, and a bomb stops at the limit.
 
 What other clients insist on:
 - lz4 frames must have independent blocks: the Java client refuses linked ones.
@@ -35,7 +35,12 @@ _LZ4_DEFAULT_LEVEL = 9
 _LZ4_FAST_LEVEL = 1
 _ZSTD_DEFAULT_LEVEL = 3
 
-_Inflate: TypeAlias = Callable[[Buffer, mmap.mmap], int]
+_Inflate: TypeAlias = Callable[[Buffer, memoryview], int]
+
+# Scratch memory that is not in use. What a bomb has filled goes back to the system.
+_scratches: list[mmap.mmap] = []
+_KEPT_MAX = 2
+_KEPT_BYTES_MAX = 8 * 1024 * 1024
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -87,9 +92,24 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def _inflate(into: _Inflate, data: Buffer, size_max: int) -> bytes:
     # One byte beyond the limit tells output that just fits from output that does not.
-    with mmap.mmap(-1, size_max + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as scratch:
-        size = into(data, scratch)
-        return _within(scratch[:size], size_max)
+    scratch = _take_scratch(size_max + 1)
+    with memoryview(scratch) as whole, whole[: size_max + 1] as room:
+        size = into(data, room)
+        inflated = bytes(room[:size])
+    if size <= _KEPT_BYTES_MAX and len(_scratches) < _KEPT_MAX:
+        _scratches.append(scratch)
+    return _within(inflated, size_max)
+
+
+def _take_scratch(size: int) -> mmap.mmap:
+    """Memory that threads do not share. It is used again, because new pages take longer than the decompression."""
+    try:
+        scratch = _scratches.pop()
+    except IndexError:
+        scratch = None
+    if scratch is None or len(scratch) < size:
+        return mmap.mmap(-1, max(size, DECOMPRESSED_SIZE_MAX + 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return scratch
 
 
 _INFLATE: dict[Codec, _Inflate] = {
