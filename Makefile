@@ -22,7 +22,7 @@ PROFILE_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim explore conformance demo bench profile compiled test-compiled docs clean
+.PHONY: help setup check format test sim explore conformance demo up bench profile compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 
 demo: $(INSTALLED) ## A broker, its own client and three others, kills, restarts, transactions, and what became of the records
 	$(BIN)/python -W ignore -m demo
+
+up: $(INSTALLED) ## The whole platform on its usual ports, until Ctrl-C
+	$(BIN)/rookery up
 
 bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performance.md: make bench ROWS="produce/*"
 	scripts/bench-setup.sh .cache/java

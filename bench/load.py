@@ -1,7 +1,7 @@
 """Loads, each in a process of its own, so that every run is a clean one and no load's processor time is the broker's.
 
-A load (bench.librdkafka, bench.transactional, bench.wire, bench.paced, bench.raw) is a module that is run with the name
-of what it shall do and its options as JSON. It prepares (imports, payloads, connections), says `ready`, waits for `go`,
+A load (bench.librdkafka, bench.wire, bench.clients, bench.lookups and others) is a module that is run with the name of
+what it shall do and its options as JSON. It prepares (imports, payloads, connections), says `ready`, waits for `go`,
 does its work, and prints its measurements as one line of JSON. So the preparation is not measured, several loads start
 together, and the broker's processor time is read right before and after.
 """

@@ -43,6 +43,7 @@ _FAMILY_TEXTS = {
     "same settings and guarantees: acks=all, idempotence, batch.size 500 kB, linger.ms 5, no keys, 6 partitions, no "
     "compression. Ratios are ours in parts of theirs.",
     "Columns": "Batches in memory to and from Arrow, on one core, without a broker: all columns, checksums checked.",
+    "Registry": "The schema registry in the broker's process, with schemas of 20 fields; plain sockets ask for them.",
     "Requests": "One request in flight on each connection.",
     "Start": "From starting the process until ApiVersions and Metadata succeed, and every partition has a leader.",
     "Memory": "Resident memory of the broker's process, in MB of 1,000,000 bytes.",

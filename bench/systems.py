@@ -210,13 +210,13 @@ def _ports(directory: Path) -> tuple[int, int]:
     """Those of the directory, chosen on the first call."""
     path = directory / "ports"
     if not path.exists():
-        first, second = _free_ports(2)
+        first, second = free_ports(2)
         path.write_text(f"{first} {second}\n")
     client, controller = path.read_text().split()
     return int(client), int(controller)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, below those that the kernel gives to outgoing connections."""
     ports: list[int] = []
     while len(ports) < count:

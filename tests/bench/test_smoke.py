@@ -20,6 +20,7 @@ PARTS = (
     "startup/2000p,memory,connections",
     "recovery,compaction/1KB",
     "clients/produce/100B,clients/consume/1KB,columns/decode/100B/lz4,columns/encode/1KB/none",
+    "registry",
 )
 
 

@@ -1,10 +1,12 @@
 """From configuration texts to storage's settings."""
 
+import pytest
+
 from rookery.base.config import BrokerLayers
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.metadata.log_config import LogConfigs, broker_layers, log_config
 from rookery.metadata.records import ConfigRecord
-from rookery.storage.config import LogConfig
+from rookery.storage.config import LogConfig, SchemaRules
 
 
 def test_without_settings_both_have_the_same_defaults() -> None:
@@ -39,3 +41,32 @@ def test_equal_overrides_share_a_config() -> None:
     assert configs.get({}) is configs.get({})
     assert configs.get({"retention.ms": "1"}) is configs.get({"retention.ms": "1"})
     assert configs.get({"retention.ms": "1"}).retention_ms == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"value.subject.name.strategy": "RecordNameStrategy"}, None),
+        ({"value.schema.validation": "true"}, (None, "TopicNameStrategy")),
+        ({"confluent.value.schema.validation": "true"}, (None, "TopicNameStrategy")),
+        ({"value.schema.validation": "false", "confluent.key.schema.validation": "true"}, ("TopicNameStrategy", None)),
+        (
+            {
+                "key.schema.validation": "true",
+                "confluent.key.subject.name.strategy": "io.confluent.kafka.serializers.subject.RecordNameStrategy",
+            },
+            ("RecordNameStrategy", None),
+        ),
+        (
+            {
+                "value.schema.validation": "true",
+                "value.subject.name.strategy": "TopicRecordNameStrategy",
+                "confluent.value.subject.name.strategy": "RecordNameStrategy",
+            },
+            (None, "TopicRecordNameStrategy"),
+        ),
+    ],
+)
+def test_checks_of_schemas(overrides: dict[str, str], expected: tuple[str | None, str | None] | None) -> None:
+    rules = log_config(overrides, BrokerLayers()).schema_rules
+    assert rules == (None if expected is None else SchemaRules(*expected))

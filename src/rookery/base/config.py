@@ -16,6 +16,7 @@ from rookery.base.config_codes import ConfigSource
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
+from rookery.base.config_registry import CLIENT_PREFIX, PASSED_ON, REGISTRY_BROKER_ROWS, REGISTRY_PREFIX
 from rookery.base.config_security import SECURITY_ROWS
 from rookery.base.config_topic import SYNONYM_UNIT_MS, TOPIC_KEYS
 from rookery.base.errors import ConfigError
@@ -24,7 +25,9 @@ from rookery.base.values import value_class
 
 BROKER_KEYS: dict[str, ConfigKey] = {
     row.name: row
-    for row in sorted(BROKER_ROWS + COORDINATOR_ROWS + SECURITY_ROWS + INERT_ROWS, key=lambda row: row.name)
+    for row in sorted(
+        BROKER_ROWS + COORDINATOR_ROWS + REGISTRY_BROKER_ROWS + SECURITY_ROWS + INERT_ROWS, key=lambda row: row.name
+    )
 }
 
 # `listener.name.<listener>.<key>` sets a key for one listener only.
@@ -122,6 +125,8 @@ def find_broker_key(name: str) -> ConfigKey:
         for candidate in (rest, rest.partition(".")[2]):
             if candidate in BROKER_KEYS:
                 return BROKER_KEYS[candidate]
+    if name.startswith(REGISTRY_PREFIX + CLIENT_PREFIX):
+        return PASSED_ON
     raise ConfigError(f"unknown key {name!r}{_guess(name, BROKER_KEYS)}")
 
 

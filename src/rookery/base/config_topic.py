@@ -2,6 +2,8 @@
 
 `synonyms` are the broker keys that give a topic's value where the topic itself has none, the first that is set
 counting; `SYNONYM_UNIT_MS` says what those in hours and minutes are multiplied with.
+
+The checks of schema ids are not Kafka's but Confluent's, under their names there and under plain ones.
 """
 
 import re
@@ -16,6 +18,8 @@ SYNONYM_UNIT_MS = {
 }
 
 SEGMENT_BYTES_MIN = 1_048_576
+SUBJECT_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+_STRATEGY_CLASSES = tuple(f"io.confluent.kafka.serializers.subject.{name}" for name in SUBJECT_STRATEGIES)
 _THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 
@@ -69,6 +73,39 @@ def _throttled(name: str, role: str) -> ConfigKey:
         doc=f"Replicas whose {role} traffic is throttled: * or partition:broker pairs.",
         check=throttled_replicas_problem,
         effective=False,
+    )
+
+
+def _schema_check_rows(part: str) -> tuple[ConfigKey, ...]:
+    """`part` is key or value."""
+    return (
+        ConfigKey(
+            name=f"confluent.{part}.schema.validation",
+            type=ConfigType.BOOLEAN,
+            default=False,
+            doc=f"Refuse records whose {part} has no schema id that is registered for its subject.",
+        ),
+        ConfigKey(
+            name=f"{part}.schema.validation",
+            type=ConfigType.BOOLEAN,
+            default=False,
+            doc=f"Another name of confluent.{part}.schema.validation: either of the two switches the check on.",
+        ),
+        ConfigKey(
+            name=f"confluent.{part}.subject.name.strategy",
+            type=ConfigType.STRING,
+            default=_STRATEGY_CLASSES[0],
+            choices=(*_STRATEGY_CLASSES, *SUBJECT_STRATEGIES),
+            doc=f"Which subject a checked {part} belongs to: that of the topic (topic-{part}), of the record's full "
+            "name, or of both.",
+        ),
+        ConfigKey(
+            name=f"{part}.subject.name.strategy",
+            type=ConfigType.STRING,
+            default=None,
+            choices=(*_STRATEGY_CLASSES, *SUBJECT_STRATEGIES),
+            doc=f"Another name of confluent.{part}.subject.name.strategy; wins over it where it is set.",
+        ),
     )
 
 
@@ -289,4 +326,7 @@ _ROWS = (
     ),
 )
 
-TOPIC_KEYS: dict[str, ConfigKey] = {row.name: row for row in _ROWS}
+TOPIC_KEYS: dict[str, ConfigKey] = {
+    row.name: row
+    for row in sorted(_ROWS + _schema_check_rows("key") + _schema_check_rows("value"), key=lambda row: row.name)
+}

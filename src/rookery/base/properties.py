@@ -7,6 +7,7 @@ stands for itself. If a key is written twice, the last one counts, as in Java.
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from rookery.base.errors import ConfigError
@@ -30,6 +31,17 @@ class Property(NamedTuple):
     @property
     def place(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
+
+
+def read_config(path: Path | None) -> str:
+    """A file's text, nothing without a file; ConfigError if it cannot be read."""
+    if path is None:
+        return ""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from error
 
 
 def parse_properties(text: str, source: str) -> dict[str, Property]:

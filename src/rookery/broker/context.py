@@ -14,6 +14,7 @@ from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.producer_ids import ProducerIds
+from rookery.broker.schema_checks import NoSchemas, SchemaChecks
 from rookery.broker.turns import Turns
 from rookery.controller.service import Controller
 from rookery.coordinators.group.service import GroupCoordinator
@@ -57,6 +58,7 @@ class Services:
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     # The order of transactional produces that wait for their coordinator, by transactional id.
     produce_turns: Turns = field(default_factory=Turns)
+    schema_checks: SchemaChecks = field(default_factory=lambda: SchemaChecks(NoSchemas()))
 
     @property
     def image(self) -> ClusterImage:

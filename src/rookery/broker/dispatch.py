@@ -7,8 +7,8 @@ soon as `handle` returns, so nothing may keep a view of it.
 
 Handlers are of two kinds: those in `_HANDLERS` take a decoded message and return one; those in `_HOT_HANDLERS`
 (Produce and Fetch) read the frame and make the whole reply themselves. When those wait, it is for a plain future, which
-the connection cancels if it is lost; a coroutine would hold on until its deadline. (A transactional Produce that waits
-for its coordinator is one: its records are still to be written.)
+the connection cancels if it is lost; a coroutine would hold on until its deadline. (A Produce that waits for its
+transaction's coordinator, or for schemas, is one: its records are still to be written.)
 
 What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).

@@ -53,7 +53,7 @@ def run_broker(options: StartOptions) -> None:
         from rookery.node.settings import Settings
     gc.enable()
     loaded = Settings.load(options.config, options.settings, data_dir=options.data_dir, listen=options.listen)
-    run(loaded, announce=_announce)
+    run(loaded, announce=announce)
 
 
 def _no_versions() -> ModuleType:
@@ -62,7 +62,7 @@ def _no_versions() -> ModuleType:
     return module
 
 
-def _announce(address: str) -> None:
+def announce(address: str) -> None:
     """Whoever started us waits for this line, perhaps through a pipe."""
     sys.stdout.write(f"ready on {address}\n")
     sys.stdout.flush()

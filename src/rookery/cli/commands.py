@@ -9,7 +9,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rookery.cli import configs, consume, features, groups, log, perf, produce, start, topics, transactions
+from rookery.cli import (
+    configs,
+    consume,
+    features,
+    groups,
+    log,
+    perf,
+    produce,
+    registry,
+    schemas,
+    start,
+    topics,
+    transactions,
+    up,
+)
 from rookery.cli.errors import failures_explained
 
 
@@ -31,12 +45,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("up")(up.up)
 app.command("start")(start.start)
+app.command("registry")(registry.registry)
 app.add_typer(topics.app, name="topics")
 app.command("produce", epilog=produce.EXAMPLES)(produce.produce)
 app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(schemas.app, name="schemas")
 app.add_typer(perf.app, name="perf")
 app.add_typer(configs.app, name="configs")
 app.add_typer(features.app, name="features")

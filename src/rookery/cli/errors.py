@@ -39,6 +39,11 @@ class CommandError(RookeryError):
     """A command cannot do what it was asked to; the text is the sentence to print."""
 
 
+def needs_extra(extra: str, missing: ImportError) -> CommandError:
+    """A command works with libraries that not everybody installs."""
+    return CommandError(f"the module {missing.name} is missing: pip install 'rookery[{extra}]'")
+
+
 @contextmanager
 def failures_explained() -> Iterator[None]:
     """Every command runs inside: its failures become a sentence and an exit code."""

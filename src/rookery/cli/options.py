@@ -16,6 +16,7 @@ BootstrapServer = Annotated[
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+DEFAULT_REGISTRY = "http://127.0.0.1:8081"
 
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on the cluster after this time.")

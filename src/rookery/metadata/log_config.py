@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery.base.config import BrokerLayers, effective_topic_values
+from rookery.base.config_key import ConfigValue
 from rookery.base.types import NodeId
 from rookery.metadata.image import ClusterImage
-from rookery.storage.config import LogConfig
+from rookery.storage.config import LogConfig, SchemaRules
+
+_NOT_ONE_KEY = "schema_rules"
 
 
 def broker_layers(image: ClusterImage, node_id: NodeId, static: Mapping[str, str]) -> BrokerLayers:
@@ -19,11 +22,27 @@ def broker_layers(image: ClusterImage, node_id: NodeId, static: Mapping[str, str
 def log_config(overrides: Mapping[str, str], broker: BrokerLayers) -> LogConfig:
     """The settings of a topic's logs, from the topic's own configs and the broker's."""
     values = effective_topic_values(overrides, broker)
-    fields: dict[str, Any] = {name: values[name.replace("_", ".")] for name in LogConfig.__dataclass_fields__}
+    fields: dict[str, Any] = {
+        name: values[name.replace("_", ".")] for name in LogConfig.__dataclass_fields__ if name != _NOT_ONE_KEY
+    }
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
     if values["internal.segment.bytes"] is not None:
         fields["segment_bytes"] = values["internal.segment.bytes"]
-    return LogConfig(**fields)
+    return LogConfig(**fields, schema_rules=_schema_rules(values))
+
+
+def _schema_rules(values: Mapping[str, ConfigValue]) -> SchemaRules | None:
+    rules = SchemaRules(key=_subject_strategy("key", values), value=_subject_strategy("value", values))
+    return None if rules == (None, None) else rules
+
+
+def _subject_strategy(part: str, values: Mapping[str, ConfigValue]) -> str | None:
+    """The short name, in whichever form it was given; None if this part of a record is not checked."""
+    if not (values[f"{part}.schema.validation"] or values[f"confluent.{part}.schema.validation"]):
+        return None
+    strategy = values[f"{part}.subject.name.strategy"] or values[f"confluent.{part}.subject.name.strategy"]
+    assert isinstance(strategy, str)
+    return strategy.rpartition(".")[2]
 
 
 class LogConfigs:

@@ -4,7 +4,8 @@ Everything that is not repeatable comes in from outside (files, clock, randomnes
 so that the same node runs as a process, inside a test, and in simulated time.
 
 Order of the start: lock the directories, replay the metadata log, take the ports (before the work that may take long),
-open the partitions' logs, register with the controller, serve. The stop goes back the same way.
+open the partitions' logs, register with the controller, serve, start the schema registry. The stop goes back the same
+way.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -24,6 +25,7 @@ from rookery.base.files import DirectoryLock, Files
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.schema_checks import SchemaChecks
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
 from rookery.metadata.log_config import LogConfigs, broker_layers
@@ -36,6 +38,8 @@ from rookery.node.chores import Chores
 from rookery.node.coordination import Coordination, build_coordination
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.listeners import affordable_connections, listener_settings
+from rookery.node.schema_checks import SchemasOnDemand
+from rookery.node.schema_registry import check_registry, start_registry
 from rookery.node.settings import ListenerAddress, Settings
 from rookery.quorum.driver import QuorumDriver
 from rookery.replication.flusher import Flusher
@@ -43,6 +47,9 @@ from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import LoadSummary, LogManager
+
+if TYPE_CHECKING:
+    from rookery.registry.node import RegistryNode
 
 logger = structlog.get_logger(__name__)
 
@@ -78,6 +85,7 @@ class Node:
         self._intercept = intercept
         self._background = Background()
         self._flusher = Flusher(executor)
+        self._schemas = SchemasOnDemand(settings.layers.static, address=lambda: self.address)
         self._locks: list[DirectoryLock] = []
         self._listeners: list[tuple[ListenerAddress, Listener]] = []
         self._logs: LogManager | None = None
@@ -85,6 +93,7 @@ class Node:
         self._controller: Controller | None = None
         self._coordination: Coordination | None = None
         self._replicas: ReplicaManager | None = None
+        self._registry: RegistryNode | None = None
         self._broker_epoch = -1
 
     @property
@@ -114,6 +123,7 @@ class Node:
 
     async def _start(self) -> None:
         settings = self._settings
+        check_registry(settings)
         directories = list(dict.fromkeys([*settings.log_directories, settings.metadata_directory]))
         self._locks = lock_directories(self._files, directories)
         identity = establish_identity(
@@ -136,8 +146,10 @@ class Node:
         await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
             await listener.start()
+        self._schemas.start(controller)
         self._background.start(*Chores(services, logs, executor=self._executor).jobs())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
+        self._registry = await start_registry(settings, self.address)
 
     async def _bind_listeners(self, handle: Handler) -> None:
         addresses, descriptors = self._settings.listeners, self._descriptor_limit
@@ -220,6 +232,7 @@ class Node:
             transactions=coordination.transactions,
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
+            schema_checks=SchemaChecks(self._schemas),
         )
 
     async def _register(self, controller: Controller, identity: Identity, *, is_clean: bool) -> None:
@@ -244,6 +257,9 @@ class Node:
         return ListenerAddress(address.name, host, listener.bound_port)
 
     async def _stop(self, *, clean: bool) -> None:
+        if self._registry is not None:
+            await self._registry.stop(clean=clean)
+        await self._schemas.stop()
         for _, listener in self._listeners:
             await listener.close()
         if self._coordination is not None:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rookery.base.config import BrokerLayers, ineffective, load_static
+from rookery.base.config_registry import LISTENERS as REGISTRY_LISTENERS
+from rookery.base.config_registry import REGISTRY_PREFIX
 from rookery.base.errors import ConfigError
+from rookery.base.properties import read_config
 from rookery.base.types import NodeId
 from rookery.base.values import value_class
 
@@ -58,7 +61,7 @@ class Settings:
             assignments.append(f"log.dirs={data_dir}")
         if listen is not None:
             assignments.append(f"listeners=PLAINTEXT://{listen}")
-        return cls.from_static(load_static(_read_config(config_path), str(config_path or ""), assignments))
+        return cls.from_static(load_static(read_config(config_path), str(config_path or ""), assignments))
 
     @classmethod
     def from_static(cls, static: dict[str, str]) -> "Settings":
@@ -79,18 +82,19 @@ class Settings:
             listeners=listeners,
             advertised=_advertised(layers, listeners),
             layers=layers,
-            without_effect=tuple(ineffective(static)),
+            without_effect=tuple(ineffective(static) + _idle_registry_keys(layers)),
         )
 
+    @property
+    def has_registry(self) -> bool:
+        return bool(self.layers.items(REGISTRY_LISTENERS))
 
-def _read_config(path: Path | None) -> str:
-    if path is None:
-        return ""
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from error
+
+def _idle_registry_keys(layers: BrokerLayers) -> list[str]:
+    """Keys of a schema registry that is not switched on."""
+    if layers.items(REGISTRY_LISTENERS):
+        return []
+    return sorted(name for name in layers.static if name.startswith(REGISTRY_PREFIX))
 
 
 def _check_roles(layers: BrokerLayers) -> None:

@@ -109,7 +109,7 @@ _STORAGE_FETCHED = Fetched(ErrorCode.KAFKA_STORAGE_ERROR)
 class Replica:
     """A partition whose log this node has."""
 
-    __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "state")
+    __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "schema_rules", "state")
 
     def __init__(
         self,
@@ -122,6 +122,8 @@ class Replica:
         self.state = state
         self.log = log
         self.policy = ProducePolicy.of(log.config)
+        # For Produce, which sees to them before it appends: here, to be one attribute away.
+        self.schema_rules = log.config.schema_rules
         self.is_flushing = False
         self._changed = changed
         self._flush = flush
@@ -129,6 +131,7 @@ class Replica:
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
         self.policy = ProducePolicy.of(config)
+        self.schema_rules = config.schema_rules
 
     # Appending
 

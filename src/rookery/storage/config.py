@@ -1,9 +1,18 @@
 """A log's own settings: the effective topic configuration, parsed once, so that the hot path reads attributes."""
 
+from typing import NamedTuple
+
 from rookery.base.values import value_class
 
 UNLIMITED = -1
 FOREVER_MS = 2**63 - 1
+
+
+class SchemaRules(NamedTuple):
+    """What of a record must have a registered schema id: the subject strategy of either part, None if it need not."""
+
+    key: str | None
+    value: str | None
 
 
 @value_class(kw_only=True)
@@ -34,6 +43,8 @@ class LogConfig:
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
+    # Of several topic configs, which are not Kafka's: None while no schema id is checked.
+    schema_rules: SchemaRules | None = None
 
     @property
     def compacts(self) -> bool:

@@ -38,6 +38,7 @@ _CHOSEN_HERE: Final = {
     "listeners": "the embedded broker takes a free port of the loopback",
     "log.dir": "use data_dir",
     "log.dirs": "use data_dir",
+    "schema.registry.listeners": "use schema_registry=True, which takes a free port of the loopback",
 }
 
 
@@ -46,7 +47,7 @@ class EmbeddedBroker:
 
     `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
     allows faults and moving its time; "process" runs `rookery start` beside it. The data is kept in `data_dir`, or in a
-    temporary directory that goes with the broker.
+    temporary directory that goes with the broker. `schema_registry` also starts a schema registry.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class EmbeddedBroker:
         settings: Mapping[str, str] | None = None,
         mode: Mode = "thread",
         data_dir: Path | str | None = None,
+        schema_registry: bool = False,
     ) -> None:
         for key in (settings or {}).keys() & _CHOSEN_HERE.keys():
             raise ValueError(f"the setting {key} cannot be chosen: {_CHOSEN_HERE[key]}")
@@ -69,6 +71,8 @@ class EmbeddedBroker:
         self._data_dir: Path | None = None
         self._log_path: Path
         self._port: int | None = None
+        self._has_registry = schema_registry
+        self._registry_port: int | None = None
         self._runner: Runner | None = None
 
     @property
@@ -81,6 +85,15 @@ class EmbeddedBroker:
         if self._port is None:
             raise RuntimeError("the embedded broker is not started")
         return self._port
+
+    @property
+    def schema_registry_url(self) -> str:
+        """`http://host:port`, for any client of a schema registry; the broker needs `schema_registry=True`."""
+        if not self._has_registry:
+            raise RuntimeError("the embedded broker has no schema registry: give it schema_registry=True")
+        if self._registry_port is None:
+            raise RuntimeError("the embedded broker is not started")
+        return f"http://{_HOST}:{self._registry_port}"
 
     @property
     def data_dir(self) -> Path:
@@ -105,6 +118,8 @@ class EmbeddedBroker:
             self._log_path = temporary / "broker.log"
             self._data_dir = self._wanted_data_dir or temporary / "data"
             self._port = self._resources.enter_context(_reserve_port()).getsockname()[1]
+            if self._has_registry:
+                self._registry_port = self._resources.enter_context(_reserve_port()).getsockname()[1]
             self._start_runner()
         except BaseException:
             self._let_go()
@@ -112,6 +127,8 @@ class EmbeddedBroker:
 
     def _start_runner(self) -> None:
         own = {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
+        if self._has_registry:
+            own["schema.registry.listeners"] = self.schema_registry_url
         assignments = [f"{key}={value}" for key, value in (self._settings | own).items()]
         runner = self._make_runner(assignments)
         runner.start()
@@ -134,7 +151,7 @@ class EmbeddedBroker:
 
     def _let_go(self) -> None:
         self._resources.close()
-        self._port = self._data_dir = None
+        self._port = self._registry_port = self._data_dir = None
 
     def restart(self, *, clean: bool = True) -> None:
         """Stop and start again, with the same port and data. `clean=False` is a crash of the process: connections

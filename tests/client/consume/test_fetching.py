@@ -1,6 +1,7 @@
 """The consumer against a scripted broker: sessions on the wire, errors, lost connections, data that comes too late."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -463,6 +464,25 @@ def test_a_question_for_a_position_ends_with_close() -> None:
             await asks
 
     run_with(work, FakeLog(), answers={ApiKey.LIST_OFFSETS: lambda version, request: None})
+
+
+def test_what_is_looked_up_for_a_position_ends_with_close() -> None:
+    """Also while it connects: ending one look-up must not begin another, of which nobody would take the error."""
+    complaints: list[dict[str, Any]] = []
+
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        polls = asyncio.ensure_future(consumer.poll(600))
+        while not broker.requests_of(ApiKey.API_VERSIONS):
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClientStateError, match="closed"):
+            await polls
+        # Errors that nobody took are told when their tasks are thrown away.
+        gc.collect()
+
+    run_with(work, FakeLog(), answers={ApiKey.API_VERSIONS: lambda version, request: None})
+    assert not complaints
 
 
 def test_columns_of_one_partition_do_not_wait_for_the_damage_of_another() -> None:

@@ -11,6 +11,8 @@ for the fsync that `flush.messages` asks for; what does not get there in time is
 - A transactional batch that begins its producer's transaction on a partition needs the coordinator's consent, as
   `broker.verification` tells. Where that has to be waited for, the whole request is appended when it is there, and
   later requests with the same transactional id go behind it. A marker in between makes it INVALID_TXN_STATE.
+- Where a topic checks schema ids, as `broker.schema_checks` tells, a batch may have to wait for its verdict. It is
+  appended when that is there, and the answer waits for it.
 
 Versions: v0 to v2 carry old message formats; they are advertised, for the sake of old clients, and refused with
 UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record errors and
@@ -27,6 +29,7 @@ from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.parking import park
+from rookery.broker.schema_checks import Verdict
 from rookery.broker.verification import Verdicts, verify
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.net.connection import Answer
@@ -71,6 +74,9 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
 
 
 def _answer(produce: "_Produce", request: ProduceRequest) -> Answer:
+    if produce.delayed:
+        delayed, produce.delayed = produce.delayed, ()
+        return _answer_later(produce, request, asyncio.gather(*delayed))
     if request.acks == ACKS_NONE:
         _close_on_error(produce.topics)
         return None
@@ -112,9 +118,7 @@ def _copy(request: ProduceRequest) -> ProduceRequest:
     return request._replace(topics=topics)
 
 
-async def _answer_later(
-    produce: "_TransactionalProduce", request: ProduceRequest, appended: "asyncio.Task[None]"
-) -> Reply | None:
+async def _answer_later(produce: "_Produce", request: ProduceRequest, appended: Awaitable[object]) -> Reply | None:
     await appended
     answer = _answer(produce, request)
     return await answer if isinstance(answer, Awaitable) else answer
@@ -123,7 +127,7 @@ async def _answer_later(
 class _Produce:
     """One request: its results, those of them that have to wait, and the leaders that they point to."""
 
-    __slots__ = ("_acks", "_leaders", "context", "topics", "waiting")
+    __slots__ = ("_acks", "_leaders", "context", "delayed", "topics", "waiting")
 
     def __init__(self, context: RequestContext, acks: int) -> None:
         self.context = context
@@ -131,6 +135,8 @@ class _Produce:
         self._leaders: list[NodeId] = []
         self.topics: list[ProduceTopicResult] = []
         self.waiting: list[_Waiting] = []
+        # Appends that wait for their schemas.
+        self.delayed: tuple[asyncio.Task[None], ...] = ()
 
     def append_all(self, request: ProduceRequest) -> None:
         services = self.context.services
@@ -163,12 +169,17 @@ class _Produce:
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
         verification: Verification | None = None,
+        place: int | None = None,
     ) -> ProducePartitionResult:
-        """The result, which will be the next of `results`."""
+        """The result, which will be the next of `results`; that at `place` if it has been checked and waited for."""
         acks = self._acks
         replica = self.context.services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
             return self._fail(partition, replica)
+        if replica.schema_rules is not None and place is None and records is not None:
+            result = self._check_schemas(partition, replica, records, results)
+            if result is not None:
+                return result
         appended = replica.append(
             records if records is not None else _NO_RECORDS,
             acks=acks,
@@ -180,8 +191,41 @@ class _Produce:
         if code is not _OK:
             return self._fail(partition, code, appended)
         if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
-            self.waiting.append(_Waiting(partition, replica, end_offset, results, len(results)))
+            self.waiting.append(
+                _Waiting(partition, replica, end_offset, results, len(results) if place is None else place)
+            )
         return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
+
+    def _check_schemas(
+        self,
+        partition: TopicPartition,
+        replica: Replica,
+        records: memoryview,
+        results: list[ProducePartitionResult],
+    ) -> ProducePartitionResult | None:
+        """The result of what may not be appended, or not yet; None if it may."""
+        checks = self.context.services.schema_checks
+        verdict = checks.check(replica, records)
+        line = f"{partition.topic}-{partition.partition} {self.context.connection.peer}"
+        if checks.is_free(line):
+            if verdict is None:
+                return None
+            if isinstance(verdict, Appended):
+                return self._fail(partition, verdict.error_code, verdict)
+        place = len(results)
+        # The frame is reused when the handler returns.
+        kept = memoryview(bytearray(records))
+
+        def append(verdict: Verdict) -> None:
+            if verdict is not None:
+                results[place] = self._fail(partition, verdict.error_code, verdict)
+            else:
+                now_ms = self.context.services.clock.now_ms()
+                results[place] = self._append(partition, kept, now_ms, results, place=place)
+
+        self.delayed = (*self.delayed, checks.delay(line, verdict, append))
+        # Replaced before the answer is made.
+        return ProducePartitionResult(partition.partition, ErrorCode.REQUEST_TIMED_OUT)
 
     def _fail(
         self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
@@ -281,11 +325,12 @@ class _TransactionalProduce(_Produce):
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
         verification: Verification | None = None,
+        place: int | None = None,
     ) -> ProducePartitionResult:
         verdict = self._verdicts.get(partition, verification)
         if isinstance(verdict, Appended):
             return self._fail(partition, verdict.error_code, verdict)
-        return super()._append(partition, records, now_ms, results, verdict)
+        return super()._append(partition, records, now_ms, results, verdict, place)
 
 
 def _close_on_error(topics: list[ProduceTopicResult]) -> None:

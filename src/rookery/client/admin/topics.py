@@ -30,7 +30,7 @@ _METADATA_BY_ID_SINCE = 12
 PARTITIONS_PER_PAGE = 2000
 
 
-@value_class(kw_only=True)
+@value_class
 class NewTopic:
     """`assignments`, the replicas of each partition, stand instead of the two numbers."""
 

@@ -232,6 +232,7 @@ class PositionKeeper:
         self._tasks: dict[Stage, asyncio.Task[None]] = {}
         self._attempts: dict[Stage, int] = {}
         self._metadata_seen: object = None
+        self._is_closed = False
 
     @property
     def may_reset(self) -> bool:
@@ -239,6 +240,8 @@ class PositionKeeper:
 
     def advance(self) -> None:
         """Start to ask for what is missing and is not being asked for."""
+        if self._is_closed:
+            return
         self._compare_leaders()
         now_s = asyncio.get_running_loop().time()
         for stage, work in (
@@ -250,6 +253,8 @@ class PositionKeeper:
                 self._tasks[stage] = asyncio.get_running_loop().create_task(self._run(stage, work))
 
     async def close(self) -> None:
+        """For good: a question that ends here tells so by `on_change`, which must not begin it anew."""
+        self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

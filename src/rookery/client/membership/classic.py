@@ -18,7 +18,7 @@ when it should join again.
   it everything that is owned.
 - Errors that no new try can mend are raised as ApiError.
 
-`classic_shell` runs this.
+`classic_shell` runs this for consumers, and `worker` for groups with a protocol of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,13 @@ class Step(Enum):
 
 class ClassicMember:
     def __init__(
-        self, group_id: str, *, instance_id: str | None, session_timeout_ms: int, rebalance_timeout_ms: int
+        self,
+        group_id: str,
+        *,
+        instance_id: str | None,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocol_type: str = PROTOCOL_TYPE,
     ) -> None:
         self.state = State.UNJOINED
         self.member_id = NO_MEMBER_ID
@@ -71,6 +77,7 @@ class ClassicMember:
         self._instance_id = instance_id
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._protocol_type = protocol_type
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
@@ -98,7 +105,7 @@ class ClassicMember:
             rebalance_timeout_ms=self._rebalance_timeout_ms,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=self._protocol_type,
             protocols=[Message(name=name, metadata=metadata) for name, metadata in protocols],
             reason=(self.rejoin_reason or "")[:_REASON_LENGTH_MAX],
         )
@@ -133,7 +140,7 @@ class ClassicMember:
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=self._protocol_type,
             protocol_name=self.assignor,
             assignments=[Message(member_id=name, assignment=data) for name, data in assignments.items()],
         )
@@ -189,11 +196,14 @@ class ClassicMember:
         self.rejoin_reason = reason
         return Step.LOSE
 
-    def leave_request(self, reason: str) -> Message | None:
-        """None if there is nothing to leave. Static members do not leave: they will be back within their session."""
-        if self._instance_id is not None or self.member_id == NO_MEMBER_ID:
+    def leave_request(self, reason: str, *, for_good: bool = False) -> Message | None:
+        """None if there is nothing to leave. Static members leave only for good: else they are back within their
+        session."""
+        if self.member_id == NO_MEMBER_ID or (self._instance_id is not None and not for_good):
             return None
-        leaving = Message(member_id=self.member_id, group_instance_id=None, reason=reason[:_REASON_LENGTH_MAX])
+        leaving = Message(
+            member_id=self.member_id, group_instance_id=self._instance_id, reason=reason[:_REASON_LENGTH_MAX]
+        )
         return Message(group_id=self._group_id, member_id=self.member_id, members=[leaving])
 
     def _refused(self, code: ErrorCode, what: str) -> ApiError:

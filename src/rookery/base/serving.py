@@ -1,0 +1,55 @@
+"""A process that serves until SIGTERM or SIGINT: its event loop, and the order of start, readiness and stop."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import structlog
+
+logger = structlog.get_logger(__name__)
+
+
+class Service(Protocol):
+    async def start(self) -> None:
+        """Serve when this returns. Lets everything go again if it fails or is cancelled."""
+        ...
+
+    async def stop(self) -> None: ...
+
+
+def run_process(work: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where it is installed (the extra `fast`), on asyncio's own loop otherwise."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(work)
+
+
+async def serve_until_stopped(service: Service, *, ready: Callable[[], None]) -> None:
+    """Start the service, call `ready`, wait for a signal, stop it. A signal may come before the start has ended."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    starting = asyncio.ensure_future(service.start())
+    asked_to_stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        logger.info("stopping before the start has ended")
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    await starting
+    try:
+        ready()
+        await asked_to_stop
+        logger.info("stopping")
+    finally:
+        await service.stop()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

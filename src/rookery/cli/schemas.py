@@ -1,0 +1,321 @@
+"""`rookery schemas`: register, list, get, check, delete, config, mode."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery.cli.options import DEFAULT_REGISTRY, Json, Yes, parse_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rookery.schemas.interface import Reference, SchemaType
+    from rookery.serdes.client import RegistryClient
+    from rookery.serdes.entities import RegisteredSchema, Schema
+
+app = typer.Typer(help="Register, compare and delete the schemas of a schema registry.", no_args_is_help=True)
+
+_SUFFIXES: "dict[str, SchemaType]" = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_STANDARD_INPUT = Path("-")
+_INCOMPATIBLE = 409
+
+Registry = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="ROOKERY_SCHEMA_REGISTRY",
+        metavar="URL[,...]",
+        help="The registry, with user and password where it asks for them: http://user:password@host:8081",
+    ),
+]
+RegistrySet = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the connection: ssl.ca.location=FILE. Repeatable."),
+]
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="For values of a topic: TOPIC-value.")]
+SchemaFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The schema: .avsc, .json or .proto; - for standard input.")
+]
+Type = Annotated[
+    str | None, typer.Option("--type", metavar="TYPE", help="AVRO, JSON or PROTOBUF, if the file's name does not tell.")
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option("--reference", metavar="NAME=SUBJECT:VERSION", help="A schema that this one uses. Repeatable."),
+]
+Normalize = Annotated[bool, typer.Option("--normalize", help="Take spellings that mean the same for the same.")]
+AnyVersion = Annotated[str, typer.Option("--version", metavar="VERSION", help="A number, or latest.")]
+
+
+@app.command("register", epilog="Example: rookery schemas register orders-value order.avsc")
+def register(
+    subject: Subject,
+    file: SchemaFile,
+    schema_type: Type = None,
+    references: References = None,
+    normalize: Normalize = False,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Give a subject a new version. The same schema again is no new version."""
+    from rookery.cli.errors import CommandError
+    from rookery.cli.output import print_json
+    from rookery.serdes.errors import RegistryRequestError
+
+    schema = _read_schema(file, schema_type, references)
+    with _connect(registry, settings) as client:
+        try:
+            client.register(subject, schema, normalize=normalize)
+        except RegistryRequestError as error:
+            if error.code == _INCOMPATIBLE and _refuse(client, subject, schema, None, normalize=normalize):
+                raise CommandError("the schema was not registered") from None
+            raise
+        registered = client.look_up(subject, schema, normalize=normalize)
+    if as_json:
+        print_json(_as_json(registered))
+    else:
+        typer.echo(f"{subject} version {registered.version} has id {registered.id}")
+
+
+@app.command("list", epilog="Examples:\n\nrookery schemas list --prefix orders\n\nrookery schemas list orders-value")
+def list_(
+    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="Show its versions.")] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Subjects that begin so.")] = "",
+    deleted: Annotated[bool, typer.Option("--deleted", help="Also what was deleted, but not permanently.")] = False,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Show subjects with their latest version, or all versions of a subject."""
+    from rookery.cli.output import print_json, print_table
+
+    with _connect(registry, settings) as client:
+        if subject is None:
+            found = client.list_schemas(prefix=prefix, latest_only=True, deleted=deleted)
+        else:
+            versions = client.list_versions(subject, deleted=deleted)
+            found = [client.get_version(subject, version, deleted=deleted) for version in versions]
+    if as_json:
+        print_json([_as_json(each) for each in found])
+        return
+    columns = ["SUBJECT", "VERSION" if subject else "LATEST", "ID", "TYPE", "REFERENCES"]
+    print_table(columns, [_row(each) for each in found])
+
+
+@app.command("get", epilog="Examples:\n\nrookery schemas get orders-value --version 2\n\nrookery schemas get --id 7")
+def get(
+    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="Or give --id.")] = None,
+    version: AnyVersion = "latest",
+    schema_id: Annotated[int | None, typer.Option("--id", metavar="ID", help="The id that records carry.")] = None,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Print a schema, by subject and version or by id."""
+    from rookery.cli.output import print_json
+    from rookery.cli.schema_texts import readable
+
+    if (subject is None) == (schema_id is None):
+        raise typer.BadParameter("give a subject or an --id, and not both")
+    with _connect(registry, settings) as client:
+        if schema_id is not None:
+            schema = client.get_by_id(schema_id)
+            described: dict[str, Any] = {"id": schema_id, **_schema_as_json(schema)}
+        else:
+            registered = client.get_version(subject or "", _version(version))
+            schema, described = registered.schema, _as_json(registered)
+    if as_json:
+        print_json(described)
+    else:
+        typer.echo(readable(schema))
+
+
+@app.command("check", epilog="Example: rookery schemas check orders-value order.avsc --version 1")
+def check(
+    subject: Subject,
+    file: SchemaFile,
+    schema_type: Type = None,
+    references: References = None,
+    normalize: Normalize = False,
+    version: Annotated[
+        str | None,
+        typer.Option("--version", metavar="VERSION", help="Compare with this one instead of those the level asks for."),
+    ] = None,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Tell whether a schema could follow on the versions of a subject, and if not, why; exit code 1 means no."""
+    from rookery.cli.errors import FAILED
+    from rookery.cli.output import print_json
+
+    schema = _read_schema(file, schema_type, references)
+    with _connect(registry, settings) as client:
+        chosen = None if version is None else _version(version)
+        if as_json:
+            found = client.test_compatibility(subject, schema, version=chosen, normalize=normalize)
+            print_json({"is_compatible": found.is_compatible, "messages": list(found.messages)})
+            fits = found.is_compatible
+        else:
+            fits = not _refuse(client, subject, schema, chosen, normalize=normalize)
+    if not fits:
+        raise typer.Exit(FAILED)
+    if not as_json:
+        typer.echo(f"compatible with {subject}")
+
+
+@app.command("delete", epilog="Example: rookery schemas delete orders-value --version 1")
+def delete(
+    subject: Subject,
+    version: Annotated[
+        str | None, typer.Option("--version", metavar="VERSION", help="Only this version: a number, or latest.")
+    ] = None,
+    permanent: Annotated[
+        bool,
+        typer.Option("--permanent", help="For ever, what was deleted before; its records cannot be read then."),
+    ] = False,
+    yes: Yes = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Delete a subject or one of its versions. Ids of what was deleted can still be read, unless it is permanent."""
+    from rookery.cli.output import confirm
+
+    what = subject if version is None else f"version {version} of {subject}"
+    confirm(f"Delete {what}{' permanently' if permanent else ''}?", yes=yes)
+    with _connect(registry, settings) as client:
+        if version is None:
+            versions = client.delete_subject(subject, permanent=permanent)
+        else:
+            versions = [client.delete_version(subject, _version(version), permanent=permanent)]
+    typer.echo(f"deleted {subject}, version{'s' if len(versions) > 1 else ''} {', '.join(map(str, versions))}")
+
+
+@app.command(
+    "config",
+    epilog="Examples:\n\nrookery schemas config\n\nrookery schemas config orders-value --level FULL_TRANSITIVE",
+)
+def config(
+    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="All subjects without it.")] = None,
+    level: Annotated[
+        str | None, typer.Option("--level", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each _TRANSITIVE, or NONE.")
+    ] = None,
+    normalize: Annotated[
+        bool | None, typer.Option("--normalize/--no-normalize", help="Normalize what is registered.")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the default.")] = False,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Show or change which schemas may follow on which."""
+    from rookery.cli.output import print_json
+
+    with _connect(registry, settings) as client:
+        if reset:
+            client.delete_config(subject)
+        if level is not None or normalize is not None:
+            client.put_config(level, subject=subject, normalize=normalize)
+        found = client.get_config(subject, default_to_global=subject is not None)
+    if as_json:
+        print_json({"subject": subject, "compatibility_level": found.compatibility_level, "normalize": found.normalize})
+    else:
+        typer.echo(f"{subject or 'all subjects'}: {found.compatibility_level}{', normalized' * bool(found.normalize)}")
+
+
+@app.command("mode", epilog="Example: rookery schemas mode orders-value --to READONLY")
+def mode(
+    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="All subjects without it.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="MODE", help="READWRITE, READONLY, READONLY_OVERRIDE, or IMPORT, which sets ids."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="IMPORT even if there are schemas.")] = False,
+    as_json: Json = False,
+    registry: Registry = DEFAULT_REGISTRY,
+    settings: RegistrySet = None,
+) -> None:
+    """Show or change whether schemas can be registered."""
+    from rookery.cli.output import print_json
+
+    with _connect(registry, settings) as client:
+        if to is not None:
+            client.put_mode(to, subject=subject, force=force)
+        found = client.get_mode(subject, default_to_global=subject is not None)
+    if as_json:
+        print_json({"subject": subject, "mode": found})
+    else:
+        typer.echo(f"{subject or 'all subjects'}: {found}")
+
+
+def _connect(registry: str, settings: "Iterable[str] | None") -> "RegistryClient":
+    try:
+        from rookery.serdes.client import RegistryClient
+    except ImportError as error:
+        from rookery.cli.errors import needs_extra
+
+        raise needs_extra("registry", error) from None
+    return RegistryClient(registry, parse_pairs(settings or (), "--set"))
+
+
+def _read_schema(file: Path, schema_type: str | None, references: "Sequence[str] | None") -> "Schema":
+    from rookery.cli.errors import CommandError
+    from rookery.schemas.formats import SCHEMA_TYPES
+    from rookery.serdes.entities import Schema
+
+    named = schema_type.upper() if schema_type else _SUFFIXES.get(file.suffix.lower())
+    chosen = next((known for known in SCHEMA_TYPES if known == named), None)
+    if chosen is None:
+        raise typer.BadParameter(
+            f"tell what '{schema_type or file}' is: {', '.join(SCHEMA_TYPES)}", param_hint="--type"
+        )
+    try:
+        text = typer.get_text_stream("stdin").read() if file == _STANDARD_INPUT else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8: {error}") from None
+    return Schema(text, chosen, tuple(map(_reference, (references or ()))))
+
+
+def _reference(text: str) -> "Reference":
+    from rookery.schemas.interface import Reference
+
+    name, equals, where = text.partition("=")
+    subject, colon, version = where.rpartition(":")
+    if not (name and equals and subject and colon and version.isdecimal()):
+        raise typer.BadParameter(f"'{text}' is not NAME=SUBJECT:VERSION", param_hint="--reference")
+    return Reference(name, subject, int(version))
+
+
+def _version(text: str) -> Any:
+    if text != "latest" and not text.isdecimal():
+        raise typer.BadParameter(f"'{text}' is neither a number nor latest", param_hint="--version")
+    return text if text == "latest" else int(text)
+
+
+def _refuse(client: "RegistryClient", subject: str, schema: "Schema", version: Any, *, normalize: bool) -> bool:
+    """Say what is incompatible, with what would change; whether there is anything."""
+    from rookery.cli.schema_texts import print_incompatibilities
+
+    found = client.test_compatibility(subject, schema, version=version, normalize=normalize)
+    if not found.is_compatible:
+        print_incompatibilities(client.get_version(subject, version or "latest"), schema, found.messages)
+    return not found.is_compatible
+
+
+def _row(registered: "RegisteredSchema") -> "tuple[str, int, int, str, str | None]":
+    references = ", ".join(f"{each.subject}:{each.version}" for each in registered.schema.references)
+    kind = registered.schema.schema_type
+    return registered.subject, registered.version, registered.id, kind, references or None
+
+
+def _as_json(registered: "RegisteredSchema") -> dict[str, Any]:
+    place = {"subject": registered.subject, "version": registered.version, "id": registered.id}
+    return place | _schema_as_json(registered.schema)
+
+
+def _schema_as_json(schema: "Schema") -> dict[str, Any]:
+    references = [reference._asdict() for reference in schema.references]
+    return {"type": schema.schema_type, "references": references, "schema": schema.text}

@@ -1,0 +1,227 @@
+"""Schemas that someone sent: parsed, in canonical form, with their references resolved, and compared with those that
+are there."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+from msgspec.structs import replace
+
+from rookery.registry.entities import AVRO, Config, RegisterSchemaRequest, SchemaReference
+from rookery.registry.errors import RegistryError, invalid_schema
+from rookery.registry.records import SchemaValue
+from rookery.registry.rules import merge_metadata, merge_rule_sets, version_property, without_version_property
+from rookery.registry.state import State
+from rookery.registry.subjects import qualify
+from rookery.schemas.formats import SCHEMA_TYPES, find_format
+from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Reference, SchemaType
+from rookery.schemas.levels import Level, Version, check_compatibility
+
+LATEST: Final = -1
+NO_VERSION: Final = 0
+NO_ID: Final = -1
+_REFERENCE_DEPTH_MAX: Final = 100
+_PARSED_SCHEMAS_MAX: Final = 1000
+
+
+class Candidate(NamedTuple):
+    """`value` has the canonical text; its version and id are those of the request, or none."""
+
+    value: SchemaValue
+    parsed: ParsedSchema
+
+
+def propose(subject: str, request: RegisterSchemaRequest) -> SchemaValue:
+    """The request as a value, not looked at yet. A text that is missing is empty."""
+    return SchemaValue(
+        subject=subject,
+        version=NO_VERSION if request.version is None else request.version,
+        id=NO_ID if request.id is None or request.id < 0 else request.id,
+        schema_type=None if request.schema_type == AVRO else request.schema_type,
+        references=request.references or None,
+        metadata=request.metadata and request.metadata.sorted(),
+        rule_set=request.rule_set,
+        schema=request.schema or "",
+    )
+
+
+def with_defaults(config: Config, proposed: SchemaValue, previous: SchemaValue | None) -> SchemaValue:
+    """With the metadata and rules of the previous version if it brings none, and with those that the config adds."""
+    metadata, rule_set = proposed.metadata, proposed.rule_set
+    if previous is not None:
+        metadata = previous.metadata if metadata is None else metadata
+        rule_set = previous.rule_set if rule_set is None else rule_set
+    return replace(
+        proposed,
+        metadata=merge_metadata(config.default_metadata, metadata, config.override_metadata),
+        rule_set=merge_rule_sets(config.default_rule_set, rule_set, config.override_rule_set),
+    )
+
+
+def canonicalize(
+    state: State, proposed: SchemaValue, *, normalize: bool = False, deleted_references: bool = False
+) -> Candidate | None:
+    """None if there is no text. 42201. What is new must not refer to what is deleted."""
+    if not proposed.schema.strip():
+        return None
+    parsed = _parse(state, proposed, deleted_references=deleted_references, is_registered=False)
+    if normalize:
+        parsed = _normalized(parsed)
+    value = replace(
+        proposed,
+        schema=parsed.canonical,
+        references=tuple(
+            SchemaReference(name=reference.name, subject=reference.subject, version=reference.version)
+            for reference in parsed.references
+        )
+        or None,
+    )
+    return Candidate(value, parsed)
+
+
+def parse_stored(state: State, value: SchemaValue) -> ParsedSchema:
+    """42201 if it is not understood here."""
+    return _parse(state, value, deleted_references=True, is_registered=True)
+
+
+def formatted(state: State, value: SchemaValue, format: str) -> str:
+    """The text in the form that is asked for; as it is stored if none is."""
+    return parse_stored(state, value).formatted(format) if format.strip() else value.schema
+
+
+def is_same_schema(state: State, candidate: Candidate, stored: SchemaValue) -> bool:
+    """Also if one of the two has its version in the metadata, or if the candidate has in its text what the stored one
+    refers to."""
+    if candidate.value.type_name != stored.type_name or not _is_same_but_for_text(candidate.value, stored):
+        return False
+    if (candidate.value.references or ()) == (stored.references or ()):
+        return candidate.value.schema == stored.schema
+    if candidate.value.references:
+        return False
+    try:
+        return candidate.value.schema == parse_stored(state, stored).formatted("resolved")
+    except RegistryError:
+        # Another registry may have written what is not understood here.
+        return False
+
+
+def _is_same_but_for_text(new: SchemaValue, stored: SchemaValue) -> bool:
+    if new.rule_set != stored.rule_set:
+        return False
+    new_version, stored_version = version_property(new.metadata), version_property(stored.metadata)
+    if (new_version is None) == (stored_version is None):
+        return new.metadata == stored.metadata
+    if new_version is not None and new_version != str(stored.version):
+        return False
+    return without_version_property(new.metadata) == without_version_property(stored.metadata)
+
+
+def find_registered(
+    state: State, candidate: Candidate, *, deleted: bool = False, latest_only: bool = False
+) -> SchemaValue | None:
+    """The version of the candidate's subject that has its schema; the latest if there are several."""
+    subject = candidate.value.subject
+    latest = state.latest(subject)
+    if latest_only:
+        return latest if latest is not None and is_same_schema(state, candidate, latest) else None
+    everything = [*state.versions(subject), *state.with_schema(candidate.value)][::-1]
+    visible = (each for each in everything if deleted or not each.deleted)
+    return next((each for each in visible if is_same_schema(state, candidate, each)), None)
+
+
+def compare(state: State, config: Config, candidate: Candidate, versions: Sequence[SchemaValue]) -> list[str]:
+    """What keeps the candidate from following on the versions (from the oldest to the latest), as the config asks."""
+    level = cast(Level, config.compatibility_level)
+    if level == "NONE":
+        return []
+    group = config.compatibility_group
+    if group:
+        wanted = _property(candidate.value, group)
+        versions = [version for version in versions if _property(version, group) == wanted]
+    if not level.endswith("_TRANSITIVE"):
+        versions = versions[-1:]
+    parsed = [Version(version.version, parse_stored(state, version)) for version in versions]
+    return check_compatibility(level, candidate.parsed, parsed)
+
+
+def _property(value: SchemaValue, name: str) -> str | None:
+    return None if value.metadata is None else (value.metadata.properties or {}).get(name)
+
+
+def _parse(state: State, value: SchemaValue, *, deleted_references: bool, is_registered: bool) -> ParsedSchema:
+    if value.type_name not in SCHEMA_TYPES:
+        raise invalid_schema(f"Invalid schema type {value.type_name}")
+    try:
+        resolution = _Resolution(state, deleted=deleted_references)
+        references = resolution.resolve(value.subject, value.references or ())
+        texts = tuple(resolution.texts.items())
+        return parse_text(value.type_name, value.schema, texts, references, is_registered=is_registered)
+    except InvalidSchemaError as error:
+        raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {error}") from error
+
+
+@lru_cache(_PARSED_SCHEMAS_MAX)
+def parse_text(
+    schema_type: SchemaType,
+    text: str,
+    resolved: tuple[tuple[str, str], ...],
+    references: tuple[Reference, ...],
+    *,
+    is_registered: bool,
+) -> ParsedSchema:
+    """A schema is compared with many that come after it, so the last ones are remembered."""
+    found = find_format(schema_type)
+    parse = found.parse_registered if is_registered else found.parse
+    return parse(text, dict(resolved), references)
+
+
+def _normalized(parsed: ParsedSchema) -> ParsedSchema:
+    try:
+        return parsed.normalized()
+    except InvalidSchemaError as error:
+        raise invalid_schema(f"Invalid schema of type {parsed.schema_type}, details: {error}") from error
+
+
+class _Resolution:
+    """Follows references to the texts that they stand for. `texts` is by the references' names, dependencies first."""
+
+    def __init__(self, state: State, *, deleted: bool) -> None:
+        self._state = state
+        self._deleted = deleted
+        self._path: list[tuple[str, int]] = []
+        self._names: set[str] = set()
+        self.texts: dict[str, str] = {}
+
+    def resolve(self, subject: str, references: Sequence[SchemaReference]) -> tuple[Reference, ...]:
+        """The references with their versions: -1 is the latest."""
+        return tuple(self._resolve_one(subject, reference) for reference in references)
+
+    def _resolve_one(self, subject: str, reference: SchemaReference) -> Reference:
+        if reference.name is None or reference.subject is None or reference.version is None:
+            raise InvalidSchemaError(f"Invalid reference: {_described(reference)}")
+        target = self._find(qualify(reference.subject, subject), reference.version)
+        if (target.subject, target.version) in self._path:
+            raise InvalidSchemaError(f'Circular reference to subject "{target.subject}" and version {target.version}')
+        if reference.name not in self._names:
+            self._names.add(reference.name)
+            self._follow(reference.name, target)
+        return Reference(reference.name, reference.subject, target.version)
+
+    def _find(self, subject: str, version: int) -> SchemaValue:
+        state = self._state
+        target = state.latest(subject) if version == LATEST else state.find(subject, version)
+        if target is None or (target.deleted and not self._deleted):
+            raise InvalidSchemaError(f'No schema reference found for subject "{subject}" and version {version}')
+        return target
+
+    def _follow(self, name: str, target: SchemaValue) -> None:
+        if len(self._path) == _REFERENCE_DEPTH_MAX:
+            raise InvalidSchemaError(f"References are nested more than {_REFERENCE_DEPTH_MAX} levels deep")
+        self._path.append((target.subject, target.version))
+        self.resolve(target.subject, target.references or ())
+        self._path.pop()
+        self.texts[name] = target.schema
+
+
+def _described(reference: SchemaReference) -> str:
+    return f"{{name='{reference.name}', subject='{reference.subject}', version={reference.version}}}"

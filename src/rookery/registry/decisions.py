@@ -1,0 +1,399 @@
+"""Writing: pure functions from a state to the records that make it so, and the answer. What must not be is a
+RegistryError, and then nothing is to be written.
+
+Nothing changes until the records are replayed. Empty records mean that the state is as asked for already.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast, get_args
+
+from msgspec import UNSET, structs
+
+from rookery.registry.candidates import (
+    LATEST,
+    NO_ID,
+    NO_VERSION,
+    Candidate,
+    canonicalize,
+    compare,
+    find_registered,
+    formatted,
+    is_same_schema,
+    propose,
+    with_defaults,
+)
+from rookery.registry.entities import (
+    Config,
+    ConfigUpdateRequest,
+    Metadata,
+    Mode,
+    ModeName,
+    ModeUpdateRequest,
+    RegisterSchemaRequest,
+    RegisterSchemaResponse,
+)
+from rookery.registry.errors import (
+    incompatible_schema,
+    invalid_compatibility,
+    invalid_mode,
+    invalid_schema,
+    invalid_subject,
+    operation_not_permitted,
+    reference_exists,
+    store_failed,
+    subject_not_found,
+    subject_not_soft_deleted,
+    subject_soft_deleted,
+    version_not_found,
+    version_not_soft_deleted,
+    version_soft_deleted,
+)
+from rookery.registry.queries import parse_version
+from rookery.registry.records import (
+    Record,
+    SchemaValue,
+    clear_subject_record,
+    config_record,
+    context_record,
+    delete_subject_record,
+    max_id_record,
+    mode_record,
+    schema_record,
+    schema_tombstone,
+)
+from rookery.registry.rules import check_rule_set, version_property, with_version_property
+from rookery.registry.scopes import (
+    actual_subject,
+    check_writable,
+    config_in_scope,
+    described,
+    mode_in_scope,
+    own_config,
+    own_mode,
+    setting_name,
+)
+from rookery.registry.state import State, fingerprint
+from rookery.registry.subjects import DEFAULT_CONTEXT, context_of, covers, is_valid, qualified_context
+from rookery.schemas.levels import find_level
+
+T = TypeVar("T")
+_ID_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Decision(Generic[T]):
+    """The records are to be written in this order, all or none of them; a value of None is a tombstone."""
+
+    records: tuple[tuple[bytes, bytes | None], ...]
+    result: T
+
+
+def register(
+    state: State, subject: str, request: RegisterSchemaRequest, *, normalize: bool = False, format: str = ""
+) -> Decision[RegisterSchemaResponse]:
+    """409, 42201, 42205, 42208, 42210.
+
+    A schema that the subject has already is answered with its id, in every mode. Otherwise it is given the id that it
+    has in another subject of the context, or the next one, or (in the mode IMPORT) the one that the request gives.
+    """
+    check_rule_set(request.rule_set)
+    if request.schema_tags_to_add or request.schema_tags_to_remove or request.propagate_schema_tags:
+        raise invalid_schema("Schema tags are not supported")
+    subject = actual_subject(state, subject)
+    if not is_valid(subject):
+        raise invalid_subject(subject)
+    config = config_in_scope(state, subject)
+    normalize = normalize or bool(config.normalize)
+    proposed = propose(subject, request)
+    registered = _find_as_requested(state, config, proposed, normalize=normalize)
+    if registered is not None:
+        return Decision((), RegisterSchemaResponse(id=registered.id))
+    _check_register_mode(state, proposed)
+    is_import = mode_in_scope(state, subject) == "IMPORT"
+    populated = proposed if is_import else _populate(state, config, proposed)
+    candidate = canonicalize(
+        state, populated, normalize=normalize and not is_import, deleted_references=proposed.id >= 0
+    )
+    if candidate is None:
+        raise invalid_schema("Empty schema")
+    value, records = _place(state, config, candidate, is_import=is_import)
+    return Decision(records, _response(state, value, is_modified=populated != proposed, format=format))
+
+
+def _response(state: State, value: SchemaValue, *, is_modified: bool, format: str) -> RegisterSchemaResponse:
+    if not is_modified:
+        return RegisterSchemaResponse(id=value.id)
+    return RegisterSchemaResponse(
+        id=value.id,
+        version=value.version,
+        schema_type=value.schema_type,
+        references=value.references or (),
+        metadata=value.metadata,
+        rule_set=value.rule_set,
+        schema=formatted(state, value, format),
+    )
+
+
+def _find_as_requested(state: State, config: Config, proposed: SchemaValue, *, normalize: bool) -> SchemaValue | None:
+    """The version that is what the request asks for already, with the id and the version that it gives, if any."""
+    if config.default_metadata or config.override_metadata or config.default_rule_set or config.override_rule_set:
+        return None
+    is_import = mode_in_scope(state, proposed.subject) == "IMPORT"
+    candidate = canonicalize(state, proposed, normalize=normalize and not is_import, deleted_references=True)
+    if candidate is None:
+        return None
+    if proposed.version in (NO_VERSION, LATEST):
+        found = find_registered(state, candidate, latest_only=proposed.version == LATEST)
+        return found if found is not None and (proposed.id < 0 or found.id == proposed.id) else None
+    found = state.find(proposed.subject, proposed.version)
+    is_it = found is not None and not found.deleted and found.id == proposed.id
+    return found if is_it and found is not None and is_same_schema(state, candidate, found) else None
+
+
+def _check_register_mode(state: State, proposed: SchemaValue) -> None:
+    check_writable(state, proposed.subject)
+    mode = mode_in_scope(state, proposed.subject)
+    if proposed.id >= 0 and mode != "IMPORT":
+        raise operation_not_permitted(f"{described(proposed.subject)} is not in import mode")
+    if proposed.id < 0 and mode != "READWRITE":
+        raise operation_not_permitted(f"{described(proposed.subject)} is not in read-write mode")
+
+
+def _populate(state: State, config: Config, proposed: SchemaValue) -> SchemaValue:
+    """With what the previous version and the config have to add. Without a text it is the previous one's."""
+    previous = state.latest(proposed.subject)
+    populated = with_defaults(config, proposed, previous)
+    if not populated.schema.strip() and previous is not None:
+        populated = structs.replace(
+            populated, schema=previous.schema, schema_type=previous.schema_type, references=previous.references
+        )
+    if proposed.version != NO_VERSION or version_property(populated.metadata) is not None:
+        metadata = with_version_property(populated.metadata, _next_version(state, proposed.subject))
+        populated = structs.replace(populated, metadata=metadata)
+    return populated
+
+
+def _next_version(state: State, subject: str) -> int:
+    return max((value.version for value in state.versions(subject)), default=0) + 1
+
+
+def _place(
+    state: State, config: Config, candidate: Candidate, *, is_import: bool
+) -> tuple[SchemaValue, tuple[Record, ...]]:
+    """The version that the candidate becomes, or is, and the records that make it so."""
+    value = candidate.value
+    ids = [schema_id for schema_id in state.ids_of(value) if value.id in (NO_ID, schema_id)]
+    schema_id = ids[0] if ids else value.id
+    if value.version == NO_VERSION and (found := _find_live(state, candidate, schema_id)) is not None:
+        return found, ()
+    if not is_import:
+        messages = compare(state, config, candidate, state.live_versions(value.subject))
+        if messages:
+            raise incompatible_schema(value.subject, f"[{', '.join(messages)}]")
+    value = structs.replace(value, version=_placed_version(state, value, is_import=is_import))
+    value = structs.replace(value, id=_next_id(state, value) if schema_id < 0 else schema_id)
+    _check_id(state, value)
+    return value, _schema_records(state, value)
+
+
+def _find_live(state: State, candidate: Candidate, schema_id: int) -> SchemaValue | None:
+    """The version of the subject that is it already, under the id that was asked for, if one was."""
+    for each in reversed(state.with_schema(candidate.value)):
+        if not each.deleted and candidate.value.id in (NO_ID, each.id):
+            return each
+    for each in reversed(state.live_versions(candidate.value.subject)):
+        if schema_id in (NO_ID, each.id) and is_same_schema(state, candidate, each):
+            return each
+    return None
+
+
+def _placed_version(state: State, value: SchemaValue, *, is_import: bool) -> int:
+    following = _next_version(state, value.subject)
+    if value.version <= 0:
+        return following
+    if value.version != following and not is_import:
+        raise invalid_schema("Version is not one more than previous version")
+    return value.version
+
+
+def _next_id(state: State, value: SchemaValue) -> int:
+    schema_id = state.max_id(context_of(value.subject)) + 1
+    if schema_id > _ID_MAX:
+        raise store_failed("Error while registering the schema due to generating an ID that is already in use.")
+    return schema_id
+
+
+def _check_id(state: State, value: SchemaValue) -> None:
+    context = context_of(value.subject)
+    known = state.any_with_id(context, value.id)
+    if known is not None and fingerprint(known) != fingerprint(value):
+        raise operation_not_permitted(
+            f"Overwrite new schema with id {value.id} in context {qualified_context(context)} is not permitted."
+        )
+
+
+def _schema_records(state: State, value: SchemaValue) -> tuple[Record, ...]:
+    context = context_of(value.subject)
+    is_new_context = context != DEFAULT_CONTEXT and context not in state.contexts
+    overwritten = state.find(value.subject, value.version)
+    return (
+        *([context_record(context)] if is_new_context else []),
+        *([] if overwritten is None else _max_id_records(state, [overwritten])),
+        *(schema_tombstone(each.subject, each.version) for each in _replaced_versions(state, value)),
+        schema_record(value),
+    )
+
+
+def _replaced_versions(state: State, value: SchemaValue) -> Iterable[SchemaValue]:
+    """Deleted versions that had the same schema: it is back, so they are not needed, unless something refers to one."""
+    for each in state.versions(value.subject):
+        is_older = each.deleted and each.id == value.id and each.version < value.version
+        if is_older and not state.referrers(each.subject, each.version, deleted=True):
+            yield each
+
+
+def _max_id_records(state: State, removed: Iterable[SchemaValue]) -> list[Record]:
+    """To be written before schemas go, so that their ids are not given again."""
+    contexts = sorted({context_of(value.subject) for value in removed})
+    return [
+        max_id_record(context, state.max_id(context)) for context in contexts if not state.is_max_id_written(context)
+    ]
+
+
+def delete_subject(state: State, subject: str, *, permanent: bool = False) -> Decision[list[int]]:
+    """The deleted versions. 40401, 40404, 40405, 42205, 42206.
+
+    Permanently, its config and mode go too."""
+    subject = actual_subject(state, subject)
+    if not state.has_subject(subject, deleted=True):
+        raise subject_not_found(subject)
+    if not permanent and not state.has_subject(subject, deleted=False):
+        raise subject_soft_deleted(subject)
+    check_writable(state, subject)
+    versions = state.versions(subject) if permanent else state.live_versions(subject)
+    for value in versions:
+        referrers = state.referrers(subject, value.version, deleted=permanent)
+        if any(referrer.subject != subject for referrer in referrers):
+            raise reference_exists(subject, value.version)
+        if permanent and not value.deleted:
+            raise subject_not_soft_deleted(subject)
+    numbers = [value.version for value in versions]
+    if permanent:
+        return Decision((*_removal_records(state, versions), *_setting_tombstones(state, subject)), numbers)
+    # All versions, not only those that are not deleted yet: this record replaces an earlier one.
+    return Decision((delete_subject_record(subject, _next_version(state, subject) - 1),), numbers)
+
+
+def delete_version(state: State, subject: str, version: str, *, permanent: bool = False) -> Decision[int]:
+    """40401, 40402, 40406, 40407, 42202, 42205, 42206."""
+    number = parse_version(version)
+    subject = actual_subject(state, subject)
+    value = state.latest(subject) if number == LATEST else state.find(subject, number)
+    if value is None:
+        raise version_not_found(number) if state.has_subject(subject, deleted=True) else subject_not_found(subject)
+    if value.deleted and not permanent:
+        raise version_soft_deleted(subject, value.version)
+    check_writable(state, subject)
+    if state.referrers(subject, value.version, deleted=permanent):
+        raise reference_exists(subject, value.version)
+    if not permanent:
+        return Decision((schema_record(structs.replace(value, deleted=True)),), value.version)
+    if not value.deleted:
+        raise version_not_soft_deleted(subject, value.version)
+    is_last = len(state.versions(subject)) == 1
+    settings = _setting_tombstones(state, subject) if is_last else []
+    return Decision((*_removal_records(state, [value]), *settings), value.version)
+
+
+def _removal_records(state: State, values: list[SchemaValue]) -> list[Record]:
+    """From the latest to the oldest: a version may refer to an older one of its subject."""
+    return _max_id_records(state, values) + [
+        schema_tombstone(value.subject, value.version) for value in reversed(values)
+    ]
+
+
+def _setting_tombstones(state: State, subject: str) -> list[Record]:
+    tombstones = []
+    if subject in state.modes:
+        tombstones.append(mode_record(subject, None))
+    if subject in state.configs:
+        tombstones.append(config_record(subject, None))
+    return tombstones
+
+
+def put_config(state: State, subject: str | None, request: ConfigUpdateRequest) -> Decision[ConfigUpdateRequest]:
+    """None is the whole registry. 42203, 42205, 42208, 42210."""
+    name = setting_name(subject)
+    changes = {field: value for field, value in structs.asdict(request).items() if value is not UNSET}
+    level = changes.get("compatibility_level")
+    if level is not None:
+        changes["compatibility_level"] = find_level(level)
+        if changes["compatibility_level"] is None:
+            raise invalid_compatibility()
+    for field in ("default_rule_set", "override_rule_set"):
+        check_rule_set(changes.get(field))
+    for field in ("default_metadata", "override_metadata"):
+        if isinstance(metadata := changes.get(field), Metadata):
+            changes[field] = metadata.sorted()
+    if name is not None and not is_valid(name, for_settings=True):
+        raise invalid_subject(name)
+    check_writable(state, name)
+    config = structs.replace(state.configs.get(name, Config()), **changes)
+    given = {field: value for field, value in structs.asdict(config).items() if value is not None}
+    return Decision((config_record(name, config),), ConfigUpdateRequest(**given))
+
+
+def delete_config(state: State, subject: str | None) -> Decision[Config]:
+    """What it was. 40401, 42205."""
+    name = setting_name(subject)
+    config = own_config(state, name)
+    if config is None:
+        raise subject_not_found(str(name))
+    check_writable(state, name)
+    return Decision((config_record(name, None),), config)
+
+
+def put_mode(
+    state: State, subject: str | None, request: ModeUpdateRequest, *, force: bool = False
+) -> Decision[ModeUpdateRequest]:
+    """None is the whole registry. 42204, 42205 (also if the state's modes are immutable), 42206, 42208.
+
+    To begin an import there must be no schemas, unless it is forced; deleted ones go for good."""
+    name = setting_name(subject)
+    if name is not None and not is_valid(name, for_settings=True):
+        raise invalid_subject(name)
+    mode = (request.mode or "").upper()
+    if mode not in get_args(ModeName):
+        raise invalid_mode()
+    _check_modes_mutable(state)
+    records: list[Record] = []
+    if mode == "IMPORT" and mode_in_scope(state, name) != "IMPORT" and not force:
+        records = _make_room(state, name)
+    return Decision((*records, mode_record(name, cast(ModeName, mode))), request)
+
+
+def _make_room(state: State, name: str | None) -> list[Record]:
+    subjects = sorted(subject for subject in state.subjects() if covers(name, subject))
+    if any(state.has_subject(subject, deleted=False) for subject in subjects):
+        raise operation_not_permitted("Cannot import since found existing subjects")
+    values = [value for subject in subjects for value in state.versions(subject)]
+    for value in values:
+        if state.referrers(value.subject, value.version, deleted=True):
+            raise reference_exists(value.subject, value.version)
+    return [*_removal_records(state, values), clear_subject_record(name)]
+
+
+def delete_mode(state: State, subject: str | None) -> Decision[Mode]:
+    """What it was. 40401, 42205."""
+    name = setting_name(subject)
+    mode = own_mode(state, name)
+    if mode is None:
+        raise subject_not_found(str(name))
+    _check_modes_mutable(state)
+    return Decision((mode_record(name, None),), Mode(mode=mode))
+
+
+def _check_modes_mutable(state: State) -> None:
+    if not state.modes_are_mutable:
+        raise operation_not_permitted("Mode changes are not allowed")

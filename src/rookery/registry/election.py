@@ -1,0 +1,143 @@
+"""Which node writes: the leader among the nodes with one group id, as Confluent's registries elect it.
+
+The nodes are members of a classic group with the protocol type "sr". Each says in JSON who it is: host, port, scheme,
+and whether it may lead. The group's own leader picks the registry's leader, the eligible node with the smallest URL,
+and tells all nodes the same. Nodes of both makes can be in one group.
+
+An election only says who should write. Two nodes may believe at the same time that they lead: what keeps them apart is
+`log.SchemasWriter`, whose transactions fence each other.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from rookery.client.cluster import Cluster
+from rookery.client.membership.worker import GroupWorker, WorkerSettings
+from rookery.client.settings.admin import AdminSettings
+from rookery.registry.settings import RegistrySettings
+
+logger = structlog.get_logger(__name__)
+
+_VERSION: Final = 1
+_NO_ERROR: Final = 0
+_DUPLICATE_URLS: Final = 1
+_INSTANCE_ID_LENGTH_MAX: Final = 249
+
+
+class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself; the names are Confluent's."""
+
+    version: int = _VERSION
+    host: str
+    port: int
+    master_eligibility: bool
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def instance_id(self) -> str:
+        """A name for the same address, of the characters that a group.instance.id may have."""
+        return re.sub(r"[^a-zA-Z0-9._-]", "-", f"{self.scheme}-{self.host}-{self.port}")[-_INSTANCE_ID_LENGTH_MAX:]
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What all nodes are told; without a leader if none is eligible."""
+
+    version: int = _VERSION
+    error: int = _NO_ERROR
+    master: str | msgspec.UnsetType | None = msgspec.UNSET
+    master_identity: NodeIdentity | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def leader(self) -> NodeIdentity | None:
+        return self.master_identity if isinstance(self.master_identity, NodeIdentity) else None
+
+
+def choose_leader(members: Mapping[str, bytes]) -> Assignment:
+    """The assignment of all, from what each said. Who cannot be understood does not lead."""
+    nodes = {member: node for member, data in members.items() if (node := read_identity(data)) is not None}
+    if len({node.url for node in nodes.values()}) < len(nodes):
+        return Assignment(error=_DUPLICATE_URLS)
+    eligible = {node.url: member for member, node in nodes.items() if node.master_eligibility}
+    if not eligible:
+        return Assignment()
+    master = eligible[min(eligible)]
+    return Assignment(master=master, master_identity=nodes[master])
+
+
+def read_identity(data: bytes) -> NodeIdentity | None:
+    try:
+        return msgspec.json.decode(data, type=NodeIdentity)
+    except msgspec.DecodeError:
+        return None
+
+
+class _SchemaRegistryProtocol:
+    """See `client.membership.worker.GroupProtocol`."""
+
+    type = "sr"
+    name = "v0"
+
+    def __init__(self, identity: NodeIdentity, elected: Callable[[NodeIdentity | None], None]) -> None:
+        self._identity = identity
+        self._elected = elected
+
+    def metadata(self) -> bytes:
+        return msgspec.json.encode(self._identity)
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return dict.fromkeys(members, msgspec.json.encode(choose_leader(members)))
+
+    def assigned(self, assignment: bytes) -> None:
+        found = msgspec.json.decode(assignment, type=Assignment)
+        if found.error == _DUPLICATE_URLS:
+            logger.error("several registries say that they are at the same address: set host.name")
+        elif found.error == _NO_ERROR and found.leader is None:
+            logger.warning("no registry may lead: there can be no writes until one with leader.eligibility joins")
+        self._elected(found.leader)
+
+    def lost(self) -> None:
+        self._elected(None)
+
+
+class Election:
+    """Takes part in the election until it is closed. `elected` is called with every result; None: nobody leads."""
+
+    def __init__(
+        self, settings: RegistrySettings, identity: NodeIdentity, elected: Callable[[NodeIdentity | None], None]
+    ) -> None:
+        client_id = f"schema-registry-{identity.instance_id}"
+        self._cluster = Cluster(AdminSettings.parse({**settings.client_config, "client.id": client_id}).common)
+        self._worker = GroupWorker(
+            self._cluster,
+            WorkerSettings(
+                group_id=settings.group_id,
+                instance_id=identity.instance_id,
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            ),
+            _SchemaRegistryProtocol(identity, elected),
+        )
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def run_again(self, reason: str) -> None:
+        """Somebody else seems to lead: ask the group who does."""
+        self._worker.rejoin(reason)
+
+    async def close(self, *, leave: bool = True) -> None:
+        """Leaving lets the others elect at once."""
+        try:
+            await self._worker.close(leave=leave)
+        finally:
+            await self._cluster.close()

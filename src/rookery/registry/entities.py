@@ -1,0 +1,180 @@
+"""What requests and answers look like, with the names and the order of Confluent's JSON.
+
+Values are immutable. What is empty is left out of the JSON, and so is the schema type of Avro. Unknown fields of a
+request are ignored, as Confluent's registry does.
+"""
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+AVRO: Final = "AVRO"
+CONFLUENT_VERSION: Final = "confluent:version"
+
+ModeName: TypeAlias = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
+RuleKind: TypeAlias = Literal["TRANSFORM", "CONDITION"]
+# Java's int: a number out of its range is no number there.
+Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+RuleMode: TypeAlias = Literal["UPGRADE", "DOWNGRADE", "UPDOWN", "WRITE", "READ", "WRITEREAD"]
+
+
+class Entity(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Left out of the JSON is what has its default value."""
+
+
+class SchemaReference(Entity, frozen=True, kw_only=True):
+    """`name` is what the schema's text calls it. A request may lack a part; a stored reference has all of them."""
+
+    name: str | None = None
+    subject: str | None = None
+    version: Int32 | None = None
+
+
+class Metadata(Entity, frozen=True, kw_only=True):
+    """Keys and sets are kept in order, so that equal metadata has equal JSON."""
+
+    tags: dict[str, tuple[str, ...]] | None = None
+    properties: dict[str, str] | None = None
+    sensitive: tuple[str, ...] | None = None
+
+    def sorted(self) -> "Metadata":
+        return Metadata(
+            tags={name: tuple(sorted(set(tags))) for name, tags in sorted((self.tags or {}).items())} or None,
+            properties=dict(sorted((self.properties or {}).items())) or None,
+            sensitive=tuple(sorted(set(self.sensitive or ()))) or None,
+        )
+
+
+class Rule(Entity, frozen=True, kw_only=True):
+    name: str | None = None
+    doc: str | None = None
+    kind: RuleKind | None = None
+    mode: RuleMode | None = None
+    type: str | None = None
+    tags: tuple[str, ...] | None = None
+    params: dict[str, str] | None = None
+    expr: str | None = None
+    on_success: str | None = None
+    on_failure: str | None = None
+    # A default from a factory is never left out.
+    disabled: bool = field(default_factory=bool)
+
+
+class RuleSet(Entity, frozen=True, kw_only=True):
+    """Stored for the clients that execute rules; the registry itself executes none."""
+
+    migration_rules: tuple[Rule, ...] | None = None
+    domain_rules: tuple[Rule, ...] | None = None
+    encoding_rules: tuple[Rule, ...] | None = None
+    enable_at: str | None = None
+
+
+class RegisterSchemaRequest(Entity, frozen=True, kw_only=True):
+    """To register, to look up and to test a schema. Without a type it is Avro."""
+
+    version: Int32 | None = None
+    id: Int32 | None = None
+    schema_type: str | None = None
+    references: tuple[SchemaReference, ...] | None = None
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+    schema: str | None = None
+    # Changes of the text that no format here can make: they are refused.
+    schema_tags_to_add: list[Any] | None = None
+    schema_tags_to_remove: list[Any] | None = None
+    propagate_schema_tags: bool | None = None
+
+
+class RegisterSchemaResponse(Entity, frozen=True, kw_only=True):
+    """The id alone, unless what was stored differs from what was sent (defaults of the config, a previous schema)."""
+
+    id: int
+    version: int | None = None
+    schema_type: str | None = None
+    references: tuple[SchemaReference, ...] = ()
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+    schema: str | None = None
+
+
+class Schema(Entity, frozen=True, kw_only=True):
+    """One version of a subject. `aliases` is for lists of schemas that ask for them."""
+
+    subject: str
+    version: int
+    id: int
+    schema_type: str | None = None
+    references: tuple[SchemaReference, ...] = ()
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+    schema: str
+    aliases: tuple[str, ...] = ()
+
+
+class SchemaString(Entity, frozen=True, kw_only=True):
+    """A schema by its id."""
+
+    schema_type: str | None = None
+    schema: str
+    references: tuple[SchemaReference, ...] = ()
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+    max_id: int | None = None
+
+
+class SubjectVersion(Entity, frozen=True, kw_only=True):
+    subject: str
+    version: int
+
+
+class CompatibilityCheckResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`messages` is there if the request was verbose, even if it is empty."""
+
+    is_compatible: bool
+    messages: tuple[str, ...] | None = None
+
+
+class Config(Entity, frozen=True, kw_only=True):
+    """What a subject, a context or the whole registry is configured to."""
+
+    alias: str | None = None
+    normalize: bool | None = None
+    validate_fields: bool | None = None
+    validate_rules: bool | None = None
+    compatibility_level: str | None = None
+    compatibility_group: str | None = None
+    default_metadata: Metadata | None = None
+    override_metadata: Metadata | None = None
+    default_rule_set: RuleSet | None = None
+    override_rule_set: RuleSet | None = None
+
+
+class ConfigUpdateRequest(Entity, frozen=True, kw_only=True):
+    """What is not there stays as it was; null takes it away. Also the answer to itself: all that is set then.
+
+    The level's name is `compatibility` here and `compatibilityLevel` in `Config`.
+    """
+
+    alias: str | UnsetType | None = UNSET
+    normalize: bool | UnsetType | None = UNSET
+    validate_fields: bool | UnsetType | None = UNSET
+    validate_rules: bool | UnsetType | None = UNSET
+    compatibility_level: str | UnsetType | None = field(default=UNSET, name="compatibility")
+    compatibility_group: str | UnsetType | None = UNSET
+    default_metadata: Metadata | UnsetType | None = UNSET
+    override_metadata: Metadata | UnsetType | None = UNSET
+    default_rule_set: RuleSet | UnsetType | None = UNSET
+    override_rule_set: RuleSet | UnsetType | None = UNSET
+
+
+class Mode(Entity, frozen=True, kw_only=True):
+    mode: str
+
+
+class ModeUpdateRequest(Entity, frozen=True, kw_only=True):
+    mode: str | None = None
+
+
+class ErrorMessage(Struct, frozen=True, kw_only=True):
+    error_code: int
+    message: str

@@ -1,0 +1,150 @@
+"""The records of the `_schemas` topic, in the JSON of Confluent's registry: either one can go on with the other's log.
+
+    key                                                            value
+    {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}       {"subject":"s","version":1,"id":1,"schema":"...","deleted":false}
+    {"keytype":"CONFIG","subject":"s","magic":0}                   {"subject":"s","compatibilityLevel":"FULL"}
+    {"keytype":"MODE","subject":"s","magic":0}                     {"subject":"s","mode":"READONLY"}
+    {"keytype":"DELETE_SUBJECT","subject":"s","magic":0}           {"subject":"s","version":3}: versions 1 to 3 are deleted
+    {"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}            {"subject":"s"}: its deleted versions are gone
+    {"keytype":"CONTEXT","tenant":"default","context":".c","magic":0}    {"tenant":"default","context":".c"}
+    {"keytype":"NOOP","magic":0}                                   anything
+    {"keytype":"NOOP","context":".","magic":0}                     {"maxId":7}
+
+The last one is ours. Compaction forgets the ids of schemas that were deleted for good, and an id must never be given
+twice; so the highest id is written down before schemas are. Confluent's registry takes it for the NOOP that it is.
+A config or mode without a subject is the whole registry's. No value takes the key's thing away.
+"""  # noqa: E501 (a table)
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from rookery.registry.entities import AVRO, Config, Entity, Metadata, ModeName, RuleSet, SchemaReference
+
+Record: TypeAlias = tuple[bytes, bytes | None]
+
+KeyType: TypeAlias = Literal["SCHEMA", "CONFIG", "MODE", "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT", "NOOP"]
+_MAGIC = {"SCHEMA": 1}
+_TENANT = "default"
+
+
+class Key(Struct, frozen=True, omit_defaults=True):
+    """All kinds of keys in one. What a kind does not have is None."""
+
+    keytype: str
+    subject: str | None = None
+    version: int | None = None
+    tenant: str | None = None
+    context: str | None = None
+    # A default from a factory is never left out.
+    magic: int = field(default_factory=int)
+
+
+class SchemaValue(Entity, frozen=True, kw_only=True):
+    """A version of a subject; its text is canonical. `schema_type` None is Avro."""
+
+    subject: str
+    version: int
+    id: int
+    schema_type: str | None = None
+    references: tuple[SchemaReference, ...] | None = None
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+    schema: str
+    deleted: bool = field(default_factory=bool)
+
+    @property
+    def type_name(self) -> str:
+        return AVRO if self.schema_type is None else self.schema_type
+
+
+class _SubjectValue(Entity, frozen=True, kw_only=True):
+    subject: str | None = None
+
+
+class ModeValue(_SubjectValue, frozen=True, kw_only=True):
+    mode: ModeName
+
+
+class DeleteSubjectValue(Entity, frozen=True, kw_only=True):
+    subject: str
+    version: int
+
+
+class ClearSubjectValue(_SubjectValue, frozen=True, kw_only=True):
+    """None is all of them."""
+
+
+class ContextValue(Entity, frozen=True, kw_only=True):
+    tenant: str | None = None
+    context: str
+
+
+class MaxIdValue(Entity, frozen=True, kw_only=True):
+    max_id: int
+
+
+Value: TypeAlias = SchemaValue | Config | ModeValue | DeleteSubjectValue | ClearSubjectValue | ContextValue | MaxIdValue
+
+_encode = msgspec.json.Encoder().encode
+_decode_key = msgspec.json.Decoder(Key).decode
+_DECODERS: dict[str, msgspec.json.Decoder[Value]] = {
+    "SCHEMA": msgspec.json.Decoder(SchemaValue),
+    "CONFIG": msgspec.json.Decoder(Config),
+    "MODE": msgspec.json.Decoder(ModeValue),
+    "DELETE_SUBJECT": msgspec.json.Decoder(DeleteSubjectValue),
+    "CLEAR_SUBJECT": msgspec.json.Decoder(ClearSubjectValue),
+    "CONTEXT": msgspec.json.Decoder(ContextValue),
+    "NOOP": msgspec.json.Decoder(MaxIdValue),
+}
+
+
+def decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
+    """None if it is not a record of a kind that is known here: someone else's, or garbage."""
+    try:
+        decoded = _decode_key(key)
+        decoder = _DECODERS[decoded.keytype]
+        return decoded, None if value is None else decoder.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        return None
+
+
+def _key(keytype: KeyType, subject: str | None = None, version: int | None = None) -> bytes:
+    return _encode(Key(keytype, subject or None, version, magic=_MAGIC.get(keytype, 0)))
+
+
+def schema_record(value: SchemaValue) -> Record:
+    return _key("SCHEMA", value.subject, value.version), _encode(value)
+
+
+def schema_tombstone(subject: str, version: int) -> Record:
+    return _key("SCHEMA", subject, version), None
+
+
+def config_record(subject: str | None, config: Config | None) -> Record:
+    key = _key("CONFIG", subject)
+    if config is None:
+        return key, None
+    return key, _encode(({} if subject is None else {"subject": subject}) | msgspec.to_builtins(config))
+
+
+def mode_record(subject: str | None, mode: ModeName | None) -> Record:
+    return _key("MODE", subject), None if mode is None else _encode(ModeValue(subject=subject, mode=mode))
+
+
+def delete_subject_record(subject: str, version: int) -> Record:
+    return _key("DELETE_SUBJECT", subject), _encode(DeleteSubjectValue(subject=subject, version=version))
+
+
+def clear_subject_record(subject: str | None) -> Record:
+    return _key("CLEAR_SUBJECT", subject), _encode(ClearSubjectValue(subject=subject))
+
+
+def context_record(context: str) -> Record:
+    key = Key("CONTEXT", tenant=_TENANT, context=context)
+    return _encode(key), _encode(ContextValue(tenant=_TENANT, context=context))
+
+
+def max_id_record(context: str, max_id: int) -> Record:
+    return _encode(Key("NOOP", context=context)), _encode(MaxIdValue(max_id=max_id))

@@ -1,0 +1,1 @@
+"""The registry's REST interface, as Confluent's: paths, parameters, media types, error bodies, forwarding."""

@@ -1,0 +1,99 @@
+"""The registry's web app: routes made from the table of endpoints, and what stands in front of them.
+
+    authentication > remembered answers > contexts in paths > routes > dispatch
+
+`server` runs it with uvicorn; tests call it without a socket.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rookery.registry.errors import RegistryError
+from rookery.registry.rest import compatibility, config, contexts, mode, openapi, schemas, server, subjects, versions
+from rookery.registry.rest.answers import failure_answer
+from rookery.registry.rest.auth import BasicAuthentication, read_credentials
+from rookery.registry.rest.dispatch import Resource
+from rookery.registry.rest.endpoints import Endpoint, Registry
+from rookery.registry.rest.failures import http_failure
+from rookery.registry.rest.forwarding import Forwarder
+from rookery.registry.rest.paths import resolve
+from rookery.registry.rest.remembered import RememberedAnswers
+from rookery.registry.settings import RegistrySettings
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *server.ENDPOINTS,
+    *subjects.ENDPOINTS,
+    *versions.ENDPOINTS,
+    *schemas.ENDPOINTS,
+    *compatibility.ENDPOINTS,
+    *config.ENDPOINTS,
+    *mode.ENDPOINTS,
+    *contexts.ENDPOINTS,
+)
+
+
+def create_app(registry: Registry, settings: RegistrySettings) -> ASGIApp:
+    """Raises ConfigError or OSError if the file with the credentials cannot be used."""
+    forwarder = Forwarder(registry, settings)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await forwarder.close()
+
+    routes = _routes(registry, settings, forwarder)
+    app: ASGIApp = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse})
+    app = RememberedAnswers(_with_resolved_paths(app), lambda: registry.revision)
+    authentication = settings.authentication
+    if not authentication.is_basic:
+        return app
+    assert authentication.credentials_file is not None
+    return BasicAuthentication(
+        app,
+        realm=authentication.realm,
+        roles=authentication.roles,
+        credentials=read_credentials(authentication.credentials_file),
+    )
+
+
+def _routes(registry: Registry, settings: RegistrySettings, forwarder: Forwarder) -> list[Route]:
+    by_path: dict[str, list[Endpoint]] = defaultdict(list)
+    for endpoint in ENDPOINTS:
+        by_path[endpoint.path].append(endpoint)
+    resources = {path: Resource(endpoints, registry, settings, forwarder) for path, endpoints in by_path.items()}
+
+    async def describe(_: Request) -> Response:
+        document = openapi.document(ENDPOINTS, needs_authentication=settings.authentication.is_basic)
+        return Response(document, media_type=openapi.MEDIA_TYPE)
+
+    described = Route(openapi.PATH, describe)
+    return [*(Route(path, resource, methods=None) for path, resource in resources.items()), described]
+
+
+def _with_resolved_paths(app: ASGIApp) -> ASGIApp:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                path, query = resolve(scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
+            except RegistryError as failure:
+                await failure_answer(failure)(scope, receive, send)
+                return
+            scope = {**scope, "path": path, "root_path": "", "query_string": query.encode("latin-1")}
+        await app(scope, receive, send)
+
+    return call
+
+
+async def _refuse(_: Request, failure: Exception) -> Response:
+    """What the routes refuse: paths that they do not know."""
+    assert isinstance(failure, HTTPException)
+    return failure_answer(http_failure(failure.status_code), headers=failure.headers)

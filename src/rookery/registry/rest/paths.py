@@ -1,0 +1,72 @@
+"""Addresses before they are routed: segments stay encoded, and a leading context moves into the subject.
+
+`/contexts/.sales/subjects/orders` is `/subjects/:.sales:orders`. Routing sees encoded segments, so that a subject may
+contain a slash (`%2F`); handlers get them decoded. One slash at the end is ignored.
+"""
+
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from rookery.registry.rest.failures import http_failure
+
+_CONTEXT_PREFIXES = (":.", ":*:")
+_SETTINGS = frozenset({"config", "mode"})
+
+
+def resolve(path: str, query: str) -> tuple[str, str]:
+    """The encoded path and query to route by. Raises RegistryError if a context's name is invalid."""
+    path = path if path == "/" else path.removesuffix("/")
+    if not path.startswith("/contexts/"):
+        return path, query
+    _, _, context, *rest = path.split("/")
+    prefix = _context_prefix(unquote(context))
+    if not rest:
+        return path, query
+    return "/" + "/".join(_qualified_segments(rest, prefix)), _qualified_query(rest, query, prefix)
+
+
+def parse_query(query: str) -> dict[str, list[str]]:
+    parsed: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        parsed.setdefault(name, []).append(value)
+    return parsed
+
+
+def _context_prefix(context: str) -> str:
+    """What stands before the subjects of a context; nothing for the default one."""
+    name = context.removeprefix(":").removesuffix(":")
+    if ":" in name:
+        raise http_failure(400, f"Context name '{name}' cannot contain a colon")
+    name = name if name.startswith(".") else f".{name}"
+    return "" if name == "." else f":{name}:"
+
+
+def _qualified_segments(segments: list[str], prefix: str) -> list[str]:
+    """A subject follows on `subjects` anywhere, and on `config` or `mode` if that is what the path begins with."""
+    qualified: list[str] = []
+    subject_is_next = False
+    for segment in segments:
+        if subject_is_next:
+            qualified.append(quote(_qualify(unquote(segment), prefix), safe=":"))
+            subject_is_next = False
+        else:
+            subject_is_next = segment == "subjects" or (not qualified and segment in _SETTINGS)
+            qualified.append(segment)
+    if prefix and len(segments) == 1 and segments[0] in _SETTINGS:
+        qualified.append(quote(prefix, safe=":"))
+    return qualified
+
+
+def _qualified_query(segments: list[str], query: str, prefix: str) -> str:
+    if segments[:2] == ["schemas", "ids"]:
+        name = "subject"
+    elif segments in (["schemas"], ["subjects"]):
+        name = "subjectPrefix"
+    else:
+        return query
+    values = parse_query(query)
+    values[name] = [_qualify(value, prefix) for value in values.get(name, [""])]
+    return urlencode(values, doseq=True)
+
+
+def _qualify(subject: str, prefix: str) -> str:
+    return subject if subject.startswith(_CONTEXT_PREFIXES) else prefix + subject

@@ -1,0 +1,148 @@
+"""/schemas: all of them, and each by its id."""
+
+from typing import Final
+
+from rookery.registry import queries
+from rookery.registry.entities import Schema, SchemaString, SubjectVersion
+from rookery.registry.rest.endpoints import Call, Endpoint
+from rookery.registry.rest.parameters import (
+    DELETED,
+    FORMAT,
+    IN_SUBJECT,
+    LIMIT,
+    OFFSET,
+    REFERENCE_FORMAT,
+    Parameter,
+    flag,
+)
+from rookery.registry.state import State
+
+# In the order in which Confluent's registry has them.
+_TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
+
+
+def _list(state: State, call: Call) -> list[Schema]:
+    return queries.list_schemas(
+        state,
+        prefix=call.text("subjectPrefix"),
+        aliases=call.flag("aliases"),
+        deleted=call.flag("deleted"),
+        latest_only=call.flag("latestOnly"),
+        rule_type=call.text("ruleType"),
+        **call.page(call.settings.schema_limit),
+    )
+
+
+def _get(state: State, call: Call) -> SchemaString:
+    return queries.get_by_id(
+        state,
+        call.number("id"),
+        subject=call.optional_text("subject"),
+        format=call.text("format"),
+        reference_format=call.text("referenceFormat"),
+        fetch_max_id=call.flag("fetchMaxId"),
+    )
+
+
+def _get_text(state: State, call: Call) -> str:
+    return queries.get_by_id(
+        state, call.number("id"), subject=call.optional_text("subject"), format=call.text("format")
+    ).schema
+
+
+def _subjects(state: State, call: Call) -> list[str]:
+    return queries.subjects_of(
+        state,
+        call.number("id"),
+        subject=call.optional_text("subject"),
+        deleted=call.flag("deleted"),
+        **call.page(call.settings.subject_limit),
+    )
+
+
+def _versions(state: State, call: Call) -> list[SubjectVersion]:
+    return queries.versions_of(
+        state,
+        call.number("id"),
+        subject=call.optional_text("subject"),
+        deleted=call.flag("deleted"),
+        **call.page(call.settings.version_limit),
+    )
+
+
+def _types(_: State, __: Call) -> tuple[str, ...]:
+    return _TYPES
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/schemas",
+        name="getSchemas",
+        summary="The schemas of all subjects, or of some",
+        handler=_list,
+        answer=list[Schema],
+        query=(
+            Parameter("subjectPrefix", 'What subjects begin with; ":*:" stands for any context.', default=""),
+            flag("aliases", "Include what is known by an alias."),
+            DELETED,
+            flag("latestOnly", "Of each subject only the latest version."),
+            Parameter("ruleType", "Only schemas with a rule of this type.", default=""),
+            OFFSET,
+            LIMIT,
+        ),
+        failures=(422,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/schemas/types",
+        name="getSchemaTypes",
+        summary="The types of schemas that there are",
+        handler=_types,
+        answer=list[str],
+    ),
+    Endpoint(
+        method="GET",
+        path="/schemas/ids/{id}",
+        name="getSchema",
+        summary="A schema by its id",
+        handler=_get,
+        answer=SchemaString,
+        query=(
+            IN_SUBJECT,
+            FORMAT,
+            REFERENCE_FORMAT,
+            flag("fetchMaxId", "Add the largest id that there is."),
+        ),
+        failures=(422,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/schemas/ids/{id}/schema",
+        name="getSchemaOnlyById",
+        summary="The text of a schema by its id",
+        handler=_get_text,
+        answer=str,
+        query=(IN_SUBJECT, FORMAT),
+        raw=True,
+        failures=(422,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/schemas/ids/{id}/subjects",
+        name="getSubjects",
+        summary="The subjects that have the schema",
+        handler=_subjects,
+        answer=list[str],
+        query=(IN_SUBJECT, DELETED, OFFSET, LIMIT),
+    ),
+    Endpoint(
+        method="GET",
+        path="/schemas/ids/{id}/versions",
+        name="getVersions",
+        summary="The versions that have the schema",
+        handler=_versions,
+        answer=list[SubjectVersion],
+        query=(IN_SUBJECT, DELETED, OFFSET, LIMIT),
+    ),
+)

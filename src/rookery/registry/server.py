@@ -1,0 +1,141 @@
+"""The registry's listeners: an ASGI app, served by uvicorn on this event loop, over http and https.
+
+The ports are taken first (`bind`), because the other nodes are told of them before anything is served; connections
+that come meanwhile wait in the system's queue.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from rookery.base.errors import StartupError
+from rookery.registry.settings import RegistryListener, TlsFiles
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_BACKLOG: Final = 512
+_KEEP_ALIVE_S: Final = 30
+_GRACE_S: Final = 5
+_VERIFY: Final = {"NONE": ssl.CERT_NONE, "REQUESTED": ssl.CERT_OPTIONAL, "REQUIRED": ssl.CERT_REQUIRED}
+
+
+class RegistryServer:
+    """`bind`, then `serve`; `stop` at any time."""
+
+    def __init__(self, listeners: tuple[RegistryListener, ...], tls: TlsFiles) -> None:
+        self._wanted = listeners
+        self._tls = tls
+        self._sockets: list[socket.socket] = []
+        self._servers: list[_Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def bind(self) -> tuple[RegistryListener, ...]:
+        """The listeners with the ports that they got. StartupError if one of them cannot be had."""
+        for listener in self._wanted:
+            try:
+                self._sockets.append(_bind(listener))
+            except OSError as error:
+                self._close_sockets()
+                raise StartupError(
+                    f"the schema registry cannot listen on {listener.url}: {error.strerror or error}. "
+                    "Free the port, or choose another with listeners."
+                ) from error
+        pairs = zip(self._wanted, self._sockets, strict=True)
+        return tuple(listener._replace(port=bound.getsockname()[1]) for listener, bound in pairs)
+
+    async def serve(self, app: "ASGIApp") -> None:
+        """Returns when all listeners take requests. The first tells the app when it starts and stops."""
+        context = _tls_context(self._tls) if any(each.scheme == "https" for each in self._wanted) else None
+        for listener, bound in zip(self._wanted, self._sockets, strict=True):
+            server = _Server(app, context if listener.scheme == "https" else None, has_lifespan=not self._servers)
+            self._servers.append(server)
+            self._tasks.append(asyncio.get_running_loop().create_task(server.serve(sockets=[bound])))
+        for server, task in zip(self._servers, self._tasks, strict=True):
+            waiting = asyncio.ensure_future(server.is_serving.wait())
+            await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if task.done():
+                task.result()
+
+    async def stop(self) -> None:
+        """Requests under way are answered, for a while; idle connections are closed."""
+        for server in self._servers:
+            server.should_exit = True
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for bound in self._sockets:
+            bound.close()
+        self._sockets.clear()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, as a part of a process: signals are the process's business, and logs go the process's way."""
+
+    def __init__(self, app: "ASGIApp", context: ssl.SSLContext | None, *, has_lifespan: bool) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="on" if has_lifespan else "off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        config.load()
+        config.ssl = context
+        super().__init__(config)
+        self.is_serving = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        self.is_serving.set()
+        await super().main_loop()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _bind(listener: RegistryListener) -> socket.socket:
+    if not listener.host and socket.has_dualstack_ipv6():
+        address: tuple[str, int] = ("", listener.port)
+        return socket.create_server(address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+    family, _, _, _, found = socket.getaddrinfo(
+        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server((str(found[0]), listener.port), family=family, backlog=_BACKLOG)
+
+
+def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = _VERIFY[tls.client_authentication]
+    assert tls.keystore is not None, "the settings are checked"
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(tls.keystore, password=tls.key_password or "")
+    except OSError as error:
+        raise StartupError(
+            f"ssl.keystore.location: {tls.keystore} is not a PEM file with a private key, for which "
+            f"ssl.key.password is right, and its certificates: {error}"
+        ) from error
+    if tls.truststore is not None:
+        try:
+            context.load_verify_locations(tls.truststore)
+        except OSError as error:
+            raise StartupError(
+                f"ssl.truststore.location: {tls.truststore} is not a PEM file with certificates: {error}"
+            ) from error
+    return context

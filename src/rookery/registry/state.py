@@ -1,0 +1,250 @@
+"""The registry's state: a fold over the records of the `_schemas` topic.
+
+`replay` is its only mutation, and it depends on nothing but the records and their order. Nothing is parsed here: texts
+are canonical when they are written. Indexes are kept so that every question is answered without a walk over all
+schemas.
+
+Invariants, held by the decisions that write the records:
+- an id stands for one schema in its context, forever; a record that says otherwise is left out
+- a log and what compaction leaves of it (the last value of each key, in order) make equal states
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from rookery.registry.entities import AVRO, Config, ModeName
+from rookery.registry.records import (
+    ClearSubjectValue,
+    ContextValue,
+    DeleteSubjectValue,
+    Key,
+    MaxIdValue,
+    ModeValue,
+    SchemaValue,
+    Value,
+    decode,
+)
+from rookery.registry.subjects import DEFAULT_CONTEXT, context_of, covers, qualify
+from rookery.schemas.levels import Level
+
+VersionKey: TypeAlias = tuple[str, int]
+EntryT = TypeVar("EntryT")
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def fingerprint(value: SchemaValue) -> tuple[object, ...]:
+    """Equal for equal schemas: the same type, text, references, metadata and rules, whatever the subject."""
+    metadata = None if value.metadata is None else _encode_sorted(value.metadata.sorted())
+    rules = None if value.rule_set is None else _encode_sorted(value.rule_set)
+    return value.type_name, value.schema, value.references or (), metadata, rules
+
+
+class State:
+    """`default_level` and `default_mode` hold where nothing is configured; the settings give them."""
+
+    def __init__(
+        self,
+        *,
+        default_level: Level = "BACKWARD",
+        default_mode: ModeName = "READWRITE",
+        modes_are_mutable: bool = True,
+    ) -> None:
+        self.default_level: Level = default_level
+        self.default_mode: ModeName = default_mode
+        self.modes_are_mutable = modes_are_mutable
+        self.configs: dict[str | None, Config] = {}
+        self.modes: dict[str | None, ModeName] = {}
+        self.contexts: set[str] = set()
+        self._subjects: dict[str, dict[int, SchemaValue]] = {}
+        self._keys_by_id: dict[tuple[str, int], set[VersionKey]] = {}
+        # How many versions have the schema under each id. An import may give a schema a second id.
+        self._id_counts: dict[tuple[str, tuple[object, ...]], dict[int, int]] = {}
+        self._referrers: dict[VersionKey, set[VersionKey]] = {}
+        self._max_ids: dict[str, int] = {}
+        self._max_ids_written: dict[str, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Records that are not understood, or make no sense, change nothing."""
+        decoded = decode(key, value)
+        if decoded is not None:
+            self._apply(*decoded)
+
+    # What is there
+
+    def subjects(self) -> Iterable[str]:
+        return self._subjects.keys()
+
+    def versions(self, subject: str) -> list[SchemaValue]:
+        """From the oldest to the latest, deleted ones too."""
+        versions = self._subjects.get(subject, {})
+        return [versions[number] for number in sorted(versions)]
+
+    def live_versions(self, subject: str) -> list[SchemaValue]:
+        return [value for value in self.versions(subject) if not value.deleted]
+
+    def find(self, subject: str, version: int) -> SchemaValue | None:
+        return self._subjects.get(subject, {}).get(version)
+
+    def latest(self, subject: str) -> SchemaValue | None:
+        versions = self._subjects.get(subject, {})
+        return max((each for each in versions.values() if not each.deleted), key=_version_number, default=None)
+
+    def has_subject(self, subject: str, *, deleted: bool) -> bool:
+        versions = self._subjects.get(subject, {})
+        return any(deleted or not value.deleted for value in versions.values())
+
+    def with_id(self, context: str, schema_id: int) -> list[SchemaValue]:
+        """The versions that have this id, by subject and version."""
+        return self._values(self._keys_by_id.get((context, schema_id), ()))
+
+    def any_with_id(self, context: str, schema_id: int) -> SchemaValue | None:
+        """One of them: they all have the same schema."""
+        for subject, version in self._keys_by_id.get((context, schema_id), ()):
+            return self._subjects[subject][version]
+        return None
+
+    def ids_of(self, value: SchemaValue) -> list[int]:
+        """What the schema has for ids in its context: none or one, if there was no import."""
+        return sorted(self._id_counts.get((context_of(value.subject), fingerprint(value)), ()))
+
+    def with_schema(self, value: SchemaValue) -> list[SchemaValue]:
+        """The versions of its subject that have the same schema, from the oldest to the latest."""
+        ids = self.ids_of(value)
+        return [version for version in self.versions(value.subject) if version.id in ids] if ids else []
+
+    def referrers(self, subject: str, version: int, *, deleted: bool) -> list[SchemaValue]:
+        """The versions that refer to it."""
+        values = self._values(self._referrers.get((subject, version), ()))
+        return [value for value in values if deleted or not value.deleted]
+
+    def max_id(self, context: str) -> int:
+        """The highest id that was ever given in the context; 0 if there was none."""
+        return self._max_ids.get(context, 0)
+
+    def is_max_id_written(self, context: str) -> bool:
+        """Whether the highest id outlives the schemas that have ids."""
+        return self._max_ids_written.get(context, 0) >= self.max_id(context)
+
+    def _values(self, keys: Iterable[VersionKey]) -> list[SchemaValue]:
+        return [self._subjects[subject][version] for subject, version in sorted(keys)]
+
+    # How it changes
+
+    def _apply(self, key: Key, value: Value | None) -> None:
+        match value:
+            case None:
+                self._take_away(key)
+            case SchemaValue():
+                self._put_schema(key, value)
+            case Config():
+                self.configs[key.subject] = value
+            case ModeValue():
+                self.modes[key.subject] = value.mode
+            case DeleteSubjectValue():
+                self._delete_subject(value)
+            case ClearSubjectValue():
+                self._clear_subjects(value.subject)
+            case ContextValue():
+                self.contexts.add(value.context)
+            case MaxIdValue():
+                self._put_max_id(key.context or DEFAULT_CONTEXT, value.max_id)
+
+    def _take_away(self, key: Key) -> None:
+        match key.keytype:
+            case "SCHEMA" if key.version is not None:
+                self._remove(key.subject or "", key.version)
+            case "CONFIG":
+                self.configs.pop(key.subject, None)
+            case "MODE":
+                self.modes.pop(key.subject, None)
+            case "CONTEXT" if key.context is not None:
+                self.contexts.discard(key.context)
+
+    def _put_max_id(self, context: str, max_id: int) -> None:
+        self._max_ids[context] = max(self.max_id(context), max_id)
+        self._max_ids_written[context] = max(self._max_ids_written.get(context, 0), max_id)
+
+    def _put_schema(self, key: Key, value: SchemaValue) -> None:
+        if (key.subject or "", key.version) != (value.subject, value.version) or self._is_id_of_another(value):
+            return
+        if value.schema_type == AVRO:
+            value = msgspec.structs.replace(value, schema_type=None)
+        self._remove(value.subject, value.version)
+        self._add(value)
+
+    def _is_id_of_another(self, value: SchemaValue) -> bool:
+        known = self.any_with_id(context_of(value.subject), value.id)
+        return known is not None and known.schema != value.schema
+
+    def _delete_subject(self, value: DeleteSubjectValue) -> None:
+        versions = self._subjects.get(value.subject, {})
+        for number, version in versions.items():
+            if number <= value.version and not version.deleted:
+                versions[number] = msgspec.structs.replace(version, deleted=True)
+
+    def _clear_subjects(self, name: str | None) -> None:
+        for subject in [subject for subject in self._subjects if covers(name, subject)]:
+            for value in self.versions(subject):
+                if value.deleted:
+                    self._remove(subject, value.version)
+
+    def _add(self, value: SchemaValue) -> None:
+        key = value.subject, value.version
+        context = context_of(value.subject)
+        self._subjects.setdefault(value.subject, {})[value.version] = value
+        self._keys_by_id.setdefault((context, value.id), set()).add(key)
+        counts = self._id_counts.setdefault((context, fingerprint(value)), {})
+        counts[value.id] = counts.get(value.id, 0) + 1
+        for target in reference_keys(value):
+            self._referrers.setdefault(target, set()).add(key)
+        self._max_ids[context] = max(self.max_id(context), value.id)
+
+    def _remove(self, subject: str, version: int) -> None:
+        value = self.find(subject, version)
+        if value is None:
+            return
+        key = subject, version
+        context = context_of(subject)
+        del self._subjects[subject][version]
+        if not self._subjects[subject]:
+            del self._subjects[subject]
+        _discard(self._keys_by_id, (context, value.id), key)
+        self._forget_id(context, value)
+        for target in reference_keys(value):
+            _discard(self._referrers, target, key)
+
+    def _forget_id(self, context: str, value: SchemaValue) -> None:
+        entry = context, fingerprint(value)
+        counts = self._id_counts[entry]
+        counts[value.id] -= 1
+        if not counts[value.id]:
+            del counts[value.id]
+        if not counts:
+            del self._id_counts[entry]
+
+
+def _version_number(value: SchemaValue) -> int:
+    return value.version
+
+
+def reference_keys(value: SchemaValue) -> set[VersionKey]:
+    """What it refers to, as its context sees it."""
+    return {
+        (qualify(reference.subject, value.subject), reference.version)
+        for reference in value.references or ()
+        if reference.subject is not None and reference.version is not None
+    }
+
+
+def _discard(index: dict[EntryT, set[VersionKey]], entry: EntryT, key: VersionKey) -> None:
+    keys = index[entry]
+    keys.discard(key)
+    if not keys:
+        del index[entry]

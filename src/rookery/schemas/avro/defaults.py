@@ -1,0 +1,88 @@
+"""Values in JSON that stand for values of a schema: the defaults of fields."""
+
+import math
+import re
+import struct
+from typing import Any, Final
+
+from rookery.schemas.avro.json_text import sort_json
+from rookery.schemas.avro.model import MISSING, Array, Map, Node, Record, Union
+
+_INTEGER_BITS: Final = {"int": 32, "long": 64}
+_NUMBER: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
+_FLOAT_DIGITS_MAX = 9
+
+
+def read_default(node: Node, value: Any) -> Any:
+    """Of a float or a double, text is a number as well: that is how those that JSON has none for are written."""
+    if node.type in ("float", "double") and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
+    return value
+
+
+def is_valid_default(node: Node, value: Any) -> bool:
+    """Of a union, the first branch counts."""
+    match node:
+        case Array():
+            return isinstance(value, list) and all(is_valid_default(node.items, each) for each in value)
+        case Map():
+            return isinstance(value, dict) and all(is_valid_default(node.values, each) for each in value.values())
+        case Union():
+            return bool(node.branches) and is_valid_default(node.branches[0], value)
+        case Record():
+            return node.is_complete and isinstance(value, dict) and _are_valid_fields(node, value)
+        case _:
+            return _is_valid_scalar(node.type, value)
+
+
+def _are_valid_fields(record: Record, values: dict[str, Any]) -> bool:
+    return all(is_valid_default(field.type, values.get(field.name, field.default)) for field in record.fields.values())
+
+
+def _is_valid_scalar(type_: str, value: Any) -> bool:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    match type_:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "int" | "long":
+            limit = 1 << (_INTEGER_BITS[type_] - 1)
+            return is_integer and -limit <= value < limit
+        case "float" | "double":
+            return is_integer or isinstance(value, float)
+        case _:
+            return isinstance(value, str)
+
+
+def normalize_default(node: Node, value: Any) -> Any:
+    """The same value as its type writes it: numbers of a float or a double with a point, objects in order."""
+    if isinstance(node, Union) and node.branches:
+        return normalize_default(node.branches[0], value)
+    match value:
+        case list() if isinstance(node, Array):
+            return [normalize_default(node.items, each) for each in value]
+        case dict() if isinstance(node, Map):
+            return {key: normalize_default(node.values, value[key]) for key in sorted(value)}
+        case dict() if isinstance(node, Record):
+            return {key: _normalize_field(node, key, value[key]) for key in sorted(value)}
+        case float() | int() if node.type in ("float", "double") and not isinstance(value, bool):
+            return _round_to_float(value) if node.type == "float" else float(value)
+        case _:
+            return value if value is MISSING else sort_json(value)
+
+
+def _normalize_field(record: Record, name: str, value: Any) -> Any:
+    field = record.fields.get(name)
+    return sort_json(value) if field is None else normalize_default(field.type, value)
+
+
+def _round_to_float(value: float) -> float:
+    """The shortest decimal number that is the same in 32 bits."""
+    try:
+        packed = struct.pack("f", value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    (rounded,) = struct.unpack("f", packed)
+    shorter = (float(f"{rounded:.{digits}g}") for digits in range(1, _FLOAT_DIGITS_MAX))
+    return next((each for each in shorter if struct.pack("f", each) == packed), float(rounded))

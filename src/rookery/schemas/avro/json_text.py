@@ -1,0 +1,72 @@
+"""JSON as Jackson reads and writes it, which is what Java's schemas are made of.
+
+It takes comments, it writes numbers as Java does, and "NaN" in quotes. Both sides keep the order of the attributes.
+"""
+
+import math
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from rookery.schemas.interface import InvalidSchemaError
+
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
+_STRING_OR_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
+# Java writes a double without an exponent inside of these.
+_PLAIN_MIN: Final = 1e-3
+_PLAIN_MAX: Final = 1e7
+
+
+def read_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        without_comments = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
+        if without_comments != text:
+            return read_json(without_comments)
+        raise InvalidSchemaError(f"The schema is not JSON: {error}") from error
+
+
+def write_json(value: Any) -> str:
+    match value:
+        case str():
+            return f'"{_ESCAPED.sub(_escape, value)}"'
+        case float():
+            return _write_double(value)
+        case dict():
+            return "{" + ",".join(f"{write_json(key)}:{write_json(each)}" for key, each in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(write_json, value)) + "]"
+        case _:
+            return msgspec.json.encode(value).decode()
+
+
+def sort_json(value: Any) -> Any:
+    """With the attributes of all objects in alphabetical order."""
+    match value:
+        case dict():
+            return {key: sort_json(value[key]) for key in sorted(value)}
+        case list():
+            return [sort_json(each) for each in value]
+        case _:
+            return value
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+def _write_double(value: float) -> str:
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0 or _PLAIN_MIN <= abs(value) < _PLAIN_MAX:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *others = map(str, digits)
+    return f"{'-' if sign else ''}{first}.{''.join(others) or '0'}E{exponent + len(others)}"

@@ -1,0 +1,83 @@
+"""The text of a schema as Java's `Schema.toString` has it.
+
+Attributes come in a fixed order, unknown ones behind them in theirs. A namespace is left out where it is that of the
+record around. A type is spelled out where it comes first and named from then on; `known` are the full names of those
+that are named from the start.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rookery.schemas.avro.json_text import write_json
+from rookery.schemas.avro.model import MISSING, TYPES, Array, Enum, Field, Fixed, Map, Name, Named, Node, Record, Union
+
+
+def print_schema(node: Node, known: Iterable[str] = ()) -> str:
+    return write_json(_Printer(known).describe(node, ""))
+
+
+class _Printer:
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = set(known)
+
+    def describe(self, node: Node, namespace: str) -> Any:
+        match node:
+            case Named():
+                return self._describe_named(node, namespace)
+            case Array():
+                return {"type": "array", "items": self.describe(node.items, namespace), **node.properties}
+            case Map():
+                return {"type": "map", "values": self.describe(node.values, namespace), **node.properties}
+            case Union():
+                return [self.describe(branch, namespace) for branch in node.branches]
+            case _:
+                return {"type": node.type, **node.properties} if node.properties else node.type
+
+    def _describe_named(self, node: Named, namespace: str) -> Any:
+        if node.full_name in self._known:
+            return _qualify(node.name, namespace)
+        self._known.add(node.full_name)
+        described: dict[str, Any] = {"type": node.type, "name": node.name.simple}
+        if node.name.namespace != namespace:
+            described["namespace"] = node.name.namespace
+        if node.doc is not None:
+            described["doc"] = node.doc
+        described |= self._describe_body(node)
+        described |= node.properties
+        if node.aliases:
+            described["aliases"] = [_qualify_alias(alias, node.name.namespace) for alias in node.aliases]
+        return described
+
+    def _describe_body(self, node: Named) -> dict[str, Any]:
+        match node:
+            case Record():
+                fields = [self._describe_field(field, node.name.namespace) for field in node.fields.values()]
+                return {"type": "error" if node.is_error else "record", "fields": fields}
+            case Enum():
+                default = {} if node.default is None else {"default": node.default}
+                return {"symbols": list(node.symbols), **default}
+            case _:
+                assert isinstance(node, Fixed)
+                return {"size": node.size}
+
+    def _describe_field(self, field: Field, namespace: str) -> dict[str, Any]:
+        described = {"name": field.name, "type": self.describe(field.type, namespace)}
+        if field.doc is not None:
+            described["doc"] = field.doc
+        if field.default is not MISSING:
+            described["default"] = field.default
+        if field.order != "ascending":
+            described["order"] = field.order
+        if field.aliases:
+            described["aliases"] = list(field.aliases)
+        return described | field.properties
+
+
+def _qualify(name: Name, namespace: str) -> str:
+    """The simple name if it is understood here; one that is also a type's is not."""
+    return name.simple if name.namespace == namespace and name.simple not in TYPES else name.full
+
+
+def _qualify_alias(alias: Name, namespace: str) -> str:
+    """A dot in front keeps an alias without namespace from getting that of its type. Java forgets it."""
+    return _qualify(alias, namespace) if alias.namespace or not namespace else f".{alias.simple}"

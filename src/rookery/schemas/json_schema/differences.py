@@ -1,0 +1,123 @@
+"""What may differ between two JSON Schemas: the kinds that Confluent's registry knows, which of them leave a reader
+compatible, and what it says about the others.
+
+The rule behind the table: a change is compatible if everything that fitted the writer's schema fits the reader's.
+"""
+
+from typing import Final, NamedTuple
+
+from rookery.schemas.interface import Incompatibility
+
+_COMPATIBLE_KINDS: Final = """
+    ID_CHANGED DESCRIPTION_CHANGED TITLE_CHANGED DEFAULT_CHANGED
+    SCHEMA_REMOVED TYPE_EXTENDED
+    MAX_LENGTH_INCREASED MAX_LENGTH_REMOVED MIN_LENGTH_DECREASED MIN_LENGTH_REMOVED PATTERN_REMOVED
+    MAXIMUM_INCREASED MAXIMUM_REMOVED MINIMUM_DECREASED MINIMUM_REMOVED
+    EXCLUSIVE_MAXIMUM_INCREASED EXCLUSIVE_MAXIMUM_REMOVED EXCLUSIVE_MINIMUM_DECREASED EXCLUSIVE_MINIMUM_REMOVED
+    MULTIPLE_OF_REDUCED MULTIPLE_OF_REMOVED
+    REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED REQUIRED_ATTRIBUTE_REMOVED
+    DEPENDENCY_ARRAY_NARROWED DEPENDENCY_ARRAY_REMOVED DEPENDENCY_SCHEMA_REMOVED
+    MAX_PROPERTIES_INCREASED MAX_PROPERTIES_REMOVED MIN_PROPERTIES_DECREASED MIN_PROPERTIES_REMOVED
+    ADDITIONAL_PROPERTIES_ADDED ADDITIONAL_PROPERTIES_EXTENDED
+    UNEVALUATED_PROPERTIES_ADDED UNEVALUATED_PROPERTIES_EXTENDED
+    PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL
+    REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL
+    OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL
+    PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL
+    PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL
+    PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+    PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+    MAX_ITEMS_INCREASED MAX_ITEMS_REMOVED MIN_ITEMS_DECREASED MIN_ITEMS_REMOVED
+    MAX_CONTAINS_INCREASED MAX_CONTAINS_REMOVED MIN_CONTAINS_DECREASED MIN_CONTAINS_REMOVED
+    UNIQUE_ITEMS_REMOVED ADDITIONAL_ITEMS_ADDED ADDITIONAL_ITEMS_EXTENDED
+    UNEVALUATED_ITEMS_ADDED UNEVALUATED_ITEMS_EXTENDED
+    ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL ITEM_ADDED_TO_CLOSED_CONTENT_MODEL
+    ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL
+    ITEM_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL ITEM_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+    ENUM_ARRAY_EXTENDED
+    COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
+"""
+COMPATIBLE_KINDS: Final = frozenset(_COMPATIBLE_KINDS.split())
+
+# By message, the kinds that make a reader incompatible.
+_INCOMPATIBLE_KINDS: Final = {
+    "The keyword at path '{path}' in the {reader} schema is not present in the {writer} schema": """
+        SCHEMA_ADDED MAXIMUM_ADDED MINIMUM_ADDED EXCLUSIVE_MAXIMUM_ADDED EXCLUSIVE_MINIMUM_ADDED MULTIPLE_OF_ADDED
+        MAX_LENGTH_ADDED MIN_LENGTH_ADDED PATTERN_ADDED REQUIRED_ATTRIBUTE_ADDED MAX_PROPERTIES_ADDED
+        MIN_PROPERTIES_ADDED DEPENDENCY_ARRAY_ADDED DEPENDENCY_SCHEMA_ADDED MAX_ITEMS_ADDED MIN_ITEMS_ADDED
+        MAX_CONTAINS_ADDED MIN_CONTAINS_ADDED UNIQUE_ITEMS_ADDED ADDITIONAL_ITEMS_REMOVED
+        ADDITIONAL_PROPERTIES_REMOVED UNEVALUATED_PROPERTIES_REMOVED UNEVALUATED_ITEMS_REMOVED
+        """,
+    "The value at path '{path}' in the {reader} schema is more than its value in the {writer} schema": """
+        MIN_LENGTH_INCREASED MINIMUM_INCREASED EXCLUSIVE_MINIMUM_INCREASED MIN_PROPERTIES_INCREASED
+        MULTIPLE_OF_EXPANDED MIN_ITEMS_INCREASED MIN_CONTAINS_INCREASED
+        """,
+    "The value at path '{path}' in the {reader} schema is less than its value in the {writer} schema": """
+        MAX_LENGTH_DECREASED MAXIMUM_DECREASED MAX_ITEMS_DECREASED MAX_CONTAINS_DECREASED
+        EXCLUSIVE_MAXIMUM_DECREASED MAX_PROPERTIES_DECREASED
+        """,
+    "The value at path '{path}' is different between the {reader} and {writer} schema": """
+        PATTERN_CHANGED MULTIPLE_OF_CHANGED DEPENDENCY_ARRAY_CHANGED
+        """,
+    "An array or combined type at path '{path}' has fewer elements in the {reader} schema than the {writer} schema": """
+        ADDITIONAL_ITEMS_NARROWED ENUM_ARRAY_NARROWED SUM_TYPE_NARROWED ADDITIONAL_PROPERTIES_NARROWED
+        UNEVALUATED_PROPERTIES_NARROWED UNEVALUATED_ITEMS_NARROWED
+        """,
+    "An array or combined type at path '{path}' has more elements in the {reader} schema than the {writer} schema": """
+        DEPENDENCY_ARRAY_EXTENDED PRODUCT_TYPE_EXTENDED NOT_TYPE_EXTENDED
+        """,
+    "A type at path '{path}' is different between the {reader} schema and the {writer} schema": """
+        TYPE_CHANGED TYPE_NARROWED COMBINED_TYPE_CHANGED COMBINED_TYPE_SUBSCHEMAS_CHANGED ENUM_ARRAY_CHANGED
+        """,
+    "The {reader} schema has an open content model and has a property or item at path '{path}' which is missing in "
+    "the {writer} schema": """
+        REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL
+        OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL ITEM_ADDED_TO_OPEN_CONTENT_MODEL
+        """,
+    "The {reader} schema has an unopen content model and has a required property at path '{path}' which is missing in "
+    "the {writer} schema": "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL",
+    "The {reader} has a closed content model and is missing a property or item present at path '{path}' in the "
+    "{writer} schema": "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL",
+    "A property or item is missing in the {reader} schema but present at path '{path}' in the {writer} schema and is "
+    "not covered by its partially open content model": """
+        PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+        ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+        """,
+    "The {reader} schema has a property or item at path '{path}' which is missing in the {writer} schema and is not "
+    "covered by its partially open content model": """
+        PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+        ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+        """,
+}
+MESSAGES: Final = {kind: message for message, kinds in _INCOMPATIBLE_KINDS.items() for kind in kinds.split()}
+
+
+class Difference(NamedTuple):
+    """`path` is the way from the schemas' roots, by keywords, names and indexes."""
+
+    kind: str
+    path: tuple[str, ...] = ()
+
+    @property
+    def is_compatible(self) -> bool:
+        return self.kind in COMPATIBLE_KINDS
+
+    @property
+    def pointer(self) -> str:
+        return "#/" + "/".join(self.path)
+
+    def below(self, *steps: str) -> "Difference":
+        return Difference(self.kind, (*steps, *self.path))
+
+
+class JSONIncompatibility(Incompatibility):
+    """Confluent's registry quotes those of JSON Schema in another way than those of the other formats."""
+
+    def describe(self, reader: str, writer: str) -> str:
+        text = self.description.replace("{reader}", reader).replace("{writer}", writer)
+        return f'{{errorType:"{self.kind}", description:"{text}\'}}'
+
+
+def describe(difference: Difference) -> Incompatibility:
+    pointer = difference.pointer
+    return JSONIncompatibility(difference.kind, MESSAGES[difference.kind].replace("{path}", pointer), pointer)

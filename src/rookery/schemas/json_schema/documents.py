@@ -1,0 +1,86 @@
+"""The documents that a schema consists of, and what the references between them mean.
+
+A document is found under the name that the reference has, under that name relative to the root's `$id`, and under its
+own `$id`. Nothing is fetched from elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import jsonschema_rs
+
+from rookery.schemas.interface import InvalidSchemaError
+from rookery.schemas.json_schema.dialects import Dialect, dialect_of_draft, find_dialect, require_schema
+
+# What relative names are relative to; of a scheme that urljoin understands, and at a place that cannot exist.
+_BASE_URI: Final = "http://json-schema.invalid/"
+_UNRESOLVED: Final = "unresolved $ref"
+
+
+class Documents:
+    def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+        self.root_uri = join_uris(_BASE_URI, _id_of(root))
+        self._others = {name: _prepare(tree) for name, tree in others.items()}
+        resources = {self.root_uri: _prepare(root)}
+        for name, tree in self._others.items():
+            for base_uri in (_BASE_URI, self.root_uri):
+                resources.setdefault(join_uris(base_uri, name), tree)
+        try:
+            self.registry = jsonschema_rs.Registry(list(resources.items()), retriever=self._retrieve)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise InvalidSchemaError(f"Invalid JSON schema: {_shorten(error)}") from error
+        self._found: dict[tuple[str, str], tuple[Any, str, Dialect]] = {}
+
+    def _retrieve(self, uri: str) -> Any:
+        """A document by its name, for one that has an `$id` and refers to the other by a name relative to that."""
+        for name, tree in self._others.items():
+            if uri.endswith("/" + name):
+                return tree
+        raise ValueError(f"{_UNRESOLVED} '{uri}'")
+
+    def find(self, base_uri: str, reference: str) -> tuple[Any, str, Dialect]:
+        """The tree that `reference` means in a schema at `base_uri`, with its own base and dialect."""
+        key = (base_uri, reference)
+        if key not in self._found:
+            resolved = self._look_up(base_uri, reference)
+            dialect = dialect_of_draft(resolved.draft)
+            require_schema(resolved.contents, dialect)
+            self._found[key] = (resolved.contents, resolved.resolver.base_uri, dialect)
+        return self._found[key]
+
+    def _look_up(self, base_uri: str, reference: str) -> jsonschema_rs.Resolved:
+        try:
+            return self.registry.resolver(base_uri).lookup(reference)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise InvalidSchemaError(f"Invalid JSON schema: {_UNRESOLVED} '{reference}'") from error
+
+
+def _shorten(error: Exception) -> str:
+    """Without the library's words around those of `_retrieve`, and with the name as the schema has it."""
+    text = str(error).replace(_BASE_URI, "")
+    return text[max(text.find(_UNRESOLVED), 0) :]
+
+
+def join_uris(base_uri: str, uri: str) -> str:
+    try:
+        return urljoin(base_uri, uri)
+    except ValueError as error:
+        raise InvalidSchemaError(f"Invalid JSON schema: '{uri}' is no URI: {error}") from error
+
+
+def _id_of(tree: Any) -> str:
+    uri = tree.get(find_dialect(tree).id_keyword) if isinstance(tree, dict) else None
+    return uri if isinstance(uri, str) else ""
+
+
+def _prepare(tree: Any) -> Any:
+    """With a `$schema` that the library knows, and with what is under `definitions` also under `$defs`: Confluent's
+    registry finds it at both places."""
+    if not isinstance(tree, dict):
+        return tree
+    prepared = tree | {"$schema": find_dialect(tree).uri}
+    older, newer = tree.get("definitions"), tree.get("$defs", {})
+    if isinstance(older, dict) and isinstance(newer, dict):
+        prepared["$defs"] = older | newer
+    return prepared

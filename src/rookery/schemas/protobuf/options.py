@@ -1,0 +1,156 @@
+"""Options of elements, put into the option messages of a descriptor.
+
+Those that protobuf itself defines are fields of these messages. The others are extensions: they are known only to a
+pool that has the files in which they are defined, and go into the descriptor as the bytes of such a message.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message as AnyMessage
+
+from rookery.schemas.protobuf.elements import Option, Value, Word
+from rookery.schemas.protobuf.names import candidates
+from rookery.schemas.protobuf.reading import to_integer
+
+FindExtension: TypeAlias = Callable[[str], FieldDescriptor | None]
+
+
+class UnfitOptionError(ValueError):
+    """The value is not one that the option can have."""
+
+
+def set_plain_options(target: AnyMessage, options: Iterable[Option]) -> None:
+    """Names that this version of protobuf does not know are passed over: a later one may."""
+    for option in options:
+        _set(target, option, lambda name: None)
+
+
+def set_extension_options(target: AnyMessage, options: Iterable[Option], scope: str, pool: DescriptorPool) -> None:
+    """Passes over extensions that are not known (their files were not given) and values that do not fit."""
+    known = message_factory.GetMessageClass(pool.FindMessageTypeByName(target.DESCRIPTOR.full_name))
+    messages: dict[int, AnyMessage] = {}
+    for option in options:
+        field = find_extension(pool, option.name, scope) if option.is_extension else None
+        # One message for each extension: several in one would be written in any order.
+        message = messages.setdefault(0 if field is None else field.number, known())
+        try:
+            _set(message, option, lambda name: find_extension(pool, name, scope))
+        except UnfitOptionError:
+            continue
+    data = b"".join(messages[number].SerializeToString(deterministic=True) for number in sorted(messages))
+    if data:
+        target.MergeFromString(data)
+
+
+def find_extension(pool: DescriptorPool, name: str, scope: str) -> FieldDescriptor | None:
+    for each in candidates(name, scope):
+        try:
+            return pool.FindExtensionByName(each)
+        except KeyError:
+            continue
+    return None
+
+
+def _set(target: AnyMessage, option: Option, find: FindExtension) -> None:
+    if option.is_extension:
+        _assign(target, find(option.name), option.value, find)
+        return
+    *path, last = option.name.split(".")
+    for name in path:
+        field = target.DESCRIPTOR.fields_by_name.get(name)
+        if field is None or field.message_type is None or field.is_repeated:
+            return
+        target = getattr(target, name)
+        target.SetInParent()
+    _assign(target, target.DESCRIPTOR.fields_by_name.get(last), option.value, find)
+
+
+def _assign(target: AnyMessage, field: FieldDescriptor | None, value: Value, find: FindExtension) -> None:
+    if field is None or (field.is_extension and field.containing_type != target.DESCRIPTOR):
+        return
+    if field.message_type is not None:
+        _assign_message(target, field, value, find)
+        return
+    values = value if isinstance(value, tuple) else (value,)
+    try:
+        for each in values:
+            _store(target, field, _convert(field, each))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise UnfitOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
+
+
+def _assign_message(target: AnyMessage, field: FieldDescriptor, value: Value, find: FindExtension) -> None:
+    holder = _holder(target, field)
+    for each in value if isinstance(value, tuple) else (value,):
+        if field.message_type.GetOptions().map_entry:
+            _assign_entry(holder, field, each)
+            continue
+        message = holder.add() if field.is_repeated else holder
+        if not field.is_repeated:
+            message.SetInParent()
+        if isinstance(each, Option):
+            _set(message, each, find)
+        elif isinstance(each, Mapping):
+            for key, part in each.items():
+                inner = find(f".{key[1:-1]}") if key[0] == "[" else message.DESCRIPTOR.fields_by_name.get(key)
+                _assign(message, inner, part, find)
+        else:
+            raise UnfitOptionError(f'the option "{field.name}" is a message')
+
+
+def _assign_entry(holder: Any, field: FieldDescriptor, entry: Value) -> None:
+    fields = field.message_type.fields_by_name
+    if not isinstance(entry, Mapping) or fields["value"].message_type is not None:
+        raise UnfitOptionError(f'the option "{field.name}" is a map')
+    try:
+        holder[_convert(fields["key"], entry["key"])] = _convert(fields["value"], entry["value"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UnfitOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
+
+
+def _holder(target: AnyMessage, field: FieldDescriptor) -> Any:
+    return target.Extensions[field] if field.is_extension else getattr(target, field.name)
+
+
+def _store(target: AnyMessage, field: FieldDescriptor, value: object) -> None:
+    if field.is_repeated:
+        _holder(target, field).append(value)
+    elif field.is_extension:
+        target.Extensions[field] = value
+    else:
+        setattr(target, field.name, value)
+
+
+def _convert(field: FieldDescriptor, value: Value) -> object:
+    """To Python's type for the field. Raises ValueError or KeyError."""
+    if isinstance(value, str):
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return value.encode("utf-8", "surrogateescape")
+        if field.type == FieldDescriptor.TYPE_STRING:
+            return value
+    if not isinstance(value, Word) or field.type in {FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_STRING}:
+        raise ValueError(repr(value))
+    if field.enum_type is not None:
+        return field.enum_type.values_by_name[value.text].number
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return {"true": True, "false": False}[value.text]
+    if field.cpp_type in {FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT}:
+        return to_float(value.text)
+    return parse_integer(value.text)
+
+
+def parse_integer(text: str) -> int:
+    number = to_integer(text.removeprefix("-"))
+    if number is None:
+        raise ValueError(f"{text} is no whole number")
+    return -number if text.startswith("-") else number
+
+
+def to_float(text: str) -> float:
+    if to_integer(text.removeprefix("-")) is not None:
+        return float(parse_integer(text))
+    return float(text if text.endswith("inf") else text.rstrip("fF"))

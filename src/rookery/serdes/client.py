@@ -1,0 +1,205 @@
+"""The REST API of a schema registry, ours or Confluent's, as methods with types.
+
+Everything that the serializers and the command line need. Methods wait for the answer, and any thread may call them.
+What has an id never changes: such schemas are kept, and asked for once. Nothing else is.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from rookery.serdes.caches import OnceCache
+from rookery.serdes.entities import (
+    Compatibility,
+    CompatibilityJson,
+    Config,
+    ConfigJson,
+    IdJson,
+    ModeJson,
+    RegisteredJson,
+    RegisteredSchema,
+    Schema,
+    SchemaJson,
+    SubjectVersion,
+    SubjectVersionJson,
+)
+from rookery.serdes.errors import RegistryRequestError
+from rookery.serdes.settings import RegistrySettings
+from rookery.serdes.transport import NO_CODE, Request, Transport
+
+VersionLike: TypeAlias = int | Literal["latest"]
+_Answer = TypeVar("_Answer")
+_OK = 200
+
+
+class RegistryClient:
+    """`urls` is one url, several with commas, or a list; user and password may stand in them.
+
+    `config` has Confluent's names: `basic.auth.user.info`, `ssl.ca.location` and so on. A subject of None means the
+    settings for all subjects.
+    """
+
+    def __init__(self, urls: str | Sequence[str], config: Mapping[str, object] = {}) -> None:
+        self._transport = Transport(urls, RegistrySettings.parse(config))
+        self._by_id: OnceCache[int, Schema] = OnceCache(self._fetch_by_id)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self._transport.urls
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """The schema's id: a new one, or the one that it has already."""
+        path = f"/subjects/{_quote(subject)}/versions"
+        return self._post(path, schema, IdJson, _flags(normalize=normalize)).id
+
+    def look_up(
+        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
+    ) -> RegisteredSchema:
+        """The version of the subject that is this schema."""
+        path = f"/subjects/{_quote(subject)}"
+        return self._post(path, schema, RegisteredJson, _flags(normalize=normalize, deleted=deleted)).to_registered()
+
+    def get_by_id(self, schema_id: int) -> Schema:
+        return self._by_id[schema_id]
+
+    def get_version(self, subject: str, version: VersionLike = "latest", *, deleted: bool = False) -> RegisteredSchema:
+        path = f"/subjects/{_quote(subject)}/versions/{version}"
+        return self._get(path, RegisteredJson, _flags(deleted=deleted)).to_registered()
+
+    def list_subjects(self, *, prefix: str = "", deleted: bool = False) -> list[str]:
+        return self._get("/subjects", list[str], _prefix(prefix) | _flags(deleted=deleted))
+
+    def list_versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        return self._get(f"/subjects/{_quote(subject)}/versions", list[int], _flags(deleted=deleted))
+
+    def list_schemas(
+        self, *, prefix: str = "", latest_only: bool = False, deleted: bool = False
+    ) -> list[RegisteredSchema]:
+        query = _prefix(prefix) | _flags(latestOnly=latest_only, deleted=deleted)
+        found = self._get("/schemas", list[RegisteredJson], query)
+        return [each.to_registered() for each in found]
+
+    def subjects_of(self, schema_id: int, *, deleted: bool = False) -> list[str]:
+        return self._get(f"/schemas/ids/{schema_id}/subjects", list[str], _flags(deleted=deleted))
+
+    def versions_of(self, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
+        found = self._get(f"/schemas/ids/{schema_id}/versions", list[SubjectVersionJson], _flags(deleted=deleted))
+        return [SubjectVersion(each.subject, each.version) for each in found]
+
+    def referenced_by(self, subject: str, version: VersionLike = "latest") -> list[int]:
+        """Ids of the schemas that refer to this one."""
+        return self._get(f"/subjects/{_quote(subject)}/versions/{version}/referencedby", list[int])
+
+    def list_types(self) -> list[str]:
+        return self._get("/schemas/types", list[str])
+
+    def list_contexts(self) -> list[str]:
+        return self._get("/contexts", list[str])
+
+    def test_compatibility(
+        self, subject: str, schema: Schema, *, version: VersionLike | None = None, normalize: bool = False
+    ) -> Compatibility:
+        """With one version, or with all that the subject's level asks for."""
+        path = f"/compatibility/subjects/{_quote(subject)}/versions" + (f"/{version}" if version is not None else "")
+        found = self._post(path, schema, CompatibilityJson, _flags(normalize=normalize, verbose=True))
+        return Compatibility(found.is_compatible, tuple(found.messages))
+
+    def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
+        """The versions that were deleted. Only what was deleted before can be deleted permanently."""
+        return self._send("DELETE", f"/subjects/{_quote(subject)}", list[int], query=_flags(permanent=permanent))
+
+    def delete_version(self, subject: str, version: VersionLike, *, permanent: bool = False) -> int:
+        path = f"/subjects/{_quote(subject)}/versions/{version}"
+        return self._send("DELETE", path, int, query=_flags(permanent=permanent))
+
+    def get_config(self, subject: str | None = None, *, default_to_global: bool = False) -> Config:
+        path = _of("/config", subject)
+        return self._get(path, ConfigJson, _flags(defaultToGlobal=default_to_global)).to_config()
+
+    def put_config(
+        self, level: str | None = None, *, subject: str | None = None, normalize: bool | None = None
+    ) -> Config:
+        """Sets what is not None."""
+        wanted = {"compatibility": level, "normalize": normalize}
+        body = {name: value for name, value in wanted.items() if value is not None}
+        return self._send("PUT", _of("/config", subject), ConfigJson, body=body).to_config()
+
+    def delete_config(self, subject: str | None = None) -> Config:
+        """What was set. From then on the default holds."""
+        return self._send("DELETE", _of("/config", subject), ConfigJson).to_config()
+
+    def get_mode(self, subject: str | None = None, *, default_to_global: bool = False) -> str:
+        return self._get(_of("/mode", subject), ModeJson, _flags(defaultToGlobal=default_to_global)).mode
+
+    def put_mode(self, mode: str, *, subject: str | None = None, force: bool = False) -> str:
+        return self._send("PUT", _of("/mode", subject), ModeJson, query=_flags(force=force), body={"mode": mode}).mode
+
+    def delete_mode(self, subject: str) -> str:
+        return self._send("DELETE", _of("/mode", subject), ModeJson).mode
+
+    def resolve(self, schema: Schema) -> dict[str, str]:
+        """The texts of the schemas that this one refers to, and that they refer to, by name; dependencies first."""
+        resolved: dict[str, str] = {}
+        self._resolve(schema, resolved, set())
+        return resolved
+
+    def _resolve(self, schema: Schema, resolved: dict[str, str], seen: set[str]) -> None:
+        for reference in schema.references:
+            if reference.name in seen:
+                continue
+            seen.add(reference.name)
+            referred = self.get_version(reference.subject, reference.version, deleted=True).schema
+            self._resolve(referred, resolved, seen)
+            resolved[reference.name] = referred.text
+
+    def _fetch_by_id(self, schema_id: int) -> Schema:
+        return self._get(f"/schemas/ids/{schema_id}", SchemaJson).to_schema()
+
+    def _get(self, path: str, answer: type[_Answer], query: Mapping[str, str] = {}) -> _Answer:
+        return self._send("GET", path, answer, query=query)
+
+    def _post(self, path: str, schema: Schema, answer: type[_Answer], query: Mapping[str, str]) -> _Answer:
+        return self._send("POST", path, answer, query=query, body=SchemaJson.of(schema))
+
+    def _send(
+        self, method: str, path: str, answer: type[_Answer], *, query: Mapping[str, str] = {}, body: Any = None
+    ) -> _Answer:
+        encoded = None if body is None else msgspec.json.encode(body)
+        received = self._transport.send(Request(method, path, query, encoded))
+        try:
+            return msgspec.json.decode(received, type=answer)
+        except msgspec.DecodeError as error:
+            told = f"the answer to {method} {path} is not one of a schema registry: {error}"
+            raise RegistryRequestError(_OK, NO_CODE, told) from error
+
+
+def _quote(subject: str) -> str:
+    """Subjects may contain anything, slashes too."""
+    return quote(subject, safe="")
+
+
+def _prefix(prefix: str) -> dict[str, str]:
+    return {"subjectPrefix": prefix} if prefix else {}
+
+
+def _flags(**flags: bool) -> dict[str, str]:
+    """All are off by default, in the registry too, and are then left out."""
+    return {name: "true" for name, is_set in flags.items() if is_set}
+
+
+def _of(path: str, subject: str | None) -> str:
+    return path if subject is None else f"{path}/{_quote(subject)}"

@@ -1,0 +1,129 @@
+"""Protobuf: messages of generated classes, or of classes that are made from the registered schema.
+
+The schema of a message is the whole file that declares it; the message indexes in the data say which message of the
+file it is. Files that it imports are registered under their own names, before it, and become its references. What every
+registry knows (google/protobuf, google/type, confluent) is not registered.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from rookery.schemas.interface import Reference
+from rookery.schemas.protobuf import ProtobufSchema, parse
+from rookery.serdes.caches import OnceCache
+from rookery.serdes.client import RegistryClient
+from rookery.serdes.entities import Schema
+from rookery.serdes.errors import InvalidDataError, InvalidValueError
+from rookery.serdes.registration import Chosen, Registration, fetch_by_id, field_of, look_up
+from rookery.serdes.settings import PROTOBUF_SERIALIZER_KEYS, SerializerSettings
+from rookery.serdes.wire import encode_indexes, read_indexes, read_prefix
+
+_KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
+
+
+class ProtobufSerializer:
+    """Of messages of one class, as the values of topics or as their keys. `config` has Confluent's names."""
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        message_type: type[Message],
+        *,
+        is_key: bool = False,
+        config: Mapping[str, object] = {},
+    ) -> None:
+        self._registry = registry
+        self._settings = SerializerSettings.parse(PROTOBUF_SERIALIZER_KEYS, config)
+        self._skips_known = self._settings.values.boolean("skip.known.types")
+        self._type = message_type
+        self._descriptor = message_type.DESCRIPTOR
+        self._registration = Registration(
+            registry,
+            self._settings,
+            schema_type="PROTOBUF",
+            parse=self._find_indexes,
+            complete=lambda: self._complete(self._descriptor.file),
+            record_name=self._descriptor.full_name,
+            field=field_of(is_key=is_key),
+        )
+
+    def __call__(self, topic: str, value: Message | None) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, self._type):
+            raise InvalidValueError(f"expected a message {self._descriptor.full_name}, not {type(value).__name__}")
+        target = self._registration.target(topic)
+        try:
+            encoded: bytes = value.SerializeToString()
+        except EncodeError as error:
+            raise InvalidValueError(f"{error}; missing: {', '.join(value.FindInitializationErrors())}") from error
+        return target.prefix + target.schema + encoded
+
+    def _find_indexes(self, chosen: Chosen) -> bytes:
+        """Where the message is in the schema that is written: in a normal form, or in a file other than its own, it may
+        be elsewhere."""
+        schema_id, schema = chosen
+        if self._settings.normalizes:
+            schema = fetch_by_id(self._registry, schema_id, "PROTOBUF")
+        parsed, name = _parse(self._registry, schema), self._descriptor.full_name
+        try:
+            return encode_indexes(parsed.find_message_indexes(name))
+        except KeyError:
+            raise InvalidValueError(f"the schema with the id {schema_id} has no message {name}") from None
+
+    def _complete(self, file: FileDescriptor) -> Schema:
+        text = b64encode(file.serialized_pb).decode()
+        return Schema(text, "PROTOBUF", tuple(self._references(file)))
+
+    def _references(self, file: FileDescriptor) -> Iterator[Reference]:
+        for imported in file.dependencies:
+            if self._skips_known and imported.name.startswith(_KNOWN_FILES):
+                continue
+            schema, normalize = self._complete(imported), self._settings.normalizes
+            if self._settings.registers:
+                self._registry.register(imported.name, schema, normalize=normalize)
+            found = look_up(self._registry, imported.name, schema, normalize=normalize)
+            yield Reference(imported.name, imported.name, found.version)
+
+
+class ProtobufDeserializer:
+    """With a class, messages are of it, and the registry is not asked; without one, of the class that wrote them, which
+    is made from the registered schema."""
+
+    def __init__(self, registry: RegistryClient, message_type: type[Message] | None = None) -> None:
+        self._registry = registry
+        self._type = message_type
+        self._schemas: OnceCache[int, ProtobufSchema] = OnceCache(self._fetch)
+        self._types: OnceCache[tuple[int, tuple[int, ...]], type[Message]] = OnceCache(self._make_type)
+
+    def __call__(self, topic: str, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        schema_id, rest = read_prefix(data)
+        indexes, payload = read_indexes(rest)
+        message = (self._type or self._types[schema_id, indexes])()
+        try:
+            message.ParseFromString(payload)
+        except DecodeError as error:
+            name = message.DESCRIPTOR.full_name
+            raise InvalidDataError(f"data of the schema {schema_id} is no message {name}: {error}") from error
+        return message
+
+    def _fetch(self, schema_id: int) -> ProtobufSchema:
+        return _parse(self._registry, fetch_by_id(self._registry, schema_id, "PROTOBUF"))
+
+    def _make_type(self, key: tuple[int, tuple[int, ...]]) -> type[Message]:
+        schema_id, indexes = key
+        schema = self._schemas[schema_id]
+        try:
+            return schema.message_class(schema.find_message_name(indexes))
+        except KeyError:
+            raise InvalidDataError(f"the schema with the id {schema_id} has no message at {list(indexes)}") from None
+
+
+def _parse(registry: RegistryClient, schema: Schema) -> ProtobufSchema:
+    return parse(schema.text, registry.resolve(schema), schema.references)

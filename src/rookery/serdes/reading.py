@@ -1,0 +1,60 @@
+"""With which schemas a record is read: the writer's, by the id in the data, and the reader's, if it has one.
+
+Both are asked of the registry once, then known. The reader's is the deserializer's own, or with `use.latest.version`
+the latest of the subject, as it is when it is first needed.
+"""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from rookery.schemas.interface import SchemaType
+from rookery.serdes.caches import OnceCache
+from rookery.serdes.client import RegistryClient
+from rookery.serdes.entities import Schema
+from rookery.serdes.registration import fetch_by_id, fetch_latest
+from rookery.serdes.settings import DeserializerSettings
+from rookery.serdes.subjects import SerializationContext
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str | None: ...
+
+
+_Parsed = TypeVar("_Parsed", bound=_Named)
+
+
+class Sources(Generic[_Parsed]):
+    """Of one deserializer; `parse` makes what the format's library works with."""
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        settings: DeserializerSettings,
+        *,
+        schema_type: SchemaType,
+        parse: Callable[[Schema], _Parsed],
+        own: Schema | None,
+    ) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._schema_type = schema_type
+        self._parse = parse
+        self._own = None if own is None else parse(own)
+        self._writers: OnceCache[int, _Parsed] = OnceCache(self._fetch_writer)
+        self._latest: OnceCache[str, _Parsed] = OnceCache(self._fetch_latest)
+
+    def writer(self, schema_id: int) -> _Parsed:
+        return self._writers[schema_id]
+
+    def reader(self, context: SerializationContext, writer: _Parsed) -> _Parsed | None:
+        """None: there is none but the writer's."""
+        if self._own is not None or not self._settings.uses_latest:
+            return self._own
+        return self._latest[self._settings.subject_of(context, writer.name)]
+
+    def _fetch_writer(self, schema_id: int) -> _Parsed:
+        return self._parse(fetch_by_id(self._registry, schema_id, self._schema_type))
+
+    def _fetch_latest(self, subject: str) -> _Parsed:
+        return self._parse(fetch_latest(self._registry, subject, self._schema_type).schema)

@@ -1,0 +1,67 @@
+"""Under which subject a schema is registered. A strategy is a function of the context and the record's name.
+
+    strategy                               subject                     for
+    topic_subject_name_strategy            orders-value, orders-key    one type per topic (the default)
+    record_subject_name_strategy           shop.Order                  a type that is the same in all topics
+    topic_record_subject_name_strategy     orders-shop.Order           several types per topic
+
+The names are those of Confluent's Python client; those of Java's classes are known too.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from rookery.base.errors import ConfigError
+
+Field: TypeAlias = Literal["key", "value"]
+
+
+class SerializationContext(NamedTuple):
+    """What is serialized: the key or the value of a record of this topic."""
+
+    topic: str
+    field: Field
+
+
+# Between a program's objects and what its format can hold.
+Convert: TypeAlias = Callable[[Any, SerializationContext], Any]
+SubjectNameStrategy: TypeAlias = Callable[[SerializationContext, str | None], str]
+
+
+def topic_subject_name_strategy(context: SerializationContext, record_name: str | None) -> str:
+    return f"{context.topic}-{context.field}"
+
+
+def record_subject_name_strategy(context: SerializationContext, record_name: str | None) -> str:
+    return _named(record_name)
+
+
+def topic_record_subject_name_strategy(context: SerializationContext, record_name: str | None) -> str:
+    return f"{context.topic}-{_named(record_name)}"
+
+
+def _named(record_name: str | None) -> str:
+    if not record_name:
+        raise ConfigError("subject.name.strategy asks for the name of the record, but the schema has none")
+    return record_name
+
+
+_STRATEGIES: Final[dict[str, SubjectNameStrategy]] = {
+    "TopicNameStrategy": topic_subject_name_strategy,
+    "RecordNameStrategy": record_subject_name_strategy,
+    "TopicRecordNameStrategy": topic_record_subject_name_strategy,
+}
+
+
+def find_strategy(value: object) -> SubjectNameStrategy:
+    """A function, or the name of a Java class, with its package or without."""
+    if callable(value):
+        function: SubjectNameStrategy = value
+        return function
+    found = _STRATEGIES.get(value.rpartition(".")[2]) if isinstance(value, str) else None
+    if found is None:
+        raise ConfigError(
+            f"Invalid value {value!r} for configuration subject.name.strategy: give a function of (context, name), or "
+            f"one of {', '.join(_STRATEGIES)}"
+        )
+    return found

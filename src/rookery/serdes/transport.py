@@ -1,0 +1,170 @@
+"""Requests to a registry that has one url or several: the first that answers is asked from then on.
+
+A url that does not answer, or that is not able to (503 and its like), is left for the next one. If none is able to,
+all are tried again after a wait, up to `max.retries` times. What may not be done twice, a deletion, is tried again only
+if it has certainly not been received.
+
+All threads share one client and its connections.
+"""
+
+import ssl
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import httpx
+import msgspec
+
+from rookery.base.errors import ConfigError
+from rookery.serdes.entities import ErrorJson
+from rookery.serdes.errors import RegistryRequestError, RegistryUnavailableError
+from rookery.serdes.settings import RegistrySettings
+
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_ACCEPTED: Final = f"{CONTENT_TYPE}, application/vnd.schemaregistry+json; q=0.9, application/json; q=0.5"
+# The server, or something on the way to it, cannot at the moment.
+_UNABLE: Final = frozenset({408, 429, 500, 502, 503, 504})
+_NOT_RECEIVED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NO_CODE: Final = -1
+
+
+class _Endpoint(NamedTuple):
+    """`url` is without user and password: it stands in error messages."""
+
+    url: str
+    auth: httpx.BasicAuth | None
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self.method != "DELETE"
+
+
+class Transport:
+    def __init__(self, urls: str | Sequence[str], settings: RegistrySettings) -> None:
+        self._endpoints = _parse_endpoints(urls, settings)
+        self._settings = settings
+        self._current = 0
+        self._closing = threading.Event()
+        self._client = httpx.Client(
+            verify=_tls(settings) if any(each.url.startswith("https:") for each in self._endpoints) else False,
+            timeout=httpx.Timeout(settings.read_timeout_ms / 1000, connect=settings.connect_timeout_ms / 1000),
+            headers={"Accept": _ACCEPTED},
+        )
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(each.url for each in self._endpoints)
+
+    def send(self, request: Request) -> bytes:
+        """The body of the answer. Raises RegistryRequestError, or RegistryUnavailableError if nobody answers."""
+        if self._closing.is_set():
+            raise RuntimeError("the registry client is closed")
+        failures: dict[str, str] = {}
+        refusal: httpx.Response | None = None
+        for number in self._tries():
+            endpoint = self._endpoints[number]
+            try:
+                response = self._send_to(endpoint, request)
+            except httpx.RequestError as error:
+                failures[endpoint.url] = str(error) or type(error).__name__
+                if not (request.is_repeatable or isinstance(error, _NOT_RECEIVED)):
+                    break
+                continue
+            if response.status_code not in _UNABLE:
+                self._current = number
+                return _body(response, endpoint.url)
+            refusal = response
+            if not request.is_repeatable:
+                break
+        if refusal is not None:
+            raise _refused(refusal, str(refusal.request.url))
+        raise RegistryUnavailableError(failures)
+
+    def close(self) -> None:
+        """A thread that waits for its next try gives up."""
+        self._closing.set()
+        self._client.close()
+
+    def _tries(self) -> Iterator[int]:
+        """Numbers of endpoints in the order in which to ask them; waits between the rounds."""
+        count, wait_ms = len(self._endpoints), self._settings.wait_ms
+        for round_number in range(self._settings.retries_max + 1):
+            if round_number:
+                if self._closing.wait(min(wait_ms, self._settings.wait_ms_max) / 1000):
+                    return
+                wait_ms *= 2
+            first = self._current
+            yield from ((first + step) % count for step in range(count))
+
+    def _send_to(self, endpoint: _Endpoint, request: Request) -> httpx.Response:
+        return self._client.request(
+            request.method,
+            endpoint.url + request.path,
+            params=request.query or None,
+            content=request.body,
+            headers={"Content-Type": CONTENT_TYPE} if request.body is not None else None,
+            auth=endpoint.auth or httpx.USE_CLIENT_DEFAULT,
+        )
+
+
+def _body(response: httpx.Response, url: str) -> bytes:
+    if response.is_success:
+        return response.content
+    raise _refused(response, url)
+
+
+def _refused(response: httpx.Response, url: str) -> RegistryRequestError:
+    try:
+        error = msgspec.json.decode(response.content, type=ErrorJson)
+    except msgspec.DecodeError:
+        hint = "check basic.auth.user.info" if response.status_code == 401 else "is that the url of a schema registry?"
+        return RegistryRequestError(response.status_code, NO_CODE, f"{url} answers {response.reason_phrase}; {hint}")
+    return RegistryRequestError(response.status_code, error.error_code, error.message)
+
+
+def _parse_endpoints(urls: str | Sequence[str], settings: RegistrySettings) -> tuple[_Endpoint, ...]:
+    """One url, several with commas, or a list of them."""
+    given = urls.split(",") if isinstance(urls, str) else urls
+    endpoints = tuple(_parse_endpoint(each.strip(), settings.user_info) for each in given if each.strip())
+    if not endpoints:
+        raise ConfigError("give the url of a schema registry, such as http://localhost:8081")
+    return endpoints
+
+
+def _parse_endpoint(text: str, user_info: str | None) -> _Endpoint:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"the url of the schema registry is not valid: {error}") from None
+    shown = str(url.copy_with(username=None, password=None)).rstrip("/")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"{shown!r} is not the url of a schema registry, such as http://localhost:8081")
+    if url.username and user_info is not None:
+        raise ConfigError("user and password are in the url and in basic.auth.user.info; leave out one of them")
+    if url.username:
+        return _Endpoint(shown, httpx.BasicAuth(url.username, url.password))
+    return _Endpoint(shown, None if user_info is None else httpx.BasicAuth(*user_info.split(":", 1)))
+
+
+def _tls(settings: RegistrySettings) -> ssl.SSLContext:
+    try:
+        context = httpx.create_ssl_context() if settings.ca_file is None else _trusting(settings.ca_file)
+        if settings.certificate_file is not None:
+            context.load_cert_chain(settings.certificate_file, settings.key_file, settings.key_password)
+    except OSError as error:
+        raise ConfigError(f"the files in ssl.*.location cannot be used: {error}") from error
+    if not settings.verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)

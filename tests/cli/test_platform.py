@@ -1,0 +1,73 @@
+"""`rookery up` and `rookery registry`: processes that say where they serve, and stop when they are told to."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rookery.serdes import RegistryClient
+from rookery.testing import EmbeddedBroker
+from tests.support.broker import STOP_TIMEOUT_S, free_port
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "rookery.cli.main", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines_until(process: "subprocess.Popen[str]", last: str) -> list[str]:
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if last in line:
+            return lines
+    raise AssertionError(process.stderr.read() if process.stderr else lines)
+
+
+def stop(process: "subprocess.Popen[str]") -> int:
+    os.kill(process.pid, signal.SIGTERM)
+    return process.wait(STOP_TIMEOUT_S)
+
+
+def test_up_serves_broker_and_registry_and_keeps_the_data(tmp_path: Path) -> None:
+    broker, registry = f"127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+    arguments = ("up", "--data-dir", str(tmp_path / "data"), "--listen", broker, "--registry", registry)
+    with running(*arguments) as process:
+        said = lines_until(process, "rookery schemas list")
+        assert broker in "\n".join(said)
+        with RegistryClient(registry) as client:
+            client.put_config("FULL")
+        assert stop(process) == 0
+    with running(*arguments) as process:
+        lines_until(process, "rookery schemas list")
+        with RegistryClient(registry) as client:
+            assert client.get_config().compatibility_level == "FULL"
+        assert stop(process) == 0
+
+
+def test_a_registry_beside_a_broker(tmp_path: Path) -> None:
+    config = tmp_path / "schema-registry.properties"
+    config.write_text("listeners=http://127.0.0.1:0\nschema.compatibility.level=full\n", encoding="utf-8")
+    with EmbeddedBroker() as broker:
+        arguments = ("--config", str(config), "-b", broker.bootstrap_servers, "--set", "mode.mutability=false")
+        with running("registry", *arguments) as process:
+            (ready,) = lines_until(process, "ready on ")
+            with RegistryClient(ready.removeprefix("ready on ")) as client:
+                assert client.get_config().compatibility_level == "FULL"
+            assert stop(process) == 0
+
+
+def test_a_setting_that_nobody_knows_is_named() -> None:
+    with running("registry", "--set", "listener=http://127.0.0.1:0") as process:
+        assert process.wait(STOP_TIMEOUT_S) == 2
+        assert process.stderr is not None
+        assert "'listener'" in process.stderr.read()

@@ -1,0 +1,146 @@
+"""A member of a group with a protocol of its own, on a real broker."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rookery.client.cluster import Cluster
+from rookery.client.membership.worker import GroupWorker, WorkerSettings
+from rookery.testing import EmbeddedBroker
+
+SESSION_MS = 1000
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    settings = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
+    with EmbeddedBroker(settings=settings) as broker:
+        yield broker
+
+
+class Roll:
+    """Everybody is assigned the names of all."""
+
+    type = "roll"
+    name = "v1"
+
+    def __init__(self, own_name: str) -> None:
+        self.own_name = own_name
+        self.present: str | None = None
+        self.failures_left = 0
+
+    def metadata(self) -> bytes:
+        return self.own_name.encode()
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        if self.failures_left:
+            self.failures_left -= 1
+            raise RuntimeError("cannot count")
+        return dict.fromkeys(members, b",".join(sorted(members.values())))
+
+    def assigned(self, assignment: bytes) -> None:
+        self.present = assignment.decode()
+
+    def lost(self) -> None:
+        self.present = None
+
+
+@asynccontextmanager
+async def member(broker: EmbeddedBroker, roll: Roll, *, leave: bool = True) -> AsyncIterator[GroupWorker]:
+    settings = WorkerSettings(
+        group_id="g",
+        instance_id=roll.own_name,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=10_000,
+        heartbeat_interval_ms=50,
+    )
+    async with Cluster.at(broker.bootstrap_servers) as cluster:
+        worker = GroupWorker(cluster, settings, roll)
+        worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.close(leave=leave)
+
+
+async def comes_to(roll: Roll, present: str | None, *, timeout_s: float = 20.0) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while roll.present != present:
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"{roll.present} instead of {present}") from None
+
+
+def test_members_come_and_go(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann, bob = Roll("ann"), Roll("bob")
+        async with member(broker, ann):
+            await comes_to(ann, "ann")
+            async with member(broker, bob):
+                await comes_to(ann, "ann,bob")
+                await comes_to(bob, "ann,bob")
+            await comes_to(ann, "ann")
+
+    asyncio.run(scenario())
+
+
+def test_who_goes_without_a_word_is_missed_after_its_session(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann, bob = Roll("ann"), Roll("bob")
+        async with member(broker, ann):
+            async with member(broker, bob, leave=False):
+                await comes_to(ann, "ann,bob")
+            assert ann.present == "ann,bob"
+            await comes_to(ann, "ann")
+
+    asyncio.run(scenario())
+
+
+def test_who_was_killed_comes_back_in_its_own_place_at_once(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        async with member(broker, Roll("ann"), leave=False):
+            await asyncio.sleep(0.3)
+        again = Roll("ann")
+        async with member(broker, again):
+            await comes_to(again, "ann", timeout_s=SESSION_MS / 1000 * 0.8)
+
+    asyncio.run(scenario())
+
+
+def test_a_protocol_that_fails_is_tried_again(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann = Roll("ann")
+        ann.failures_left = 2
+        async with member(broker, ann):
+            await comes_to(ann, "ann")
+        assert ann.failures_left == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_assignment_is_lost_with_the_broker_and_comes_back_with_it(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann = Roll("ann")
+        async with member(broker, ann):
+            await comes_to(ann, "ann")
+            await asyncio.to_thread(broker.pause)
+            await comes_to(ann, None)
+            broker.resume()
+            await comes_to(ann, "ann")
+
+    asyncio.run(scenario())
+
+
+def test_an_assignment_can_be_asked_for_again(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann = Roll("ann")
+        async with member(broker, ann) as worker:
+            await comes_to(ann, "ann")
+            ann.present = None
+            worker.rejoin("the test wants it")
+            await comes_to(ann, "ann")
+
+    asyncio.run(scenario())

@@ -1,0 +1,114 @@
+"""The schema registry in a node's process: switched on by a key, and not there at all without it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from rookery.base.clock import SystemClock
+from rookery.base.config import BrokerLayers, describe_broker, find_broker_key, load_static
+from rookery.base.errors import ConfigError, StartupError
+from rookery.base.files import OsFiles
+from rookery.node.node import Node
+from rookery.node.settings import Settings
+from tests.support.broker import free_port
+
+
+def make_node(data_dir: Path, *assignments: str) -> Node:
+    settings = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *assignments])
+    return Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
+
+
+def test_a_node_with_a_registry_serves_it_and_stops_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        for known in ([], ["a"]):
+            node = make_node(tmp_path, f"schema.registry.listeners={url}", "schema.registry.kafkastore.topic=_mine")
+            await node.start()
+            try:
+                async with httpx.AsyncClient(trust_env=False) as client:
+                    assert (await client.get(f"{url}/subjects")).json() == known
+                    answer = await client.post(f"{url}/subjects/a/versions", json={"schema": '"string"'})
+                    assert answer.json() == {"id": 1}
+            finally:
+                await node.stop()
+            async with httpx.AsyncClient(trust_env=False) as client:
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(url)
+        assert (tmp_path / "_mine-0").is_dir()
+
+    asyncio.run(scenario())
+
+
+def test_a_registry_that_cannot_start_stops_the_node(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = make_node(tmp_path, "schema.registry.listeners=http://no.such.host.invalid:0")
+        with pytest.raises(StartupError, match="the schema registry cannot listen"):
+            await node.start()
+        again = make_node(tmp_path)
+        await again.start()
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_mistake_is_told_before_anything_is_opened(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "data", "schema.registry.listeners=ftp://h:1")
+    with pytest.raises(ConfigError, match=r"schema\.registry\.listeners: expected http"):
+        asyncio.run(node.start())
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_its_libraries_the_start_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in [name for name in sys.modules if name.startswith("rookery.registry.")]:
+        monkeypatch.delitem(sys.modules, name)
+    node = make_node(tmp_path, "schema.registry.listeners=http://127.0.0.1:0")
+    with pytest.raises(StartupError, match=r"pip install 'rookery\[registry\]'"):
+        asyncio.run(node.start())
+
+
+def test_without_the_key_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from random import Random
+from rookery.base.clock import SystemClock
+from rookery.base.files import OsFiles
+from rookery.node.node import Node
+from rookery.node.settings import Settings
+async def run():
+    settings = Settings.load(None, ["log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])
+    node = Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
+    await node.start()
+    await node.stop()
+asyncio.run(run())
+print([name for name in sys.modules if name.partition(".")[0] in ("starlette", "uvicorn", "httpx", "avro", "fastavro")
+       or name.startswith(("rookery.registry", "rookery.schemas"))])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_keys_of_a_registry_that_is_off_are_named_as_without_effect() -> None:
+    settings = Settings.load(None, ["log.dirs=data", "schema.registry.group.id=mine"])
+    assert not settings.has_registry
+    assert settings.without_effect == ("schema.registry.group.id",)
+    on = Settings.load(None, ["log.dirs=data", "schema.registry.listeners=http://:1", "schema.registry.group.id=mine"])
+    assert on.has_registry
+    assert on.without_effect == ()
+
+
+def test_keys_of_its_clients_are_passed_on_and_hidden() -> None:
+    name = "schema.registry.kafkastore.sasl.jaas.config"
+    static = load_static("", "", [f"{name}=secret"])
+    (entry,) = [entry for entry in describe_broker(BrokerLayers(static=static)) if entry.name == name]
+    assert entry.is_sensitive
+    assert entry.value is None
+    with pytest.raises(ConfigError, match="unknown key"):
+        find_broker_key("schema.registry.no.such.key")

@@ -1,0 +1,25 @@
+"""A registry in memory, for tests of what it decides."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rookery.registry import candidates
+from rookery.schemas import levels
+from tests.registry.fake_format import FakeFormat
+from tests.registry.stage import Stage
+
+
+@pytest.fixture
+def fake_formats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(candidates, "find_format", FakeFormat)
+    monkeypatch.setattr(levels, "find_format", FakeFormat)
+    candidates.parse_text.cache_clear()
+    yield
+    candidates.parse_text.cache_clear()
+
+
+@pytest.fixture
+def stage(fake_formats: None) -> Stage:
+    """A registry whose schemas are lists of fields."""
+    return Stage()

@@ -1,0 +1,160 @@
+"""What every endpoint does alike: methods, media types, parameters, bodies, and what is wrong with them."""
+
+import asyncio
+
+import pytest
+from starlette.types import Message, Scope
+
+from rookery.registry.rest.app import ENDPOINTS
+from rookery.registry.rest.endpoints import Endpoint
+from tests.registry.rest.memory import V1_JSON, Rest
+
+SCHEMA = '"string"'
+WITH_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.body is not None]
+
+
+def _address(endpoint: Endpoint) -> str:
+    return endpoint.path.format(subject="orders", version="1", id="1")
+
+
+def _name(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+# Addresses and methods
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/nothing", "/subjects/a/b", "/subjects/a/versions/1/2", "/subjects//versions"])
+def test_unknown_addresses(rest: Rest, method: str, path: str) -> None:
+    assert rest.fail(method, path) == (404, 404, "HTTP 404 Not Found")
+
+
+@pytest.mark.parametrize(
+    "path", ["/schemas/ids/a", "/schemas/ids/2147483648", "/subjects?offset=a", "/subjects?limit=1.5"]
+)
+def test_numbers_that_are_none(rest: Rest, path: str) -> None:
+    assert rest.fail("GET", path) == (404, 404, "HTTP 404 Not Found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/subjects", "GET, HEAD, OPTIONS"),
+        ("POST", "/schemas/ids/1", "GET, HEAD, OPTIONS"),
+        ("GET", "/subjects/orders", "DELETE, OPTIONS, POST"),
+        ("PATCH", "/config", "DELETE, GET, HEAD, OPTIONS, PUT"),
+        ("GET", "/compatibility/subjects/orders/versions", "OPTIONS, POST"),
+    ],
+)
+def test_other_methods(rest: Rest, method: str, path: str, allowed: str) -> None:
+    assert rest.fail(method, path) == (405, 405, "HTTP 405 Method Not Allowed")
+    assert rest.call(method, path).headers["allow"] == allowed
+    answer = rest.call("OPTIONS", path)
+    assert (answer.status_code, answer.content, answer.headers["allow"]) == (200, b"", allowed)
+
+
+def test_head_is_get_without_a_body(rest: Rest) -> None:
+    rest.register("orders", SCHEMA)
+    for path in ("/subjects", "/subjects/nothing/versions"):
+        head, get = rest.call("HEAD", path), rest.call("GET", path)
+        assert head.content == b""
+        assert (head.status_code, head.headers) == (get.status_code, get.headers)
+
+
+def test_a_slash_at_the_end_is_ignored(rest: Rest) -> None:
+    assert rest.get("/subjects/") == []
+
+
+# Media types
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=_name)
+def test_answers_are_of_the_type_that_is_asked_for(rest: Rest, endpoint: Endpoint) -> None:
+    for media_type in (V1_JSON, "application/vnd.schemaregistry+json", "application/json"):
+        answer = rest.call(endpoint.method, _address(endpoint), {}, headers={"Accept": media_type})
+        assert answer.headers["content-type"] == media_type
+    assert rest.call(endpoint.method, _address(endpoint), {}).headers["content-type"] == V1_JSON
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=_name)
+def test_types_that_are_not_served(rest: Rest, endpoint: Endpoint) -> None:
+    path = _address(endpoint)
+    refused = rest.fail(endpoint.method, path, headers={"Accept": "text/html"})
+    assert refused == (406, 406, "HTTP 406 Not Acceptable")
+    refused = rest.fail(endpoint.method, path, headers={"Accept": "html"})
+    assert refused == (400, 400, "HTTP 400 Bad Request")
+    refused = rest.fail(endpoint.method, path, headers={"Content-Type": "text/plain"})
+    assert refused == (415, 415, "HTTP 415 Unsupported Media Type")
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=_name)
+@pytest.mark.parametrize("body", ["", "  ", "null"])
+def test_a_body_is_needed(rest: Rest, endpoint: Endpoint, body: str) -> None:
+    refused = rest.fail(endpoint.method, _address(endpoint), content=body)
+    assert refused == (422, 422, f"{endpoint.name}.request must not be null (was null)")
+
+
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=_name)
+@pytest.mark.parametrize("body", ["{", "{]", "nothing", "'a'", "[]", "1", '"a"', '{"a":' + "[" * 10_000])
+def test_a_body_is_an_object(rest: Rest, endpoint: Endpoint, body: str | bytes) -> None:
+    assert rest.fail(endpoint.method, _address(endpoint), content=body)[:2] == (400, 400)
+
+
+@pytest.mark.parametrize("text", [b"\xff", rb"\ud800", rb"\udc00"])
+def test_text_is_unicode(rest: Rest, text: bytes) -> None:
+    assert rest.fail("PUT", "/mode", content=b'{"mode": "' + text + b'"}')[:2] == (400, 400)
+
+
+def test_a_schema_is_text(rest: Rest) -> None:
+    status, code, message = rest.fail("POST", "/subjects/orders/versions", {"schema": {"type": "string"}})
+    assert (status, code) == (400, 400)
+    assert "$.schema" in message
+
+
+def test_fields_that_are_not_known_are_ignored(rest: Rest) -> None:
+    assert rest.register("orders", SCHEMA, name="x", schemaTagsToAdd=None) == 1
+    assert rest.put("/config", {"compatibility": "FULL", "other": 1}) == {"compatibility": "FULL"}
+
+
+def test_no_content_type_is_json(rest: Rest) -> None:
+    answer = rest.client.post("/subjects/orders/versions", content=b'{"schema": "\\"string\\""}')
+    assert "content-type" not in answer.request.headers
+    assert answer.json() == {"id": 1}
+
+
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=_name)
+def test_bodies_have_a_limit(endpoint: Endpoint) -> None:
+    rest = Rest(size_limit_filter_max_request_body_size="100")
+    too_large = b" " * 101
+    expected = (413, 413, "Request body is too large: 101>100")
+    assert rest.fail(endpoint.method, _address(endpoint), content=too_large) == expected
+    assert rest.fail(endpoint.method, _address(endpoint), content=iter([too_large])) == expected
+    assert rest.fail(endpoint.method, _address(endpoint), content=b" " * 100)[0] == 422
+
+
+def test_a_client_that_goes_away_is_not_answered(rest: Rest) -> None:
+    coming: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return coming.pop()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "method": "PUT", "raw_path": b"/config", "query_string": b"", "headers": []}
+
+    async def ask() -> None:
+        await rest.app(scope, receive, send)
+
+    asyncio.run(ask())
+    assert sent == []
+
+
+def test_what_goes_wrong_inside_is_not_told(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rookery.registry.queries.list_subjects", lambda *_, **__: 1 / 0)
+    assert rest.fail("GET", "/subjects") == (500, 500, "Internal Server Error")

@@ -1,0 +1,282 @@
+"""The topic of the schemas: how it is prepared, read and written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rookery.base.config_codes import ResourceType
+from rookery.base.errors import ApiError, ErrorCode, StartupError
+from rookery.client import Producer
+from rookery.client.admin import Admin, ConfigResource
+from rookery.registry.log import Record, SchemasReader, SchemasWriter, is_fenced, prepare_topic
+from rookery.testing import EmbeddedBroker
+from tests.registry.players import settings_of, until
+
+TOPIC = "_schemas"
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+def config_of(broker: EmbeddedBroker) -> dict[str, str]:
+    return {"bootstrap.servers": broker.bootstrap_servers}
+
+
+@asynccontextmanager
+async def reading(broker: EmbeddedBroker) -> AsyncIterator[tuple[SchemasReader, list[Record]]]:
+    told: list[Record] = []
+    reader = SchemasReader(config_of(broker), TOPIC, lambda *record: told.append(record), on_restart=told.clear)
+    reader.start()
+    try:
+        yield reader, told
+    finally:
+        await reader.stop()
+
+
+@asynccontextmanager
+async def writing(broker: EmbeddedBroker) -> AsyncIterator[SchemasWriter]:
+    writer = SchemasWriter(config_of(broker), TOPIC)
+    await writer.open()
+    try:
+        yield writer
+    finally:
+        await writer.close()
+
+
+def make_topic(broker: EmbeddedBroker, partitions: int = 1, policy: str = "compact") -> None:
+    broker.create_topic(TOPIC, partitions=partitions, config={"cleanup.policy": policy})
+
+
+def test_the_topic_is_created_once_with_one_compacted_partition(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        settings = settings_of(broker)
+        await asyncio.gather(*(prepare_topic(settings) for _ in range(3)))
+        await prepare_topic(settings)
+        async with Admin(config_of(broker)) as admin:
+            (topic,) = await admin.describe_topics([TOPIC])
+            assert len(topic.partitions) == 1
+            assert len(topic.partitions[0].replicas) == 1
+            (configs,) = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)])
+            assert configs.values()["cleanup.policy"] == "compact"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "complaint"),
+    [
+        (2, "compact", "has 2 partitions"),
+        (1, "delete", "cleanup.policy=delete"),
+        (1, "compact,delete", "would be lost"),
+    ],
+)
+def test_a_topic_that_would_lose_schemas_is_refused(
+    broker: EmbeddedBroker, partitions: int, policy: str, complaint: str
+) -> None:
+    make_topic(broker, partitions, policy)
+    with pytest.raises(StartupError, match=complaint):
+        asyncio.run(prepare_topic(settings_of(broker)))
+    asyncio.run(prepare_topic(settings_of(broker, kafkastore_topic_skip_validation="true")))
+
+
+def test_everything_is_read_from_the_first_record_on(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with writing(broker) as writer:
+            await writer.append([(b"a", b"1"), (b"b", None)])
+            async with reading(broker) as (reader, told):
+                await reader.catch_up(10)
+                assert told == [(b"a", b"1"), (b"b", None)]
+                end = await writer.append([(b"c", b"3")])
+                await reader.reach(end, 10)
+                assert told[2:] == [(b"c", b"3")]
+                await reader.catch_up(10)
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_may_be_created_later(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told):
+            await reader.catch_up(10)
+            assert told == []
+            with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await reader.catch_up(10, must_exist=True)
+            await asyncio.to_thread(make_topic, broker)
+            async with writing(broker) as writer:
+                await writer.append([(b"a", b"1")])
+            await reader.catch_up(10)
+            assert told == [(b"a", b"1")]
+        async with Admin(config_of(broker)) as admin:
+            (topic,) = await admin.describe_topics([TOPIC])
+            assert len(topic.partitions) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_makes_no_topic(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        async with reading(broker) as (reader, _):
+            await reader.catch_up(10)
+            await asyncio.sleep(0.7)
+        async with Admin(config_of(broker)) as admin:
+            assert [topic.name for topic in await admin.list_topics()] == []
+
+    asyncio.run(scenario())
+
+
+def test_what_was_not_committed_is_not_told(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told):
+            async with Producer[bytes, bytes]({**config_of(broker), "transactional.id": "t"}) as producer:
+                await producer.init_transactions()
+                producer.begin_transaction()
+                await (await producer.send(TOPIC, b"1", key=b"a"))
+                await reader.catch_up(10)
+                assert told == []
+                await producer.abort_transaction()
+            await reader.catch_up(10)
+            async with writing(broker) as writer:
+                await writer.append([(b"b", b"2")])
+            await reader.catch_up(10)
+            assert told == [(b"b", b"2")]
+
+    asyncio.run(scenario())
+
+
+def test_records_without_a_transaction_are_told_too(broker: EmbeddedBroker) -> None:
+    """Confluent's registry writes such."""
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with Producer[bytes, bytes](config_of(broker)) as producer:
+            await (await producer.send(TOPIC, b"1", key=b"a"))
+        async with reading(broker) as (reader, told):
+            await reader.catch_up(10)
+            assert told == [(b"a", b"1")]
+
+    asyncio.run(scenario())
+
+
+def test_a_record_that_fails_is_tried_again_and_none_is_left_out(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+    told: list[bytes] = []
+    failures = iter([True, True, False])
+
+    def tell(key: bytes, value: bytes | None) -> None:
+        if key == b"b" and next(failures, False):
+            raise RuntimeError("not yet")
+        told.append(key)
+
+    async def scenario() -> None:
+        async with writing(broker) as writer:
+            await writer.append([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+        reader = SchemasReader(config_of(broker), TOPIC, tell)
+        reader.start()
+        try:
+            await reader.catch_up(10)
+            assert told == [b"a", b"b", b"c"]
+        finally:
+            await reader.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_was_made_anew_is_read_anew(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told):
+            async with writing(broker) as writer:
+                await writer.append([(b"a", b"1")])
+                await writer.append([(b"b", b"2")])
+            await reader.catch_up(10)
+            async with Admin(config_of(broker)) as admin:
+                (outcome,) = await admin.delete_topics([TOPIC])
+                outcome.check()
+            await asyncio.to_thread(make_topic, broker)
+            async with writing(broker) as writer:
+                await writer.append([(b"c", b"3")])
+            await until(lambda: told == [(b"c", b"3")], "only the new topic's record is told")
+            await reader.catch_up(10)
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_outlives_its_broker(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told):
+            await reader.catch_up(10)
+            await asyncio.to_thread(broker.restart, clean=False)
+            async with writing(broker) as writer:
+                await writer.append([(b"a", b"1")])
+            await reader.catch_up(10)
+            assert told == [(b"a", b"1")]
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_in_vain_is_told(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, _):
+            with pytest.raises(ApiError, match="was not read to its end"):
+                await reader.reach(1, 0.2)
+            broker.faults.fail("ListOffsets", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
+            with pytest.raises(ApiError):
+                await reader.catch_up(0.3)
+            broker.faults.clear()
+            waiting = asyncio.create_task(reader.reach(1, 30))
+            await asyncio.sleep(0.05)
+            await reader.stop()
+            with pytest.raises(ApiError, match="stopped"):
+                await waiting
+
+    asyncio.run(scenario())
+
+
+def test_a_new_writer_fences_the_one_before(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told), writing(broker) as old:
+            await old.append([(b"a", b"1")])
+            async with writing(broker) as new:
+                with pytest.raises(ApiError) as refused:
+                    await old.append([(b"b", b"2")])
+                assert is_fenced(refused.value)
+                await new.append([(b"c", b"3")])
+            await reader.catch_up(10)
+            assert told == [(b"a", b"1"), (b"c", b"3")]
+
+    asyncio.run(scenario())
+
+
+def test_a_new_writer_settles_what_the_one_before_left_open(broker: EmbeddedBroker) -> None:
+    make_topic(broker)
+
+    async def scenario() -> None:
+        async with reading(broker) as (reader, told), writing(broker) as old:
+            broker.faults.drop_connection("EndTxn", times=None)
+            append = asyncio.create_task(old.append([(b"a", b"1")]))
+            await asyncio.sleep(0.3)
+            broker.faults.clear()
+            append.cancel()
+            await asyncio.wait([append])
+            async with writing(broker) as new:
+                await new.append([(b"b", b"2")])
+            await reader.catch_up(10)
+            assert told == [(b"b", b"2")]
+
+    asyncio.run(scenario())

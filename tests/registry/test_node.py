@@ -1,0 +1,200 @@
+"""Whole nodes of the registry: over HTTP, in several processes, one of which is killed."""
+
+import asyncio
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rookery.base.errors import StartupError
+from rookery.registry.node import RegistryNode
+from rookery.testing import EmbeddedBroker
+from tests.registry.certificates import make_certificates
+from tests.registry.players import BROKER_SETTINGS, QUICK, settings_of, until
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+ANYTHING_GOES = {"schema.compatibility.level": "none"}
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def running(broker: EmbeddedBroker, **changes: str) -> AsyncIterator[RegistryNode]:
+    node = RegistryNode(settings_of(broker, **changes))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+@contextmanager
+def process(broker: EmbeddedBroker) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    config = {"kafkastore.bootstrap.servers": broker.bootstrap_servers, "listeners": "http://127.0.0.1:0"}
+    command = [
+        sys.executable,
+        "-m",
+        "tests.registry.registry_process",
+        *(f"{k}={v}" for k, v in (config | QUICK | ANYTHING_GOES).items()),
+    ]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    try:
+        url = started.stdout.readline().strip()
+        assert url.startswith("http://"), "the registry did not come to serve"
+        yield started, url
+    finally:
+        started.kill()
+        started.wait()
+        started.stdout.close()
+
+
+def enum(number: int) -> str:
+    return f'{{"type":"enum","name":"e{number}","symbols":["A"]}}'
+
+
+async def register(client: httpx.AsyncClient, url: str, subject: str, text: str) -> int | None:
+    """The id, or None if that has to be tried again."""
+    try:
+        answer = await client.post(f"{url}/subjects/{subject}/versions", json={"schema": text})
+    except httpx.HTTPError:
+        return None
+    if answer.status_code == 500:
+        return None
+    assert answer.status_code == 200, answer.text
+    found = answer.json()["id"]
+    assert isinstance(found, int)
+    return found
+
+
+async def register_somehow(client: httpx.AsyncClient, urls: list[str], subject: str, text: str) -> int:
+    while True:
+        for url in urls:
+            found = await register(client, url, subject, text)
+            if found is not None:
+                return found
+        await asyncio.sleep(0.05)
+
+
+def test_every_node_takes_writes_and_answers_reads(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        async with running(broker) as one, running(broker) as two, httpx.AsyncClient(trust_env=False) as client:
+            assert one.urls == (one.url,)
+            await until(
+                lambda: one.service.leader_url == two.service.leader_url and one.service.leader_url is not None,
+                "both know the leader",
+            )
+            leader, follower = (one, two) if one.service.is_leader else (two, one)
+            assert await register(client, follower.url, "a", '"string"') == 1
+            assert await register(client, leader.url, "a", '"string"') == 1
+            await follower.service.catch_up()
+            for node in (leader, follower):
+                assert (await client.get(f"{node.url}/schemas/ids/1")).json() == {"schema": '"string"'}
+
+    asyncio.run(scenario())
+
+
+def test_concurrent_registrations_at_all_nodes_give_one_id(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        async with (
+            running(broker, **ANYTHING_GOES) as one,
+            running(broker, **ANYTHING_GOES) as two,
+            running(broker, **ANYTHING_GOES) as three,
+            httpx.AsyncClient(trust_env=False, timeout=30) as client,
+        ):
+            urls = [one.url, two.url, three.url]
+            ids = await asyncio.gather(
+                *(register_somehow(client, urls[n % 3 :] + urls[: n % 3], f"s{n % 5}", enum(n % 4)) for n in range(60))
+            )
+            by_text = {number % 4: set(ids[number::4]) for number in range(4)}
+            assert sorted(len(found) for found in by_text.values()) == [1, 1, 1, 1]
+            assert set(ids) == {1, 2, 3, 4}
+
+    asyncio.run(scenario())
+
+
+def test_http_and_https_with_passwords_and_a_name(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    (tmp_path / "users").write_text("ann: pass,admin\n")
+
+    async def scenario() -> None:
+        changes = {
+            "listeners": "https://127.0.0.1:0,http://127.0.0.1:0",
+            "host.name": "localhost",
+            "inter.instance.protocol": "https",
+            "ssl.keystore.location": str(certificates.server),
+            "authentication.method": "BASIC",
+            "authentication.credentials.file": str(tmp_path / "users"),
+        }
+        async with running(broker, **changes) as node:
+            assert node.url.startswith("https://localhost:")
+            assert node.service.leader_url == node.url
+            for url in node.urls:
+                async with httpx.AsyncClient(verify=_trusting(certificates.authority), trust_env=False) as client:
+                    assert (await client.get(f"{url}/subjects")).status_code == 401
+                    assert (await client.get(f"{url}/subjects", auth=("ann", "pass"))).json() == []
+
+    asyncio.run(scenario())
+
+
+def _trusting(authority: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority)
+
+
+def test_a_file_of_credentials_that_is_missing_is_refused(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    changes = {"authentication.method": "BASIC", "authentication.credentials.file": str(tmp_path / "missing")}
+    with pytest.raises(StartupError, match=r"authentication\.credentials\.file cannot be read"):
+        asyncio.run(RegistryNode(settings_of(broker, **changes)).start())
+
+
+def test_without_brokers_the_start_ends_in_an_error() -> None:
+    async def scenario() -> None:
+        with EmbeddedBroker() as broker:
+            settings = settings_of(broker, **{"kafkastore.init.timeout.ms": "500"})
+        with pytest.raises(StartupError, match=r"not ready within kafkastore\.init\.timeout\.ms"):
+            await RegistryNode(settings).start()
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(broker: EmbeddedBroker) -> None:
+    async def scenario(urls: list[str], kill: "subprocess.Popen[str]") -> None:
+        given: dict[str, int] = {}
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+
+            async def write_many(name: str) -> None:
+                for number in range(15):
+                    text = f'{{"type":"enum","name":"{name}{number}","symbols":["A"]}}'
+                    given[text] = await register_somehow(client, urls, name, text)
+
+            writing = [asyncio.create_task(write_many(name)) for name in "abc"]
+            await until(lambda: len(given) > 9, "some are written")
+            kill.kill()
+            urls.pop(0)
+            await asyncio.gather(*writing)
+            assert len(set(given.values())) == len(given) == 45
+            for text, number in given.items():
+                answer = await client.get(f"{urls[0]}/schemas/ids/{number}")
+                assert answer.json() == {"schema": text}
+
+    with process(broker) as (first, first_url), process(broker) as (second, second_url):
+        by_url = {first_url: first, second_url: second}
+        leader_url = min(by_url)
+        eventually(lambda: _writes(leader_url), "the leader writes")
+        urls = [leader_url, *(url for url in by_url if url != leader_url)]
+        asyncio.run(scenario(urls, by_url[leader_url]))
+
+
+def _writes(url: str) -> bool:
+    answer = httpx.put(f"{url}/config/other", json={"compatibility": "NONE"}, headers={"X-Forward": "true"})
+    return answer.status_code == 200

@@ -1,0 +1,188 @@
+"""The listeners: http and https, one app for all of them, and how they start and stop."""
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from rookery.base.errors import StartupError
+from rookery.registry.server import RegistryServer
+from rookery.registry.settings import RegistryListener, TlsFiles
+from tests.registry.certificates import KEY_PASSWORD, Certificates, make_certificates
+
+HTTP = RegistryListener("http", "127.0.0.1", 0)
+HTTPS = RegistryListener("https", "127.0.0.1", 0)
+NO_TLS = TlsFiles(keystore=None, key_password=None, truststore=None, client_authentication="NONE")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def tls_of(
+    keystore: Path, *, password: str | None = None, truststore: Path | None = None, clients: str = "NONE"
+) -> TlsFiles:
+    return TlsFiles(keystore=keystore, key_password=password, truststore=truststore, client_authentication=clients)
+
+
+class App:
+    """Says hello, on `/slow` after a while; and knows whether it was told of its start and its end."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.app = Starlette(
+            routes=[Route("/", self._hello), Route("/slow", self._slow)],
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self.events.append("start")
+        yield
+        self.events.append("stop")
+
+    async def _hello(self, request: Request) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    async def _slow(self, request: Request) -> PlainTextResponse:
+        await asyncio.sleep(0.5)
+        return PlainTextResponse("slow")
+
+
+@asynccontextmanager
+async def serving(app: App, *listeners: RegistryListener, tls: TlsFiles = NO_TLS) -> AsyncIterator[list[str]]:
+    server = RegistryServer(listeners, tls)
+    urls = [listener.url for listener in server.bind()]
+    try:
+        await server.serve(app.app)
+        yield urls
+    finally:
+        await server.stop()
+
+
+def trusting(certificates: Certificates, client: Path | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=certificates.authority)
+    if client is not None:
+        context.load_cert_chain(client)
+    return context
+
+
+async def get(url: str, context: ssl.SSLContext | None = None) -> str:
+    async with httpx.AsyncClient(verify=context or True, trust_env=False) as client:
+        return (await client.get(url)).text
+
+
+def test_one_app_is_served_by_all_listeners(certificates: Certificates) -> None:
+    async def scenario() -> None:
+        app = App()
+        async with serving(app, HTTP, HTTPS, HTTP, tls=tls_of(certificates.server)) as urls:
+            assert len(set(urls)) == 3
+            for url in urls:
+                assert await get(url, trusting(certificates)) == "hello"
+        assert app.events == ["start", "stop"]
+        for url in urls:
+            with pytest.raises(httpx.ConnectError):
+                await get(url, trusting(certificates))
+
+    asyncio.run(scenario())
+
+
+def test_signals_stay_the_process_own() -> None:
+    async def scenario() -> None:
+        before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+        async with serving(App(), HTTP):
+            assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+    asyncio.run(scenario())
+
+
+def test_a_request_under_way_is_answered_before_the_end() -> None:
+    async def scenario() -> None:
+        async with serving(App(), HTTP) as (url,):
+            slow = asyncio.create_task(get(url + "/slow"))
+            await asyncio.sleep(0.2)
+        assert await slow == "slow"
+
+    asyncio.run(scenario())
+
+
+def test_idle_connections_do_not_hold_up_the_end() -> None:
+    async def scenario() -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            async with asyncio.timeout(3):
+                async with serving(App(), HTTP) as (url,):
+                    assert (await client.get(url)).text == "hello"
+
+    asyncio.run(scenario())
+
+
+def test_a_port_in_use_is_refused_and_the_others_are_let_go() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = HTTP._replace(port=taken.getsockname()[1])
+        server = RegistryServer((HTTP, busy), NO_TLS)
+        with pytest.raises(StartupError, match=rf"cannot listen on {busy.url}: .*[Ff]ree the port"):
+            server.bind()
+
+
+def test_an_unknown_host_is_refused() -> None:
+    with pytest.raises(StartupError, match=r"cannot listen on http://no\.such\.host\.invalid:0"):
+        RegistryServer((RegistryListener("http", "no.such.host.invalid", 0),), NO_TLS).bind()
+
+
+def test_every_interface_can_be_listened_on() -> None:
+    async def scenario() -> None:
+        async with serving(App(), HTTP._replace(host="")) as (url,):
+            assert await get(url.replace("://:", "://127.0.0.1:")) == "hello"
+
+    asyncio.run(scenario())
+
+
+def test_a_locked_key_needs_its_password(certificates: Certificates) -> None:
+    async def scenario() -> None:
+        async with serving(App(), HTTPS, tls=tls_of(certificates.locked_server, password=KEY_PASSWORD)) as (url,):
+            assert await get(url, trusting(certificates)) == "hello"
+        for wrong in (None, "wrong"):
+            with pytest.raises(StartupError, match=r"ssl\.keystore\.location: .*ssl\.key\.password"):
+                async with serving(App(), HTTPS, tls=tls_of(certificates.locked_server, password=wrong)):
+                    pass
+
+    asyncio.run(scenario())
+
+
+def test_files_that_are_not_what_they_should_be_are_refused(certificates: Certificates, tmp_path: Path) -> None:
+    (tmp_path / "text.pem").write_text("hello")
+
+    async def scenario() -> None:
+        for tls, key in (
+            (tls_of(tmp_path / "missing.pem"), "keystore"),
+            (tls_of(tmp_path / "text.pem"), "keystore"),
+            (tls_of(certificates.authority), "keystore"),
+            (tls_of(certificates.server, truststore=tmp_path / "text.pem"), "truststore"),
+        ):
+            with pytest.raises(StartupError, match=rf"ssl\.{key}\.location"):
+                async with serving(App(), HTTPS, tls=tls):
+                    pass
+
+    asyncio.run(scenario())
+
+
+def test_clients_can_be_asked_for_a_certificate(certificates: Certificates) -> None:
+    async def scenario() -> None:
+        tls = tls_of(certificates.server, truststore=certificates.authority, clients="REQUIRED")
+        async with serving(App(), HTTPS, tls=tls) as (url,):
+            assert await get(url, trusting(certificates, certificates.client)) == "hello"
+            with pytest.raises(httpx.HTTPError):
+                await get(url, trusting(certificates))
+
+    asyncio.run(scenario())

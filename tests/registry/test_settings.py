@@ -1,0 +1,138 @@
+"""The registry's settings: Confluent's names, what they become, and which mistakes are told."""
+
+from pathlib import Path
+
+import pytest
+
+from rookery.base.config_registry import REGISTRY_BROKER_ROWS, REGISTRY_ROWS
+from rookery.base.errors import ConfigError
+from rookery.registry.settings import RegistryListener, RegistrySettings, SearchLimit
+
+BROKERS = {"kafkastore.bootstrap.servers": "b1:9092"}
+
+
+def test_the_defaults_are_confluents() -> None:
+    settings = RegistrySettings.parse(BROKERS)
+    assert settings.listeners == (RegistryListener("http", "0.0.0.0", 8081),)
+    assert settings.client_config == {"bootstrap.servers": "b1:9092"}
+    assert (settings.topic, settings.topic_replication_factor) == ("_schemas", 3)
+    assert settings.group_id == "schema-registry"
+    assert settings.compatibility_level == "BACKWARD"
+    assert (settings.leader_eligibility, settings.mode_mutability) == (True, True)
+    assert settings.schema_limit == SearchLimit(1000, 1000)
+    assert not settings.authentication.is_basic
+    assert settings.authentication.roles == {"*"}
+    assert settings.inter_instance_protocol == "http"
+
+
+def test_everything_can_be_set() -> None:
+    settings = RegistrySettings.parse(
+        {
+            "kafkastore.bootstrap.servers": "PLAINTEXT://b1:9092, PLAINTEXT://b2:9093",
+            "kafkastore.request.timeout.ms": "1234",
+            "listeners": "https://127.0.0.1:8443,HTTP://[::1]:0/",
+            "inter.instance.protocol": "HTTPS",
+            "schema.compatibility.level": "full_transitive",
+            "authentication.method": "BASIC",
+            "authentication.realm": "Registry",
+            "authentication.roles": "admin,developer",
+            "authentication.credentials.file": "users.properties",
+            "ssl.keystore.location": "server.pem",
+            "ssl.key.password": "secret",
+            "ssl.truststore.location": "authorities.pem",
+            "ssl.client.authentication": "REQUIRED",
+        }
+    )
+    assert settings.client_config == {"bootstrap.servers": "b1:9092,b2:9093", "request.timeout.ms": "1234"}
+    assert [listener.url for listener in settings.listeners] == ["https://127.0.0.1:8443", "http://[::1]:0"]
+    assert settings.inter_instance_protocol == "https"
+    assert settings.compatibility_level == "FULL_TRANSITIVE"
+    assert settings.authentication.roles == {"admin", "developer"}
+    assert settings.authentication.credentials_file == Path("users.properties")
+    assert settings.tls.keystore == Path("server.pem")
+    assert settings.tls.client_authentication == "REQUIRED"
+
+
+def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
+    settings = RegistrySettings.parse({**BROKERS, "listeners": "https://:8443", "ssl.keystore.location": "server.pem"})
+    assert settings.inter_instance_protocol == "https"
+    assert settings.listeners[0].listens_everywhere
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("listners", "http://:8081", "unknown configuration 'listners'; did you mean listeners?"),
+        (
+            "listeners",
+            "ftp://host:21",
+            "listeners: expected http://host:port or https://host:port, got 'ftp://host:21'",
+        ),
+        ("listeners", "http://host:70000", "listeners: expected"),
+        ("listeners", "", "listeners: give one or more addresses"),
+        ("listeners", "http://a:1,http://a:1", "listeners: give one or more addresses, each once"),
+        ("listeners", "https://a:1", "ssl.keystore.location is required"),
+        ("inter.instance.protocol", "https", "inter.instance.protocol names a scheme that none of listeners has"),
+        ("kafkastore.bootstrap.servers", "", "kafkastore.bootstrap.servers is required"),
+        ("kafkastore.bootstrap.servers", "SSL://b1:9092", "kafkastore.bootstrap.servers: SSL://b1:9092 asks for more"),
+        ("kafkastore.security.protocol", "SSL", "kafkastore.security.protocol: .*neither TLS nor SASL"),
+        ("kafkastore.no.such.key", "1", "unknown configuration 'kafkastore.no.such.key'"),
+        ("kafkastore.client.id", "mine", "unknown configuration 'kafkastore.client.id'"),
+        ("kafkastore.request.timeout.ms", "soon", "kafkastore.request.timeout.ms: .*not a number"),
+        ("kafkastore.timeout.ms", "0", "kafkastore.timeout.ms: must be at least 1"),
+        ("kafkastore.topic", " ", "kafkastore.topic must not be empty"),
+        ("schema.compatibility.level", "sideways", "schema.compatibility.level: must be one of"),
+        ("leader.eligibility", "maybe", "leader.eligibility: expected true or false"),
+        ("kafkagroup.heartbeat.interval.ms", "10000", "kafkagroup.heartbeat.interval.ms must be below"),
+        ("authentication.method", "BEARER", "authentication.method: must be one of: NONE, BASIC"),
+        ("authentication.method", "BASIC", "authentication.credentials.file is required"),
+        ("ssl.keystore.type", "JKS", "ssl.keystore.type: must be one of: PEM"),
+        ("ssl.client.authentication", "REQUIRED", "ssl.truststore.location is required"),
+    ],
+)
+def test_a_mistake_names_its_key(key: str, value: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        RegistrySettings.parse({**BROKERS, key: value})
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        RegistrySettings.parse({**BROKERS, "listners": "x", "leader.eligibility": "y"})
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_broker_has_every_key_under_its_prefix() -> None:
+    names = {row.name for row in REGISTRY_BROKER_ROWS}
+    assert len(names) == len(REGISTRY_ROWS)
+    assert all(name.startswith("schema.registry.") for name in names)
+    assert {"schema.registry.listeners", "schema.registry.group.id", "schema.registry.kafkastore.topic"} <= names
+
+
+def test_a_brokers_keys_become_settings() -> None:
+    static = {
+        "log.dirs": "data",
+        "schema.registry.listeners": "http://127.0.0.1:8081",
+        "schema.registry.group.id": "mine",
+        "schema.registry.kafkastore.topic": "_mine",
+        "schema.registry.kafkastore.retry.backoff.ms": "7",
+    }
+    settings = RegistrySettings.of_broker(static, bootstrap_servers="127.0.0.1:9092")
+    assert settings.listeners[0].port == 8081
+    assert (settings.group_id, settings.topic) == ("mine", "_mine")
+    assert settings.client_config == {"bootstrap.servers": "127.0.0.1:9092", "retry.backoff.ms": "7"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("schema.registry.listeners", "nonsense"),
+        ("schema.registry.kafkastore.nonsense", "1"),
+        ("schema.registry.kafkastore.topic", ""),
+        ("schema.registry.group.id", " "),
+        ("schema.registry.inter.instance.protocol", "https"),
+    ],
+)
+def test_mistakes_are_told_in_the_brokers_terms(key: str, value: str) -> None:
+    static = {"schema.registry.listeners": "http://127.0.0.1:8081", key: value}
+    with pytest.raises(ConfigError, match=rf"(^|\W){key}"):
+        RegistrySettings.of_broker(static, bootstrap_servers="127.0.0.1:9092")

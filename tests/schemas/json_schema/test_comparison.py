@@ -1,0 +1,138 @@
+"""The tables of cases, and what holds for all of them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rookery.schemas.interface import Incompatibility
+from rookery.schemas.json_schema import JSONSchema, check, parse
+from rookery.schemas.json_schema.comparison import find_differences
+from rookery.schemas.json_schema.differences import COMPATIBLE_KINDS, MESSAGES
+from tests.schemas.json_schema import cases_arrays, cases_combinations, cases_objects, cases_values
+from tests.schemas.json_schema.case import Case
+
+CASES = [*cases_values.CASES, *cases_combinations.CASES, *cases_objects.CASES, *cases_arrays.CASES]
+
+
+def make(tree: Any) -> JSONSchema:
+    return parse(msgspec.json.encode(tree).decode())
+
+
+def _differences(writer: Any, reader: Any) -> list[str]:
+    return sorted(f"{each.kind} {each.pointer}" for each in find_differences(make(reader), make(writer)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{index} {case.rule}" for index, case in enumerate(CASES)])
+def test_case(case: Case) -> None:
+    expected = sorted(each if " " in each else f"{each} #/" for each in case.differences)
+    assert _differences(case.writer, case.reader) == expected
+    assert (check(make(case.reader), make(case.writer)) == []) is case.is_compatible
+
+
+def test_a_list_of_differences_is_as_compatible_as_its_worst() -> None:
+    for case in CASES:
+        kinds = {each.split(" ")[0] for each in case.differences}
+        assert (kinds <= COMPATIBLE_KINDS) is case.is_compatible, case.rule
+
+
+def test_every_kind_has_a_case() -> None:
+    kinds = {each.split(" ")[0] for case in CASES for each in case.differences}
+    assert kinds == COMPATIBLE_KINDS | MESSAGES.keys()
+    assert not COMPATIBLE_KINDS & MESSAGES.keys()
+
+
+def _only(writer: Any, reader: Any) -> Incompatibility:
+    [found] = check(make(reader), make(writer))
+    return found
+
+
+def test_an_incompatibility_says_what_and_where() -> None:
+    writer = {"type": "object", "properties": {"a": {"type": "string"}}}
+    reader = {"type": "object", "properties": {"a": {"type": "number"}}}
+    found = _only(writer, reader)
+    assert (found.kind, found.path, found.detail) == ("TYPE_CHANGED", "#/properties/a", None)
+    assert found.describe("new", "old") == (
+        '{errorType:"TYPE_CHANGED", description:"A type at path \'#/properties/a\' is different between the new schema '
+        "and the old schema'}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "text"),
+    [
+        (
+            {},
+            {"type": "string", "maxLength": 1},
+            "A type at path '#/' is different between the R schema and the W schema",
+        ),
+        (
+            {"maxLength": 2},
+            {"maxLength": 1},
+            "The value at path '#/maxLength' in the R schema is less than its value in the W schema",
+        ),
+        (
+            {"minLength": 1},
+            {"minLength": 2},
+            "The value at path '#/minLength' in the R schema is more than its value in the W schema",
+        ),
+        ({"pattern": "a"}, {"pattern": "b"}, "The value at path '#/pattern' is different between the R and W schema"),
+        (
+            {"type": "string"},
+            {"pattern": "b"},
+            "The keyword at path '#/pattern' in the R schema is not present in the W schema",
+        ),
+        (
+            {"enum": [1, 2]},
+            {"enum": [1]},
+            "An array or combined type at path '#/enum' has fewer elements in the R schema than the W schema",
+        ),
+    ],
+)
+def test_messages(writer: Any, reader: Any, text: str) -> None:
+    assert text in _only(writer, reader).describe("R", "W")
+
+
+def _types(count: int, last: str) -> dict[str, Any]:
+    """Definitions that all refer to all others."""
+    names = [f"t{number}" for number in range(count)]
+    anyone = {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in names]}
+    definitions = {
+        name: {"type": "object", "properties": {name: {"type": "string"}, "next": anyone}, "required": [name]}
+        for name in names
+    }
+    definitions[names[-1]]["properties"] = {names[-1]: {"type": last}, "next": anyone}
+    return {"definitions": definitions, **anyone}
+
+
+def test_definitions_that_all_refer_to_all_others() -> None:
+    assert check(make(_types(20, "string")), make(_types(20, "string"))) == []
+    found = _only(_types(20, "string"), _types(20, "number"))
+    assert (found.kind, found.path) == ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#/")
+
+
+def test_a_difference_behind_a_cycle_is_found_by_a_second_walk() -> None:
+    """The roots are being compared when the union comes back to them; taking them for compatible hides the change."""
+
+    def schema(kind: str) -> dict[str, Any]:
+        node = {
+            "properties": {"next": {"oneOf": [{"$ref": "#/definitions/N"}, {"type": "null"}]}, "id": {"type": kind}}
+        }
+        return {"definitions": {"N": {"type": "object", **node}}, "$ref": "#/definitions/N"}
+
+    assert _differences(schema("string"), schema("number")) == [
+        "COMBINED_TYPE_SUBSCHEMAS_CHANGED #/properties/next",
+        "TYPE_CHANGED #/properties/id",
+    ]
+
+
+def test_long_chains_of_definitions_need_no_stack() -> None:
+    def chain(last: str) -> dict[str, Any]:
+        definitions: dict[str, Any] = {
+            f"d{index}": {"properties": {"n": {"$ref": f"#/definitions/d{index + 1}"}}} for index in range(2000)
+        }
+        return {"definitions": {**definitions, "d2000": {"type": last}}, "$ref": "#/definitions/d0"}
+
+    found = _only(chain("string"), chain("number"))
+    assert found.kind == "TYPE_CHANGED"
+    assert found.path.count("/n") == 2000

@@ -1,0 +1,92 @@
+import pytest
+
+from rookery.schemas.protobuf import check
+from rookery.schemas.protobuf.differences import DESCRIPTIONS, compare
+from tests.schemas.protobuf.cases import enums, fields, imports, messages, oneofs, types
+from tests.schemas.protobuf.cases.case import Case, Imports, parse_side
+
+CASES = [case for module in (messages, enums, fields, types, oneofs, imports) for case in module.CASES]
+
+
+def _rule(case: Case) -> str:
+    return case.rule
+
+
+@pytest.mark.parametrize("case", CASES, ids=_rule)
+def test_differences(case: Case) -> None:
+    writer, reader = parse_side(case.writer), parse_side(case.reader)
+    found = [f"{each.kind} {each.path}" for each in compare(writer.side, reader.side)]
+    assert sorted(found) == sorted(case.differences)
+    harmful = [each for each in case.differences if each.split()[0] in DESCRIPTIONS]
+    assert sorted(f"{each.kind} {each.path}" for each in check(reader, writer)) == sorted(harmful)
+
+
+@pytest.mark.parametrize("case", CASES, ids=_rule)
+def test_the_normal_forms_differ_in_the_same_way(case: Case) -> None:
+    """All that does not count is gone there, and nothing else."""
+    writer, reader = parse_side(case.writer), parse_side(case.reader)
+    found = {(each.kind, each.path) for each in check(reader.normalized(), writer.normalized())}
+    assert found == {(each.kind, each.path) for each in check(reader, writer)}
+
+
+def test_the_table_has_every_kind() -> None:
+    kinds = {each.split()[0] for case in CASES for each in case.differences}
+    assert kinds == {
+        *DESCRIPTIONS,
+        *("MESSAGE_ADDED", "MESSAGE_MOVED", "ENUM_ADDED", "ENUM_REMOVED", "ENUM_CONST_ADDED", "ENUM_CONST_CHANGED"),
+        *("ENUM_CONST_REMOVED", "FIELD_ADDED", "FIELD_REMOVED", "FIELD_NAME_CHANGED", "ONEOF_ADDED", "ONEOF_REMOVED"),
+        *("FIELD_STRING_OR_BYTES_LABEL_CHANGED", "ONEOF_FIELD_ADDED", "ONEOF_FIELD_MOVED_TO_TOP_LEVEL"),
+    }
+
+
+def test_rules_are_told_apart() -> None:
+    rules = [case.rule for case in CASES]
+    assert len(rules) == len(set(rules))
+    assert len(rules) >= 200
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "message"),
+    [
+        (
+            "message M { string a = 1; }",
+            "message M { int32 a = 1; }",
+            '{errorType:"FIELD_SCALAR_KIND_CHANGED", description:"The kind of a SCALAR field at path \'#/M/1\''
+            ' in the new schema does not match its kind in the old schema"}',
+        ),
+        (
+            "package a; message M {}",
+            "package b; message M {}",
+            '{errorType:"PACKAGE_CHANGED", description:"The package at \'#/\' in the new schema'
+            ' does not match the package in the old schema"}',
+        ),
+        (
+            "message M {} message N {}",
+            "message M {}",
+            '{errorType:"MESSAGE_REMOVED", description:"The new schema is missing a MESSAGE type at path \'#/N\''
+            ' in the old schema"}',
+        ),
+        (
+            'syntax = "proto2"; message M {}',
+            'syntax = "proto2"; message M { required string a = 1; }',
+            '{errorType:"REQUIRED_FIELD_ADDED", description:"A required field  at path \'#/M/1\' in the new schema'
+            ' is missing in the old schema"}',
+        ),
+    ],
+)
+def test_messages(writer: str, reader: str, message: str) -> None:
+    """In the words, and with the quotes, of Confluent's registry."""
+    found = check(parse_side(reader), parse_side(writer))
+    assert [each.describe("new", "old") for each in found] == [message]
+
+
+def test_imported_messages_that_all_contain_each_other_take_no_time() -> None:
+    names = [f"M{index}" for index in range(14)]
+    body = "".join(f"{name} f{index} = {index + 1}; " for index, name in enumerate(names))
+    case = "".join(f"message {name} {{ {body} %s last = 100; }} " for name in names)
+    text = 'import "other.proto"; message M { M0 m = 1; }'
+    sides = [Imports(text, {"other.proto": case.replace("%s", kind)}) for kind in ("string", "int32")]
+    found = check(parse_side(sides[0]), parse_side(sides[1]))
+    assert {each.path for each in found if each.kind == "FIELD_SCALAR_KIND_CHANGED"} == {
+        f"#/{name}/100" for name in names
+    }

@@ -1,0 +1,103 @@
+import base64
+import contextlib
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from rookery.schemas.interface import InvalidSchemaError
+from rookery.schemas.protobuf import check, parse
+from rookery.schemas.protobuf.printing import quote
+from tests.schemas.protobuf.generated import texts
+from tests.schemas.protobuf.golden_files import NAMES, read_text
+from tests.schemas.protobuf.ordering import in_order
+
+# Texts are large: shrinking them would take minutes.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+FEW = settings(max_examples=30, deadline=None, phases=PHASES)
+MANY = settings(max_examples=150, deadline=None, phases=PHASES)
+
+
+def _parse_or_refuse(text: str) -> None:
+    with contextlib.suppress(InvalidSchemaError):
+        parse(text)
+
+
+@FEW
+@given(texts())
+def test_the_canonical_text_is_a_fixed_point(text: str) -> None:
+    schema = parse(text)
+    again = parse(schema.canonical)
+    assert again.canonical == schema.canonical
+    assert in_order(again.descriptor) == in_order(schema.descriptor)
+
+
+@FEW
+@given(texts())
+def test_a_schema_reads_its_own_data(text: str) -> None:
+    schema = parse(text)
+    assert check(schema, schema) == []
+    assert check(schema, schema.normalized()) == []
+    assert check(schema.normalized(), schema) == []
+
+
+@FEW
+@given(texts())
+def test_text_and_descriptor_lead_to_each_other(text: str) -> None:
+    schema = parse(text)
+    from_descriptor = parse(schema.formatted("serialized"))
+    assert in_order(from_descriptor.descriptor) == in_order(schema.descriptor)
+    assert in_order(parse(from_descriptor.canonical).descriptor) == in_order(schema.descriptor)
+    assert check(schema, from_descriptor) == check(from_descriptor, schema) == []
+
+
+@FEW
+@given(texts())
+def test_normal_forms(text: str) -> None:
+    normal = parse(text).normalized()
+    assert parse(normal.canonical).normalized().canonical == normal.canonical
+    assert in_order(normal.descriptor) == in_order(parse(text).descriptor)
+
+
+@FEW
+@given(texts())
+def test_protobufs_own_library_takes_what_is_valid(text: str) -> None:
+    schema = parse(text)
+    assert schema.name is not None
+    assert schema.pool.FindMessageTypeByName(schema.name).full_name == schema.name
+
+
+@MANY
+@given(st.text(max_size=60) | st.text(alphabet="message Mstring={}[]();.,:<>\"'\\/-*0123 \n", max_size=200))
+def test_any_text_is_valid_or_refused(text: str) -> None:
+    _parse_or_refuse(text)
+
+
+@MANY
+@given(st.sampled_from(NAMES), st.data())
+def test_a_damaged_text_is_valid_or_refused(name: str, data: st.DataObject) -> None:
+    text = read_text(name)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 40)))
+    _parse_or_refuse(text[:start] + text[end:])
+
+
+@MANY
+@given(st.sampled_from(NAMES), st.data())
+def test_a_damaged_descriptor_is_valid_or_refused(name: str, data: st.DataObject) -> None:
+    raw = bytearray(parse(read_text(name)).descriptor.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 5))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        schema = parse(base64.b64encode(raw).decode())
+    except InvalidSchemaError:
+        return
+    assert parse(schema.canonical).canonical == schema.canonical
+
+
+@MANY
+@given(st.binary(max_size=40))
+def test_strings_come_back(data: bytes) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    schema = parse(f'syntax = "proto2"; message M {{ optional bytes a = 1 [default = {quote(text)}]; }}')
+    assert schema.raw.messages[0].fields[0].default == text
+    assert schema.message_class("M")().a == data

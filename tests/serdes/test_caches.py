@@ -1,0 +1,40 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rookery.serdes.caches import OnceCache
+
+
+def test_many_threads_make_a_value_once() -> None:
+    made: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def make(key: int) -> list[int]:
+        made.append(key)
+        return [key]
+
+    cache = OnceCache(make)
+
+    def ask(_: int) -> list[int]:
+        barrier.wait(5)
+        return cache[7]
+
+    with ThreadPoolExecutor(8) as threads:
+        values = list(threads.map(ask, range(8)))
+    assert made == [7]
+    assert all(value is values[0] for value in values)
+
+
+def test_what_fails_is_made_again() -> None:
+    tries = iter([False, True])
+
+    def make(key: str) -> str:
+        if not next(tries):
+            raise ValueError("not yet")
+        return "made"
+
+    cache = OnceCache(make)
+    with pytest.raises(ValueError, match="not yet"):
+        cache["key"]
+    assert cache["key"] == "made"

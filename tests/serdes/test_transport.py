@@ -1,0 +1,177 @@
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from rookery.base.errors import ConfigError
+from rookery.serdes import RegistryClient, Schema
+from rookery.serdes.errors import RegistryRequestError, RegistryUnavailableError
+from tests.serdes.fake_registry import Answer, FakeRegistry, error, fake_registry
+
+HASTY = {"retries.wait.ms": 1, "retries.max.wait.ms": 2}
+STRING = Schema('"string"')
+
+
+@pytest.fixture
+def second() -> Iterator[FakeRegistry]:
+    with fake_registry() as running:
+        yield running
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The url of a port that nobody listens to, and that nobody else gets."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def test_the_next_url_is_asked_and_asked_from_then_on(nobody: str, server: FakeRegistry, second: FakeRegistry) -> None:
+    with RegistryClient([nobody, server.url, second.url], HASTY) as client:
+        assert client.register("a", STRING) == 1
+        server.planned.append(error(503, 50302, "busy"))
+        assert client.register("b", STRING) == 1
+        assert client.register("c", STRING) == 1
+    assert [asked.path for asked in server.requests] == ["/subjects/a/versions", "/subjects/b/versions"]
+    assert [asked.path for asked in second.requests] == ["/subjects/b/versions", "/subjects/c/versions"]
+
+
+def test_urls_with_commas(nobody: str, server: FakeRegistry) -> None:
+    with RegistryClient(f"{nobody}, {server.url}/", HASTY) as client:
+        assert client.urls == (nobody, server.url)
+        assert client.register("a", STRING) == 1
+
+
+def test_if_nobody_answers_all_urls_are_named(nobody: str) -> None:
+    other = nobody.replace("127.0.0.1", "localhost")
+    with (
+        RegistryClient([nobody.replace("//", "//me:secret@"), other], HASTY) as client,
+        pytest.raises(RegistryUnavailableError) as caught,
+    ):
+        client.list_subjects()
+    assert nobody in str(caught.value)
+    assert other in str(caught.value)
+    assert "refused" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(server: FakeRegistry, status: int) -> None:
+    server.planned += [error(status, 50003, "not now")] * 2
+    with RegistryClient(server.url, HASTY) as client:
+        assert client.register("a", STRING) == 1
+    assert len(server.requests) == 3
+
+
+def test_what_does_not_pass_is_told(server: FakeRegistry) -> None:
+    server.planned += [error(500, 50003, "Error while forwarding")] * 9
+    with RegistryClient(server.url, HASTY) as client, pytest.raises(RegistryRequestError, match="forwarding") as caught:
+        client.register("a", STRING)
+    assert (caught.value.status, caught.value.code) == (500, 50003)
+    assert len(server.requests) == 4
+
+
+def test_a_deletion_that_may_have_happened_is_not_tried_again(server: FakeRegistry) -> None:
+    server.planned += [error(500, 50002, "Timed out")] * 2
+    with RegistryClient(server.url, HASTY) as client, pytest.raises(RegistryRequestError, match="Timed out"):
+        client.delete_subject("a")
+    assert len(server.requests) == 1
+
+
+def test_a_deletion_that_was_not_received_is(nobody: str, server: FakeRegistry) -> None:
+    server.planned.append(Answer(200, [1, 2]))
+    with RegistryClient([nobody, server.url], HASTY) as client:
+        assert client.delete_subject("a") == [1, 2]
+
+
+def test_refusals_have_the_registrys_words(server: FakeRegistry) -> None:
+    server.planned.append(error(409, 409, "Schema being registered is incompatible"))
+    with RegistryClient(server.url) as client, pytest.raises(RegistryRequestError) as caught:
+        client.register("a", STRING)
+    assert (caught.value.status, caught.value.code) == (409, 409)
+    assert caught.value.message == "Schema being registered is incompatible"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(404, b"<html>nothing here</html>"), "is that the url of a schema registry?"),
+        (Answer(401, b"<html>go away</html>"), r"basic\.auth\.user\.info"),
+        (Answer(200, b"<html>hello</html>"), "not one of a schema registry"),
+        (Answer(200, {"message": "hello"}), "not one of a schema registry"),
+    ],
+)
+def test_other_servers_are_told_from_registries(server: FakeRegistry, answer: Answer, told: str) -> None:
+    server.planned.append(answer)
+    with RegistryClient(server.url) as client, pytest.raises(RegistryRequestError, match=told) as caught:
+        client.register("a", STRING)
+    assert caught.value.code == -1
+
+
+def test_a_registry_that_does_not_answer_in_time() -> None:
+    config = {"http.read.timeout.ms": 50, "max.retries": 0}
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with RegistryClient(url, config) as client, pytest.raises(RegistryUnavailableError, match="timed out"):
+            client.list_subjects()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "config"),
+    [("me:p%40ss@", {}), ("", {"basic.auth.user.info": "me:p@ss"})],
+    ids=["in the url", "in the settings"],
+)
+def test_user_and_password(server: FakeRegistry, prefix: str, config: Mapping[str, object]) -> None:
+    with RegistryClient(server.url.replace("//", f"//{prefix}"), config) as client:
+        client.register("a", STRING)
+        assert client.urls == (server.url,)
+    assert server.requests[0].user == "me:p@ss"
+
+
+def test_nobody_in_particular(server: FakeRegistry, registry: RegistryClient) -> None:
+    registry.register("a", STRING)
+    assert server.requests[0].user is None
+
+
+@pytest.mark.parametrize(
+    ("urls", "config", "told"),
+    [
+        ("", {}, "give the url"),
+        ([], {}, "give the url"),
+        ("localhost:8081", {}, "not the url of a schema registry"),
+        ("ftp://localhost", {}, "not the url of a schema registry"),
+        ("http://", {}, "not the url of a schema registry"),
+        ("http://host:port", {}, "not valid"),
+        ("http://a:b@host", {"basic.auth.user.info": "c:d"}, r"in the url and in basic\.auth\.user\.info"),
+        ("http://host", {"basic.auth.user.info": "just-me"}, "user:password"),
+        ("http://host", {"ssl.key.location": "key.pem"}, r"needs ssl\.certificate\.location"),
+        ("https://host", {"ssl.ca.location": "no-such-file.pem"}, "No such file"),
+        ("http://host", {"basic.auth.userinfo": "a:b"}, r"did you mean basic\.auth\.user\.info"),
+        ("http://host", {"max.retries": -1}, r"max\.retries"),
+    ],
+)
+def test_wrong_settings(urls: str | list[str], config: Mapping[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        RegistryClient(urls, config)
+
+
+def test_closing_ends_the_waiting(nobody: str) -> None:
+    client = RegistryClient(nobody, {"retries.wait.ms": 60_000, "retries.max.wait.ms": 60_000})
+    caught: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            client.list_subjects()
+        except Exception as failure:
+            caught.append(failure)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join(0.3)
+    client.close()
+    thread.join(10)
+    assert isinstance(caught[0], RegistryUnavailableError)
+    with pytest.raises(RuntimeError, match="closed"):
+        client.list_subjects()

@@ -1,0 +1,79 @@
+"""The embedded broker with a schema registry: in a thread and in a process, over restarts, and as a fixture."""
+
+import httpx
+import pytest
+
+from rookery.testing import EmbeddedBroker
+from rookery.testing.embedded import Mode
+
+pytest_plugins = ["pytester"]
+
+
+def register(broker: EmbeddedBroker, subject: str) -> object:
+    url = f"{broker.schema_registry_url}/subjects/{subject}/versions"
+    return httpx.post(url, json={"schema": '"string"'}, trust_env=False).json()
+
+
+def subjects(broker: EmbeddedBroker) -> object:
+    return httpx.get(f"{broker.schema_registry_url}/subjects", trust_env=False).json()
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_schemas_outlive_restarts_at_the_same_address(mode: Mode) -> None:
+    with EmbeddedBroker(schema_registry=True, mode=mode) as broker:
+        url = broker.schema_registry_url
+        assert register(broker, "a") == {"id": 1}
+        for clean in (True, False):
+            broker.restart(clean=clean)
+            assert broker.schema_registry_url == url
+            assert subjects(broker) == ["a"]
+            # At once, though nobody left the group before the crash.
+            assert register(broker, "a") == {"id": 1}
+
+
+def test_several_brokers_have_registries_of_their_own() -> None:
+    with EmbeddedBroker(schema_registry=True) as one, EmbeddedBroker(schema_registry=True) as other:
+        register(one, "a")
+        assert (subjects(one), subjects(other)) == (["a"], [])
+
+
+def test_a_registry_lives_through_moved_time() -> None:
+    with EmbeddedBroker(schema_registry=True) as broker:
+        broker.advance_time(100)
+        assert subjects(broker) == []
+
+
+def test_settings_of_the_registry_are_passed_on() -> None:
+    settings = {"schema.registry.schema.compatibility.level": "full"}
+    with EmbeddedBroker(schema_registry=True, settings=settings) as broker:
+        found = httpx.get(f"{broker.schema_registry_url}/config", trust_env=False).json()
+        assert found == {"compatibilityLevel": "FULL"}
+
+
+def test_there_is_no_address_without_a_registry() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="give it schema_registry=True"):
+        _ = broker.schema_registry_url
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = EmbeddedBroker(schema_registry=True).schema_registry_url
+    with pytest.raises(ValueError, match="use schema_registry=True"):
+        EmbeddedBroker(settings={"schema.registry.listeners": "http://:1"})
+
+
+def test_the_fixture_gives_the_tests_broker_a_registry(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import httpx
+        import pytest
+
+        def test_fixture(rookery, rookery_schema_registry):
+            assert rookery_schema_registry == rookery.schema_registry_url
+            assert httpx.get(rookery_schema_registry + "/subjects", trust_env=False).json() == []
+
+        @pytest.mark.rookery(schema_registry=True)
+        def test_marker(rookery):
+            assert rookery.schema_registry_url.startswith("http://127.0.0.1:")
+
+        def test_without(rookery):
+            with pytest.raises(RuntimeError):
+                rookery.schema_registry_url
+    """)
+    pytester.runpytest("--strict-markers").assert_outcomes(passed=3)
