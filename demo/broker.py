@@ -10,13 +10,14 @@ STOP_TIMEOUT_S = 30
 
 
 class Broker:
-    """A broker on one port and one data directory, over all its restarts."""
+    """A broker with its schema registry, on the same ports and one data directory over all its restarts."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.data_dir = directory / "data"
         self.log_path = directory / "broker.log"
         self.address = f"127.0.0.1:{_free_port()}"
-        self._settings = settings
+        self.registry = f"http://127.0.0.1:{_free_port()}"
+        self._settings = (f"schema.registry.listeners={self.registry}", *settings)
         self._process: subprocess.Popen[str] | None = None
 
     @property

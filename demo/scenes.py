@@ -7,7 +7,7 @@ from collections.abc import Callable
 import confluent_kafka
 from confluent_kafka.admin import OffsetSpec
 
-from demo import clients, columns
+from demo import clients, columns, customers
 from demo.broker import Broker
 from demo.members import AioKafkaMember, ConfluentMember, KafkaPythonMember, Member
 from demo.transfers import ACCOUNTS, Bank, read_transfers
@@ -17,6 +17,7 @@ KILLS = 3
 GROUP_PARTITIONS = 6
 SALES = 500_000
 SALES_PARTITIONS = 3
+CUSTOMERS = 500
 PATIENCE_S = 30
 
 
@@ -37,7 +38,7 @@ def wait_until(condition: Callable[[], bool], promise: str) -> None:
 
 
 def start(broker: Broker) -> str:
-    """Start a broker"""
+    """Start a broker with its schema registry"""
     seconds = broker.start()
     return f"serving on {broker.address} after {seconds:.1f} s, in an empty directory"
 
@@ -281,6 +282,26 @@ def stop(broker: Broker) -> str:
     return f"SIGTERM, exit code 0 after {time.monotonic() - started:.1f} s"
 
 
+def agree_on_schemas(broker: Broker) -> str:
+    """Customers lose their fax numbers and get e-mail: old and new programs agree through the schema registry"""
+    place = (broker.address, broker.registry, "customers")
+    clients.create_topic(broker.address, "customers", confluent_value_schema_validation="true")
+    customers.write_old(*place, CUSTOMERS)
+    customers.write_new(*place, CUSTOMERS)
+    for schema, field, absent in ((customers.OLD, "faxNumber", "email"), (customers.NEW, "email", "faxNumber")):
+        found = customers.read(*place, schema, 2 * CUSTOMERS)
+        expect(sorted(each["id"] for each in found) == list(range(2 * CUSTOMERS)), "each customer is read once")
+        expect(sum(each[field] is not None for each in found) == CUSTOMERS, f"half of them have a value in {field}")
+        expect(not any(absent in each for each in found), f"a reader without {absent} does not see it")
+    expect("incompatible" in customers.refusal(broker.registry, "customers"), "a schema that breaks readers is refused")
+    refused = customers.write_without_schema(broker.address, "customers")
+    expect(refused == "INVALID_RECORD", "the broker refuses a record without a schema")
+    return (
+        f"{2 * CUSTOMERS:,} customers by Confluent's serializer and ours, read by old and new readers; an incompatible "
+        "schema and a record without one were refused"
+    )
+
+
 SCENES = (
     start,
     produce_and_consume,
@@ -288,6 +309,7 @@ SCENES = (
     rebalance,
     transact,
     pass_through_columns,
+    agree_on_schemas,
     find_by_time,
     compact,
     expire,
