@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from rookery.cli import up
+from rookery.cli.commands import app
+from rookery.cli.platform import UpOptions, plain_up_options
 from rookery.serdes import RegistryClient
 from rookery.testing import EmbeddedBroker
 from tests.support.broker import STOP_TIMEOUT_S, free_port
@@ -71,3 +77,25 @@ def test_a_setting_that_nobody_knows_is_named() -> None:
         assert process.wait(STOP_TIMEOUT_S) == 2
         assert process.stderr is not None
         assert "'listener'" in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--data-dir", "here", "--listen=127.0.0.1:1", "--registry", "http://127.0.0.1:2"],
+        ["--set", "a=1", "--set", "b=2"],
+    ],
+)
+def test_the_quick_way_understands_what_the_other_does(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    run: list[UpOptions] = []
+    monkeypatch.setattr(up, "run_platform", run.append)
+    CliRunner().invoke(app, ["up", *arguments])
+    found = plain_up_options(arguments)
+    assert found is not None
+    assert found._replace(settings=list(found.settings)) == run[0]._replace(settings=list(run[0].settings))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--data"], ["--unknown", "1"], ["--listen", "--set"]])
+def test_the_quick_way_leaves_the_rest_to_the_other(arguments: list[str]) -> None:
+    assert plain_up_options(arguments) is None

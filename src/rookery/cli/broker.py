@@ -6,7 +6,7 @@ and runs the broker directly. All else (help, short forms, mistakes) is left to 
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -23,15 +23,9 @@ class StartOptions(NamedTuple):
 
 def plain_options(arguments: Sequence[str]) -> StartOptions | None:
     """The options if each is a full name with a value, and the files are there; None leaves them to `start`."""
-    given: dict[str, list[str]] = {"--config": [], "--set": [], "--data-dir": [], "--listen": []}
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            value = next(words, "")
-        if name not in given or not value or value.startswith("-"):
-            return None
-        given[name].append(value)
+    given = plain_values(arguments, ("--config", "--set", "--data-dir", "--listen"))
+    if given is None:
+        return None
     config, data_dir, listen = (given[name][-1:] for name in ("--config", "--data-dir", "--listen"))
     if not all(Path(path).is_file() for path in config) or any(Path(path).is_file() for path in data_dir):
         return None
@@ -43,7 +37,27 @@ def plain_options(arguments: Sequence[str]) -> StartOptions | None:
     )
 
 
-def run_broker(options: StartOptions) -> None:
+def plain_values(arguments: Sequence[str], names: Sequence[str]) -> dict[str, list[str]] | None:
+    """The values of each option, if nothing else is given; None otherwise."""
+    given: dict[str, list[str]] = {name: [] for name in names}
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = next(words, "")
+        if name not in given or not value or value.startswith("-"):
+            return None
+        given[name].append(value)
+    return given
+
+
+def announce(address: str) -> None:
+    """Whoever started us waits for this line, perhaps through a pipe."""
+    sys.stdout.write(f"ready on {address}\n")
+    sys.stdout.flush()
+
+
+def run_broker(options: StartOptions, *, announce: Callable[[str], None] = announce, log_level: str = "info") -> None:
     """Run a broker in the foreground until SIGTERM or Ctrl-C."""
     # Modules live as long as the process: looking for garbage among them would only make importing slower.
     gc.disable()
@@ -53,16 +67,10 @@ def run_broker(options: StartOptions) -> None:
         from rookery.node.settings import Settings
     gc.enable()
     loaded = Settings.load(options.config, options.settings, data_dir=options.data_dir, listen=options.listen)
-    run(loaded, announce=announce)
+    run(loaded, announce=announce, log_level=log_level)
 
 
 def _no_versions() -> ModuleType:
     module = ModuleType("importlib.metadata")
     vars(module)["version"] = lambda _: "unknown"
     return module
-
-
-def announce(address: str) -> None:
-    """Whoever started us waits for this line, perhaps through a pipe."""
-    sys.stdout.write(f"ready on {address}\n")
-    sys.stdout.flush()

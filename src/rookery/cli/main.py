@@ -6,15 +6,24 @@ from rookery.cli.errors import failures_explained
 
 
 def main() -> None:
-    """A plain `rookery start` is ready in half the time without the description of all commands."""
-    if sys.argv[1:2] == ["start"]:
-        from rookery.cli.broker import plain_options, run_broker
+    """A plain `rookery start` or `rookery up` is ready in half the time without the description of all commands."""
+    match sys.argv[1:]:
+        case ["start", *arguments]:
+            from rookery.cli.broker import plain_options, run_broker
 
-        options = plain_options(sys.argv[2:])
-        if options is not None:
-            with failures_explained():
-                run_broker(options)
-            return
+            options = plain_options(arguments)
+            if options is not None:
+                with failures_explained():
+                    run_broker(options)
+                return
+        case ["up", *arguments]:
+            from rookery.cli.platform import plain_up_options, run_platform
+
+            up_options = plain_up_options(arguments)
+            if up_options is not None:
+                with failures_explained():
+                    run_platform(up_options)
+                return
     from rookery.cli.commands import app
 
     app()

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.platform import BROKER, REGISTRY
+
 BootstrapServer = Annotated[
     str,
     typer.Option(
@@ -15,8 +17,8 @@ BootstrapServer = Annotated[
         help="Brokers to ask first.",
     ),
 ]
-DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
-DEFAULT_REGISTRY = "http://127.0.0.1:8081"
+DEFAULT_BOOTSTRAP_SERVER = BROKER
+DEFAULT_REGISTRY = REGISTRY
 
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on the cluster after this time.")
