@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.base.errors import ErrorCode, ProtocolError
+from rookery.base.errors import ErrorCode, ProtocolError, StorageError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.broker import schema_checks
 from rookery.broker.dispatch import Dispatcher
@@ -20,8 +20,9 @@ from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import Codec, read_header, seal
-from rookery.records.record import Record, build_batch
+from rookery.records.record import Headers, Record, build_batch
 from rookery.storage.config import SchemaRules
+from rookery.storage.producers import ProducerStates
 from tests.broker import harness, transactional
 from tests.broker.harness import Broker, batch, decode, settle
 from tests.broker.transactional import FOLLOWER, begin, lead_with_follower
@@ -234,19 +235,92 @@ def test_subjects_by_record_name(tmp_path: Path, strategy: str, subject: str) ->
     play(tmp_path, scene, value_subject_name_strategy=strategy)
 
 
-def test_the_check_can_be_switched_on_and_off(tmp_path: Path) -> None:
-    async def alter(broker: Broker, text: str) -> None:
-        configs = [Message(name="confluent.value.schema.validation", config_operation=0, value=text)]
-        resource = Message(resource_type=2, resource_name="orders", configs=configs)
-        response = await broker.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
-        assert response.responses[0].error_code == 0
+async def switch(broker: Broker, text: str, name: str = "value.schema.validation") -> None:
+    configs = [Message(name=name, config_operation=0, value=text)]
+    resource = Message(resource_type=2, resource_name="orders", configs=configs)
+    response = await broker.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    assert response.responses[0].error_code == 0
 
+
+def test_the_check_can_be_switched_on_and_off(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
         for text, expected in (("false", 0), ("true", ErrorCode.INVALID_RECORD), ("false", 0)):
-            await alter(broker, text)
-            assert (await outcome(broker, batch(b"plain"))).error_code == expected
+            await switch(broker, text, "confluent.value.schema.validation")
+            (result,) = produce(broker, (0, batch(b"plain")))
+            assert result.error_code == expected
 
     play(tmp_path, scene, value_schema_validation="false")
+
+
+def test_the_order_stays_when_the_check_is_switched_off(tmp_path: Path) -> None:
+    async def scene(broker: Broker, schemas: Schemas) -> None:
+        schemas.news = {(ORDERS, 2)}
+        schemas.gate.clear()
+        parked = send(broker, (0, numbered(0, 2)), (1, batch(framed(2))))
+        await settle()
+        await switch(broker, "false")
+        behind = send(broker, (0, numbered(1)), (1, batch(b"plain")))
+        await settle()
+        assert [broker.replica("orders", index).log.end_offset for index in (0, 1)] == [0, 0]
+        schemas.gate.set()
+        found = [summary(await answered(task)) for task in (parked, behind)]
+        assert found == [[(0, 0), (0, 0)], [(0, 1), (0, 1)]]
+        assert summary(produce(broker, (0, numbered(2)))) == [(0, 2)], "at once again"
+
+    play(tmp_path, scene)
+
+
+def test_without_a_check_those_behind_one_that_must_be_tried_again_must_be_too(
+    tmp_path: Path, short_wait: None
+) -> None:
+    async def scene(broker: Broker, schemas: Schemas) -> None:
+        schemas.can_read = False
+        schemas.gate.clear()
+        parked = send(broker, (0, numbered(0, 2)))
+        await switch(broker, "false")
+        tasks = [parked, send(broker, (0, numbered(1)))]
+        found = [summary(await answered(task)) for task in tasks]
+        assert found == [[(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]] * 2
+        again = [produce(broker, (0, data)) for data in (numbered(0, 2), numbered(1))]
+        assert [summary(each) for each in again] == [[(0, 0)], [(0, 1)]]
+
+    play(tmp_path, scene)
+
+
+def test_a_stored_batch_that_is_sent_again_keeps_its_answer(tmp_path: Path) -> None:
+    async def scene(broker: Broker, schemas: Schemas) -> None:
+        plain = batch(b"plain", producer_id=9, producer_epoch=0, base_sequence=0)
+        sent = [plain, numbered(1)]
+        assert [summary(produce(broker, (0, data))) for data in sent] == [[(0, 0)], [(0, 1)]]
+        await switch(broker, "true")
+        schemas.registered.clear()
+        assert [summary(produce(broker, (0, data))) for data in sent] == [[(0, 0)], [(0, 1)]]
+        assert schemas.asked == 0
+        assert broker.replica("orders").log.end_offset == 2
+        for new in (numbered(2), numbered(5), batch(framed(1))):
+            assert (await outcome(broker, new)).error_code == ErrorCode.INVALID_RECORD
+
+    play(tmp_path, scene, value_schema_validation="false")
+
+
+def test_a_log_that_cannot_be_asked_for_a_stored_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(broker: Broker, _: Schemas) -> None:
+        def fail(*_: object) -> None:
+            raise StorageError("the disk is gone")
+
+        monkeypatch.setattr(ProducerStates, "check", fail)
+        (result,) = produce(broker, (0, numbered(0, 2)))
+        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(tmp_path, scene)
+
+
+def test_batches_as_producers_write_them_are_read_in_a_hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(broker: Broker, _: Schemas) -> None:
+        monkeypatch.setattr(schema_checks, "unpack_records", None)
+        assert summary(produce(broker, (0, batch(*[framed(1)] * 100)))) == [(0, 0)]
+
+    play(tmp_path, scene)
 
 
 def rotten(batch_data: bytes) -> bytes:
@@ -483,15 +557,19 @@ def test_coordinators_write_what_they_want(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=8)), min_size=1, max_size=20),
     st.sampled_from([SchemaRules("TopicNameStrategy", None), SchemaRules(None, "TopicNameStrategy")]),
+    st.sampled_from([(), (("name", b"text"),)]),
 )
-def test_what_is_read_of_a_batch(bodies: list[tuple[bytes | None, bytes | None]], rules: SchemaRules) -> None:
-    records = [Record(index, 0, key, value) for index, (key, value) in enumerate(bodies)]
+def test_what_is_read_of_a_batch(
+    bodies: list[tuple[bytes | None, bytes | None]], rules: SchemaRules, headers: Headers
+) -> None:
+    records = [Record(index, 0, key, value, headers) for index, (key, value) in enumerate(bodies)]
     expected: dict[bytes, int] = {}
     for index, record in enumerate(records):
         body = record.key if rules.key else record.value
         if body is not None:
             expected.setdefault(body[:5], index)
-    claims = schema_checks._read_claims(build_batch(records), rules, size_max=10_000)
+    data = build_batch(records)
+    claims = schema_checks._read_claims(read_header(data), data, rules, size_max=10_000)
     assert [(claim.record_index, claim.prefix) for claim in claims] == sorted(
         (index, prefix) for prefix, index in expected.items()
     )

@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from rookery.testing import EmbeddedBroker
+from tests.registry.rest.memory import Rest
 from tests.registry.rest.samples import (
     CUSTOMER,
     CUSTOMER_INCOMPATIBLE,
@@ -29,6 +30,7 @@ from tests.registry.rest.samples import (
     NAME,
     record,
 )
+from tests.registry.rest.serving import serve
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +42,7 @@ def registry_url() -> Iterator[str]:
         yield broker.schema_registry_url
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(registry_url: str) -> Iterator[SchemaRegistryClient]:
     with SchemaRegistryClient({"url": registry_url}) as client:
         yield client
@@ -201,13 +203,12 @@ def test_contexts(client: SchemaRegistryClient, registry_url: str, subject: str)
 def test_passwords(tmp_path: Path) -> None:
     credentials = tmp_path / "credentials"
     credentials.write_text("alice: secret,admin\n")
-    settings = {
-        "schema.registry.authentication.method": "BASIC",
-        "schema.registry.authentication.roles": "admin",
-        "schema.registry.authentication.credentials.file": str(credentials),
-    }
-    with EmbeddedBroker(settings=settings, schema_registry=True) as broker:
-        url = broker.schema_registry_url
+    rest = Rest(
+        authentication_method="BASIC",
+        authentication_roles="admin",
+        authentication_credentials_file=str(credentials),
+    )
+    with serve(rest.app) as url:
         with SchemaRegistryClient({"url": url, "basic.auth.user.info": "alice:secret"}) as client:
             assert client.register_schema("customers", Schema(CUSTOMER)) == 1
         with SchemaRegistryClient({"url": url}) as client, pytest.raises(SchemaRegistryError) as failed:

@@ -1,6 +1,7 @@
 """The schema registry in a node's process: switched on by a key, and not there at all without it."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +12,24 @@ import pytest
 
 from rookery.base.clock import SystemClock
 from rookery.base.config import BrokerLayers, describe_broker, find_broker_key, load_static
+from rookery.base.config_registry import LISTENERS
 from rookery.base.errors import ConfigError, StartupError
 from rookery.base.files import OsFiles
 from rookery.node.node import Node
 from rookery.node.settings import Settings
+from rookery.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.support.broker import free_port
 
 
 def make_node(data_dir: Path, *assignments: str) -> Node:
     settings = Settings.load(None, [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *assignments])
     return Node(settings, files=OsFiles(), clock=SystemClock(), random=Random(1))
+
+
+async def run_once(data_dir: Path) -> None:
+    node = make_node(data_dir)
+    await node.start()
+    await node.stop()
 
 
 def test_a_node_with_a_registry_serves_it_and_stops_it(tmp_path: Path) -> None:
@@ -50,9 +59,31 @@ def test_a_registry_that_cannot_start_stops_the_node(tmp_path: Path) -> None:
         node = make_node(tmp_path, "schema.registry.listeners=http://no.such.host.invalid:0")
         with pytest.raises(StartupError, match="the schema registry cannot listen"):
             await node.start()
-        again = make_node(tmp_path)
-        await again.start()
-        await again.stop()
+        await run_once(tmp_path)
+
+    asyncio.run(scenario())
+
+
+def test_a_port_in_use_is_told_before_the_logs_are_opened(tmp_path: Path) -> None:
+    async def scenario(port: int) -> None:
+        url = f"http://127.0.0.1:{port}"
+        await run_once(tmp_path)
+        with pytest.raises(StartupError, match=rf"cannot listen on {url}: .* choose another with {LISTENERS}\."):
+            await make_node(tmp_path, f"{LISTENERS}={url}").start()
+        assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        asyncio.run(scenario(taken.getsockname()[1]))
+
+
+def test_a_registry_that_fails_late_leaves_the_node_cleanly(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        key = "schema.registry.kafkagroup.session.timeout.ms"
+        too_short = (f"{key}=100", "schema.registry.kafkagroup.heartbeat.interval.ms=10")
+        with pytest.raises(StartupError, match=f"choose {key} within"):
+            await make_node(tmp_path, f"{LISTENERS}=http://127.0.0.1:0", *too_short).start()
+        assert (tmp_path / "_schemas-0").is_dir()
+        assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
     asyncio.run(scenario())
 

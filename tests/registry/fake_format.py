@@ -1,7 +1,8 @@
 """A format that fits on a page, for tests of the registry that are not about formats.
 
 A schema is a list of fields such as "name, age?, @address": "?" means that the field has a default, "@" that it is the
-schema of that name, which must be referred to. The normal form has the fields in order. "!" is an error.
+schema of that name, which must be referred to. The normal form has the fields in order. "!" is an error, and "~" is
+one in what is new.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,13 @@ class FakeFormat:
         self.schema_type = schema_type
 
     def parse(self, text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> FakeSchema:
+        if "~" in text:
+            raise InvalidSchemaError(f"'~' at {text.index('~')}")
+        return self.parse_registered(text, resolved, references)
+
+    def parse_registered(
+        self, text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()
+    ) -> FakeSchema:
         if "!" in text:
             raise InvalidSchemaError(f"'!' at {text.index('!')}")
         fields = tuple(field.strip() for field in text.split(","))
@@ -44,8 +52,6 @@ class FakeFormat:
             if field.startswith("@") and field[1:] not in resolved:
                 raise InvalidSchemaError(f"{field} is not there")
         return FakeSchema(fields, resolved, references, self.schema_type)
-
-    parse_registered = parse
 
     def check(self, reader: FakeSchema, writer: FakeSchema) -> list[Incompatibility]:
         written = {field.rstrip("?") for field in writer.fields}

@@ -28,7 +28,7 @@ def schema(text: str | None, *references: tuple[str, str, int], **fields: Any) -
     return RegisterSchemaRequest(schema=text, references=made or None, **fields)
 
 
-def properties(**names: str) -> Metadata:
+def properties(**names: str | None) -> Metadata:
     return Metadata(properties=names)
 
 

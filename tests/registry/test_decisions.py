@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rookery.registry import decisions, queries
+from rookery.registry import candidates, decisions, queries
 from rookery.registry.entities import (
     Metadata,
     RegisterSchemaRequest,
@@ -14,6 +14,7 @@ from rookery.registry.entities import (
 )
 from rookery.registry.records import SchemaValue, schema_record
 from rookery.registry.subjects import SUBJECT_LENGTH_MAX
+from tests.registry.fake_format import FakeFormat, FakeSchema
 from tests.registry.stage import Stage, compacted, properties, refused, replayed, schema
 
 # Registering
@@ -87,7 +88,7 @@ def test_an_unknown_type(stage: Stage, schema_type: str) -> None:
         stage.register("s", "a", schema_type=schema_type)
 
 
-@pytest.mark.parametrize("subject", ["__GLOBAL", "a\tb", ":.__GLOBAL:s", "x" * (SUBJECT_LENGTH_MAX + 1)])
+@pytest.mark.parametrize("subject", ["__GLOBAL", "a\tb", ":.__GLOBAL:s", ":*:s", "x" * (SUBJECT_LENGTH_MAX + 1)])
 def test_an_invalid_subject(stage: Stage, subject: str) -> None:
     with refused(42208, "is not a valid."):
         stage.register(subject, "a")
@@ -226,13 +227,19 @@ def test_deleting_a_version_twice(stage: Stage) -> None:
 def test_settings_go_with_the_last_version(stage: Stage) -> None:
     for subject in ("s", "t"):
         stage.register(subject, "a")
+        stage.register(subject, "a,b?")
         stage.configure(subject, compatibility_level="NONE")
         stage.set_mode(subject, "READWRITE")
     stage.delete("s")
-    stage.delete("s", permanent=True)
     stage.delete("t", "1")
-    stage.delete("t", "1", permanent=True)
+    assert (list(stage.state.configs), list(stage.state.modes)) == (["t"], ["t"])
+    stage.delete("t", "2")
     assert (stage.state.configs, stage.state.modes) == ({}, {})
+    # What is set for a subject that has nothing yet, or nothing any more, stays.
+    stage.configure("t", compatibility_level="FULL")
+    stage.delete("t", "1", permanent=True)
+    stage.delete("t", permanent=True)
+    assert list(stage.state.configs) == ["t"]
 
 
 def test_an_id_is_never_given_twice(stage: Stage) -> None:
@@ -276,14 +283,25 @@ def test_what_refers_to_it_goes_first(stage: Stage) -> None:
     stage.register("person", "@address", ("address", "address", 1))
     stage.delete("person")
     stage.delete("address")
-    # What is deleted may come back, and then needs what it refers to.
-    with refused(42206):
-        stage.delete("address", permanent=True)
-    with refused(42206):
-        stage.delete("address", "1", permanent=True)
-    stage.delete("person", permanent=True)
+    # What is deleted does not keep what it refers to, in whichever order they go.
     stage.delete("address", permanent=True)
+    with refused(42201, "No schema reference found"):
+        queries.get_version(stage.state, "person", "1", deleted=True, format="resolved")
+    assert queries.get_version(stage.state, "person", "1", deleted=True).schema == "@address"
+    stage.delete("person", permanent=True)
     assert list(stage.state.subjects()) == []
+
+
+def test_versions_of_a_subject_may_refer_to_each_other(stage: Stage) -> None:
+    stage.register("s", "a")
+    stage.configure("s", compatibility_level="NONE")
+    stage.register("s", "@a", ("a", "s", 1))
+    for version in (None, "1"):
+        with refused(42206, "subject=s,version=1}"):
+            stage.delete("s", version)
+    stage.delete("s", "2")
+    stage.delete("s")
+    assert stage.delete("s", permanent=True) == [1, 2]
 
 
 def test_references_that_lead_nowhere(stage: Stage) -> None:
@@ -315,14 +333,39 @@ def test_references_are_meant_in_the_context(stage: Stage) -> None:
     assert stage.register(":.c:person", "@address", ("address", "address", 1)) == 2
 
 
-def test_a_circle_of_references(stage: Stage) -> None:
+@pytest.mark.parametrize("target", ["a", "b", "c"])
+def test_no_circle_of_references_is_made(stage: Stage, target: str) -> None:
     """It takes an import that overwrites a version."""
     stage.register("a", "x")
     stage.register("b", "@a", ("a", "a", 1))
+    stage.register("c", "@b", ("b", "b", 1), ("a", "a", 1))
     stage.set_mode(None, "IMPORT", force=True)
-    stage.register("a", "@b", ("b", "b", 1), id=7, version=1)
+    before = list(stage.log)
     with refused(42201, 'Circular reference to subject "a" and version 1'):
-        stage.register("c", "@a", ("a", "a", 1), id=8)
+        stage.register("a", "@t", ("t", target, 1), id=7, version=1)
+    assert stage.log == before
+
+
+def test_a_circle_of_references_that_is_there(stage: Stage) -> None:
+    """In a log of another registry."""
+    for number, (subject, other) in enumerate([("a", "b"), ("b", "a")]):
+        references = (SchemaReference(name="x", subject=other, version=1),)
+        value = SchemaValue(subject=subject, version=1, id=number, schema="@x", references=references)
+        stage.state.replay(*schema_record(value))
+    with refused(42201, 'Circular reference to subject "a" and version 1'):
+        stage.register("c", "@a", ("a", "a", 1))
+
+
+def test_what_is_referred_to_is_not_overwritten(stage: Stage) -> None:
+    stage.register("a", "x")
+    stage.register("b", "@a", ("a", "a", 1))
+    stage.set_mode(None, "IMPORT", force=True)
+    with refused(42206, "subject=a,version=1}"):
+        stage.register("a", "y", id=7, version=1)
+    # It means the same to them.
+    assert stage.register("a", "x", id=7, version=1, metadata=properties(owner="me")) == 7
+    stage.delete("b")
+    assert stage.register("a", "y", id=8, version=1) == 8
 
 
 def test_references_nest_only_so_deep(stage: Stage) -> None:
@@ -346,10 +389,77 @@ def test_what_is_not_understood_here_is_no_schema_that_someone_sends(stage: Stag
     stage.state.replay(*schema_record(written))
     with refused(40403):
         queries.look_up(stage.state, "s", schema("a"))
-    with refused(42201, "No schema reference found"):
+    message = (
+        "Version 1 of subject 's' cannot be parsed: Invalid schema of type AVRO, details: No schema reference found"
+    )
+    with refused(42201, message):
         stage.register("s", "a")
+    answer = queries.test_compatibility(stage.state, "s", schema("a"), version="1", normalize=False, verbose=True)
+    assert answer.messages is not None
+    assert answer.messages[0].startswith(message)
     stage.configure("s", compatibility_level="NONE")
     assert stage.register("s", "a") == 2
+
+
+def written_elsewhere(stage: Stage, text: str, *, version: int = 1) -> None:
+    """By another registry, as a version of "s" with an id of 6 and its version."""
+    stage.state.replay(*schema_record(SchemaValue(subject="s", version=version, id=6 + version, schema=text)))
+
+
+def test_only_what_is_new_has_to_be_valid_in_all_parts(stage: Stage) -> None:
+    written_elsewhere(stage, "a~")
+    assert stage.register("s", "a~") == 7
+    assert queries.look_up(stage.state, "s", schema("a~")).id == 7
+    assert stage.log == []
+    for subject, text in [("s", "b~?"), ("t", "a~")]:
+        with refused(42201, "'~' at 1"):
+            stage.register(subject, text)
+    with refused(42201, "'~' at 1"):
+        queries.test_compatibility(stage.state, "s", schema("a~"), version=None, normalize=False, verbose=False)
+    stage.set_mode("s", "IMPORT", force=True)
+    assert stage.register("s", "b~", id=9) == 9
+
+
+@pytest.mark.parametrize("text", ["a, b", "a,b", " a , b "])
+def test_texts_of_another_printer_are_the_same(stage: Stage, text: str) -> None:
+    written_elsewhere(stage, "a ,b")
+    assert stage.register("s", text) == 7
+    assert queries.look_up(stage.state, "s", schema(text)).schema == "a ,b"
+    assert stage.log == []
+    with refused(40403):
+        queries.look_up(stage.state, "s", schema("a"))
+
+
+def test_texts_of_another_printer_are_not_parsed_every_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if they are too long to be remembered."""
+    long = "x" * 50_000
+    for version in (1, 2, 3):
+        written_elsewhere(stage, f"a{version} , {long}", version=version)
+    parsed: list[str] = []
+    parse = FakeFormat.parse_registered
+
+    def count(self: FakeFormat, text: str, *rest: Any) -> FakeSchema:
+        parsed.append(text[:2])
+        return parse(self, text, *rest)
+
+    monkeypatch.setattr(FakeFormat, "parse_registered", count)
+    for _ in range(2):
+        with refused(40403):
+            queries.look_up(stage.state, "s", schema("other"))
+    assert sorted(parsed) == ["a1", "a2", "a3", "ot"]
+    assert queries.look_up(stage.state, "s", schema(f"a2,{long}")).version == 2
+
+
+def test_large_schemas_are_not_remembered(stage: Stage) -> None:
+    stage.register("small", "a")
+    before = candidates.parse_text.cache_info().currsize
+    assert before > 0
+    stage.register("large", "x" * 100_000)
+    stage.register("of a small one", "@s", ("s", "small", 1))
+    remembered = candidates.parse_text.cache_info().currsize
+    with refused(40401):
+        queries.look_up(stage.state, "s", schema("@l", ("l", "large", 1)))
+    assert candidates.parse_text.cache_info().currsize == remembered > before
 
 
 # Importing
@@ -403,6 +513,18 @@ def test_ids_run_out(stage: Stage) -> None:
     stage.register("s", "a", id=2**31 - 1)
     with refused(50001):
         stage.register("t", "b")
+
+
+def test_versions_run_out(stage: Stage) -> None:
+    stage.set_mode("s", "IMPORT")
+    stage.register("s", "a", id=1, version=2**31 - 1)
+    with refused(42202, "'2147483648'"):
+        stage.register("s", "b", id=2)
+    assert stage.register("s", "b", id=2, version=5) == 2
+    stage.set_mode("s", "READWRITE")
+    with refused(42202):
+        stage.register("s", "c?")
+    assert stage.delete("s") == [5, 2**31 - 1]
 
 
 def test_a_version_must_follow_on_the_last(stage: Stage) -> None:

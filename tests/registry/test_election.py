@@ -58,4 +58,15 @@ def test_two_nodes_at_one_address_are_an_error() -> None:
 def test_addresses_become_urls_and_instance_ids() -> None:
     identity = NodeIdentity(host="::1", port=8081, master_eligibility=True)
     assert identity.url == "http://[::1]:8081"
-    assert identity.instance_id == "http---1-8081"
+    assert identity.instance_id == "http---1-8081-eligible"
+
+
+def test_a_node_that_says_something_else_has_another_instance_id() -> None:
+    said = [
+        NodeIdentity(host=host, port=port, scheme=scheme, master_eligibility=eligible)
+        for host in ("a", "b")
+        for port in (1, 2)
+        for scheme in ("http", "https")
+        for eligible in (True, False)
+    ]
+    assert len({identity.instance_id for identity in said}) == len(said)

@@ -1,8 +1,8 @@
 """Any history of a registry: schemas are registered, deleted and imported, settings change, in two contexts.
 
 What must hold at any time: the log makes the state again, whole or compacted; an id never stands for two schemas, not
-even after what had it is gone; a schema that is there keeps its id; what was refused changed nothing. And who asks for
-a schema that was registered gets it.
+even after what had it is gone; a schema that is there keeps its id; what was refused changed nothing; what schemas
+refer to is there, and is never they themselves. And who asks for a schema that was registered gets it.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,14 +71,24 @@ class RegistryModel(RuleBasedStateMachine):
         self._attempt(lambda: self.stage.register(subject, f"{text},@x", ("x", other, version)), 409, 42201, 42205)
         self._note_registration(subject)
 
-    @rule(subject=subjects_of, text=texts_of, schema_id=ids_of, version=st.none() | st.integers(1, 3))
-    def import_(self, subject: str, text: str, schema_id: int, version: int | None) -> None:
+    @rule(
+        subject=subjects_of,
+        text=texts_of,
+        schema_id=ids_of,
+        version=st.none() | st.integers(1, 3),
+        other=st.none() | subjects_of,
+    )
+    def import_(self, subject: str, text: str, schema_id: int, version: int | None, other: str | None) -> None:
         before = self.stage.state.modes.get(subject)
         self.stage.set_mode(subject, "IMPORT", force=True)
         if self.stage.state.any_with_id(context_of(subject), schema_id) is None:
             # Whoever says which id a schema has may say so again when nothing has it any more.
             self.given.pop((context_of(subject), schema_id), None)
-        given = self._attempt(lambda: self.stage.register(subject, text, id=schema_id, version=version), 42205)
+        references = () if other is None else (("x", other, 1),)
+        sent = f"{text},@x" if references else text
+        given = self._attempt(
+            lambda: self.stage.register(subject, sent, *references, id=schema_id, version=version), 42201, 42205, 42206
+        )
         assert given in (None, schema_id)
         self._note_registration(subject, version)
         self.set_mode(subject, before, force=True)
@@ -145,9 +155,16 @@ class RegistryModel(RuleBasedStateMachine):
 
     @invariant()
     def references_lead_somewhere(self) -> None:
+        """Of what is deleted they may lead nowhere, but nothing leads to itself."""
         for value in self._all():
-            for subject, version in reference_keys(value):
-                assert self.stage.state.find(subject, version) is not None
+            targets = [self.stage.state.find(*key) for key in reference_keys(value)]
+            assert value.deleted or None not in targets
+            for depth in range(len(self.given) + 1):
+                if not targets:
+                    break
+                assert value not in targets, depth
+                found = [target for target in targets if target is not None]
+                targets = [self.stage.state.find(*key) for target in found for key in reference_keys(target)]
 
     @invariant()
     def an_id_never_changes_its_meaning(self) -> None:

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from rookery.base.errors import StartupError
+from rookery.registry import service as service_module
 from rookery.registry.node import RegistryNode
 from rookery.testing import EmbeddedBroker
 from tests.registry.certificates import make_certificates
 from tests.registry.players import BROKER_SETTINGS, QUICK, settings_of, until
-from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 ANYTHING_GOES = {"schema.compatibility.level": "none"}
@@ -157,20 +157,49 @@ def test_a_file_of_credentials_that_is_missing_is_refused(broker: EmbeddedBroker
         asyncio.run(RegistryNode(settings_of(broker, **changes)).start())
 
 
-def test_without_brokers_the_start_ends_in_an_error() -> None:
+def test_without_brokers_the_start_ends_in_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario() -> None:
         with EmbeddedBroker() as broker:
             settings = settings_of(broker, **{"kafkastore.init.timeout.ms": "500"})
-        with pytest.raises(StartupError, match=r"not ready within kafkastore\.init\.timeout\.ms"):
+            address = broker.bootstrap_servers
+        complaint = rf"not ready within kafkastore\.init\.timeout\.ms .*{address}.* The last error: .*{address}"
+        with pytest.raises(StartupError, match=complaint):
             await RegistryNode(settings).start()
+        assert "the schema registry waits for the brokers" in capsys.readouterr().out
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_answers_what_is_being_written(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service_module, "_DRAIN_S", 0.1)
+
+    async def scenario() -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+            async with running(broker, **{"kafkastore.timeout.ms": "60000"}) as node:
+                held = broker.faults.delay("EndTxn", 60.0)
+                paths = [f"{node.url}/subjects/{name}/versions" for name in "abc"]
+                writes = [asyncio.create_task(client.post(path, json={"schema": '"int"'})) for path in paths]
+                await until(lambda: held.hits > 0, "a write is under way")
+            answers = await asyncio.gather(*writes)
+            assert {answer.json()["message"] for answer in answers} == {"This registry is shutting down"}
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
     asyncio.run(scenario())
 
 
 def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(broker: EmbeddedBroker) -> None:
-    async def scenario(urls: list[str], kill: "subprocess.Popen[str]") -> None:
+    async def scenario(leader: "subprocess.Popen[str]", leader_url: str) -> None:
         given: dict[str, int] = {}
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        # Of two nodes that may lead, the one whose name comes first does.
+        last = {"host.name": "localhost"}
+        async with (
+            running(broker, **ANYTHING_GOES, **last) as heir,
+            httpx.AsyncClient(trust_env=False, timeout=30) as client,
+        ):
+            await until(lambda: heir.service.leader_url == leader_url, "the heir knows the leader")
+            urls = [leader_url, heir.url]
 
             async def write_many(name: str) -> None:
                 for number in range(15):
@@ -179,22 +208,14 @@ def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(broker: Embedded
 
             writing = [asyncio.create_task(write_many(name)) for name in "abc"]
             await until(lambda: len(given) > 9, "some are written")
-            kill.kill()
+            assert not heir.service.is_leader
+            leader.kill()
             urls.pop(0)
             await asyncio.gather(*writing)
             assert len(set(given.values())) == len(given) == 45
             for text, number in given.items():
-                answer = await client.get(f"{urls[0]}/schemas/ids/{number}")
+                answer = await client.get(f"{heir.url}/schemas/ids/{number}")
                 assert answer.json() == {"schema": text}
 
-    with process(broker) as (first, first_url), process(broker) as (second, second_url):
-        by_url = {first_url: first, second_url: second}
-        leader_url = min(by_url)
-        eventually(lambda: _writes(leader_url), "the leader writes")
-        urls = [leader_url, *(url for url in by_url if url != leader_url)]
-        asyncio.run(scenario(urls, by_url[leader_url]))
-
-
-def _writes(url: str) -> bool:
-    answer = httpx.put(f"{url}/config/other", json={"compatibility": "NONE"}, headers={"X-Forward": "true"})
-    return answer.status_code == 200
+    with process(broker) as (leader, leader_url):
+        asyncio.run(scenario(leader, leader_url))

@@ -3,6 +3,7 @@
 import pytest
 
 from rookery.registry import decisions, queries
+from rookery.registry.entities import Metadata
 from rookery.registry.records import SchemaValue, schema_record
 from tests.registry.stage import Stage, refused, schema
 
@@ -91,3 +92,54 @@ def test_a_version_that_another_registry_took_can_be_followed_on(stage: Stage) -
     fields += ',{"name":"b","type":"int","default":0}'
     stage.register("s", text % fields.replace("null", "1"))
     assert stage.versions("s") == [1, 2]
+
+
+def test_a_producer_goes_on_with_what_another_registry_took(stage: Stage) -> None:
+    text = '{"type":"record","name":"R","fields":[{"name":"a","type":"int","default":null}]}'
+    stage.state.replay(*schema_record(SchemaValue(subject="s", version=1, id=7, schema=text)))
+    assert stage.register("s", text) == 7
+    assert queries.look_up(stage.state, "s", schema(text)).id == 7
+    assert stage.log == []
+
+
+def test_blanks_that_another_registry_kept(stage: Stage) -> None:
+    stage.state.replay(*schema_record(SchemaValue(subject="s", version=1, id=7, schema=CUSTOMER)))
+    assert stage.register("s", CUSTOMER) == 7
+    assert stage.log == []
+
+
+RESERVING = Metadata(properties={"confluent:reserved": "name, gone"})
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "text"),
+    [
+        ("AVRO", CUSTOMER),
+        ("JSON", '{"properties":{"name":{},"other":{}}}'),
+        ("PROTOBUF", 'syntax = "proto3";\nmessage A { string other = 1; }\nmessage B { string name = 1; }'),
+    ],
+)
+def test_reserved_names_of_fields(stage: Stage, schema_type: str, text: str) -> None:
+    conflict = "[The new schema has field that conflicts with the reserved field name., {validateFields: 'true', "
+    stage.register("s", text, schema_type=schema_type, metadata=RESERVING)
+    stage.configure(None, validate_fields=True, compatibility_level="NONE")
+    with refused(409, conflict + "compatibility: 'NONE'}]"):
+        stage.register("t", text, schema_type=schema_type, metadata=RESERVING)
+    renamed = text.replace("name", "title", 1) if schema_type == "JSON" else text.replace("string name", "string title")
+    renamed = renamed.replace('"name": "name"', '"name": "title"')
+    assert stage.register("t", renamed, schema_type=schema_type, metadata=RESERVING) == 2
+    # They stay reserved.
+    fewer = Metadata(properties={"confluent:reserved": "gone"})
+    answer = queries.test_compatibility(
+        stage.state,
+        "t",
+        schema(renamed, schema_type=schema_type, metadata=fewer),
+        version=None,
+        normalize=False,
+        verbose=True,
+    )
+    assert answer.messages == (
+        "The new schema has reserved field name removed from its metadata which is present in the old schema's "
+        "metadata.",
+        "{validateFields: 'true', compatibility: 'NONE'}",
+    )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rookery.registry import records
 from rookery.registry.entities import Config, Metadata, Rule, RuleSet, SchemaReference
-from rookery.registry.records import Key, Record, SchemaValue, decode
+from rookery.registry.records import Key, Record, SchemaValue, UnreadableSchemaValue, decode
 
 # As Confluent's registry writes them. Its JSON has no spaces, leaves out what is empty, and the schema type of Avro.
 GOLDEN: list[tuple[Record, bytes, bytes | None]] = [
@@ -105,17 +105,60 @@ def test_fields_that_older_registries_left_out_or_wrote() -> None:
     )
 
 
+SCHEMA_KEY = b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}'
+
+
+def schema_value(extra: bytes) -> bytes:
+    return b'{"subject":"s","version":1,"id":7,"schema":"x",' + extra + b',"deleted":false}'
+
+
+def test_kinds_of_rules_that_are_new() -> None:
+    rules = b'{"domainRules":[{"name":"r","kind":"NEW","mode":"NEWER","params":{"p":null},"disabled":false}]}'
+    decoded = decode(SCHEMA_KEY, schema_value(b'"metadata":{"properties":{"p":null}},"ruleSet":' + rules))
+    assert decoded is not None
+    assert isinstance(decoded[1], SchemaValue)
+    assert decoded[1].metadata == Metadata(properties={"p": None})
+    assert msgspec.json.encode(decoded[1].rule_set) == rules
+
+
+@pytest.mark.parametrize(
+    "extra", [b'"metadata":5', b'"ruleSet":{"domainRules":[7]}', b'"metadata":{"sensitive":[null]}']
+)
+def test_a_schema_is_there_without_what_is_not_understood(extra: bytes) -> None:
+    expected = SchemaValue(subject="s", version=1, id=7, schema="x")
+    assert decode(SCHEMA_KEY, schema_value(extra)) == (Key("SCHEMA", "s", 1, magic=1), expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"subject":"s","version":1,"id":7}',
+        b'{"subject":"s","version":0,"id":7,"schema":"x"}',
+        schema_value(b'"references":[5]'),
+    ],
+)
+def test_of_what_is_not_understood_there_is_the_id(value: bytes) -> None:
+    assert decode(SCHEMA_KEY, value) == (Key("SCHEMA", "s", 1, magic=1), UnreadableSchemaValue(id=7))
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         (b"", b""),
+        (SCHEMA_KEY, b'{"subject":"s","version":1,"id":-1,"schema":"x"}'),
+        (SCHEMA_KEY, b'{"subject":"s","version":1,"id":2147483648,"schema":"x"}'),
+        (SCHEMA_KEY, b'{"x":' + b"[" * 100_000),
+        (b'{"x":' + b"[" * 100_000, b"{}"),
+        (b'{"keytype":"NOOP","magic":0}', b'{"maxId":2147483648}'),
         (b"garbage", b"garbage"),
         (b"\xff\xfe", b"{}"),
         (b"[]", b"{}"),
         (b"{}", b"{}"),
         (b'{"keytype":"ASSOC","magic":0}', b"{}"),
-        (b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', b"{}"),
-        (b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', b"not json"),
+        (SCHEMA_KEY, b"{}"),
+        (SCHEMA_KEY, b"[]"),
+        (SCHEMA_KEY, b"not json"),
+        (SCHEMA_KEY, b'{"metadata":"\xff"}'),
         (b'{"keytype":"SCHEMA","subject":5}', None),
         (b'{"keytype":"MODE","magic":0}', b'{"mode":"SIDEWAYS"}'),
     ],

@@ -5,6 +5,7 @@ from rookery.registry.rules import (
     check_rule_set,
     merge_metadata,
     merge_rule_sets,
+    reserved_fields,
     version_property,
     with_version_property,
     without_version_property,
@@ -32,6 +33,8 @@ def test_good_rules(rules: RuleSet) -> None:
     [
         (RuleSet(domain_rules=(Rule(mode="WRITE", type="CEL"),)), "Missing rule name"),
         (RuleSet(domain_rules=(Rule(name="", mode="WRITE", type="CEL"),)), "Empty rule name"),
+        (RuleSet(domain_rules=(Rule(name="a", kind="X", mode="WRITE", type="CEL"),)), "Invalid rule kind X"),
+        (RuleSet(domain_rules=(Rule(name="a", mode="X", type="CEL"),)), "Domain rules can only be WRITE, READ"),
         (RuleSet(domain_rules=(Rule(name="x" * 257, mode="WRITE", type="CEL"),)), "Rule name too long"),
         (
             RuleSet(domain_rules=(Rule(name="1", mode="WRITE", type="CEL"),)),
@@ -87,3 +90,9 @@ def test_the_version_in_the_metadata() -> None:
     assert without_version_property(given) == properties(owner="me")
     assert without_version_property(None) == without_version_property(with_version_property(None, 1)) == Metadata()
     assert version_property(None) is version_property(Metadata()) is None
+
+
+def test_reserved_fields() -> None:
+    assert reserved_fields(None) == reserved_fields(Metadata()) == set()
+    assert reserved_fields(Metadata(properties={"confluent:reserved": " a,b ,, c d"})) == {"a", "b", "c d"}
+    assert reserved_fields(Metadata(properties={"confluent:reserved": None})) == set()

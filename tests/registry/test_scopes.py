@@ -149,9 +149,11 @@ def test_what_is_read_only_does_not_change(stage: Stage) -> None:
 
 
 def test_a_mode_that_is_not_valid(stage: Stage) -> None:
-    for name in ("FORWARD", "", None, "x"):
+    for name in ("FORWARD", "", "x"):
         with refused(42204):
             stage.set_mode("s", name)
+    with refused(42204):
+        decisions.put_mode(stage.state, "s", ModeUpdateRequest())
     with refused(42208):
         stage.set_mode("a\nb", "READONLY")
 
@@ -161,7 +163,17 @@ def test_a_mode_is_deleted(stage: Stage) -> None:
         decisions.delete_mode(stage.state, "s")
     stage.set_mode("s", "READONLY")
     assert stage.carry_out(decisions.delete_mode(stage.state, "s")).mode == "READONLY"
+    with refused(42208):
+        decisions.delete_mode(stage.state, ":.:")
     assert stage.carry_out(decisions.delete_mode(stage.state, None)).mode == "READWRITE"
+    assert stage.state.modes == {}
+
+
+@pytest.mark.parametrize("name", ["s", None])
+def test_a_mode_of_null_takes_it_away(stage: Stage, name: str | None) -> None:
+    stage.set_mode(name, "READONLY")
+    decision = decisions.put_mode(stage.state, name, ModeUpdateRequest(mode=None))
+    assert msgspec.json.encode(stage.carry_out(decision)) == b'{"mode":null}'
     assert stage.state.modes == {}
 
 
@@ -207,10 +219,14 @@ def test_an_import_of_one_subject_does_not_mind_others(stage: Stage) -> None:
     stage.set_mode(":.c:", "IMPORT")
 
 
-def test_an_import_needs_what_is_referred_to(stage: Stage) -> None:
+def test_an_import_keeps_what_is_referred_to(stage: Stage) -> None:
     stage.register("s", "a")
-    stage.register("t", "@s", ("s", "s", 1))
-    stage.delete("t")
     stage.delete("s")
+    # An import may refer to what is deleted.
+    stage.set_mode("t", "IMPORT")
+    stage.register("t", "@s", ("s", "s", 1), id=5)
     with refused(42206):
         stage.set_mode("s", "IMPORT")
+    stage.delete("t")
+    stage.set_mode("s", "IMPORT")
+    assert list(stage.state.subjects()) == ["t"]

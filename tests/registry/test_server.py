@@ -135,6 +135,78 @@ def test_a_port_in_use_is_refused_and_the_others_are_let_go() -> None:
             server.bind()
 
 
+def test_a_port_that_somebody_else_was_faster_to_listen_on_is_refused() -> None:
+    """Taking a port does not keep others from taking it as well, as long as nobody listens."""
+    first = RegistryServer((HTTP,), NO_TLS)
+    (taken,) = first.bind()
+    second = RegistryServer((taken,), NO_TLS)
+    second.bind()
+
+    async def scenario() -> None:
+        try:
+            first.listen()
+            with pytest.raises(StartupError, match=rf"cannot listen on {taken.url}"):
+                second.listen()
+        finally:
+            await first.stop()
+            await second.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_app_that_cannot_start_is_told() -> None:
+    class Failing(App):
+        @asynccontextmanager
+        async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+            raise OSError("cannot start")
+            yield
+
+    async def scenario() -> None:
+        with pytest.raises(StartupError, match="ended before they served"):
+            async with serving(Failing(), HTTP):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+    class Slow(App):
+        def __init__(self) -> None:
+            super().__init__()
+            self.may_start = asyncio.Event()
+
+        @asynccontextmanager
+        async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+            self.events.append("start")
+            await self.may_start.wait()
+            yield
+
+    async def scenario() -> None:
+        app = Slow()
+        server = RegistryServer((HTTP,), NO_TLS)
+        server.bind()
+        starting = asyncio.create_task(server.serve(app.app))
+        while not app.events:
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        app.may_start.set()
+        await server.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+def test_small_answers_leave_at_once() -> None:
+    """A body that waited for the acknowledgement of its head took 40 ms."""
+    server = RegistryServer((HTTP,), NO_TLS)
+    server.bind()
+    try:
+        assert all(bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for bound in server._sockets)
+    finally:
+        asyncio.run(server.stop())
+
+
 def test_an_unknown_host_is_refused() -> None:
     with pytest.raises(StartupError, match=r"cannot listen on http://no\.such\.host\.invalid:0"):
         RegistryServer((RegistryListener("http", "no.such.host.invalid", 0),), NO_TLS).bind()

@@ -98,6 +98,17 @@ def test_the_highest_id_outlives_its_schema() -> None:
     assert replayed([records.max_id_record(".", 5)]).max_id(".") == 5
 
 
+def test_what_is_not_understood_has_its_id() -> None:
+    key, _ = records.schema_record(value(":.c:s"))
+    assert replayed([(key, b'{"id":5}')]).max_id(".c") == 5
+
+
+@pytest.mark.parametrize(("level", "known"), [("FULL", "FULL"), ("full", "FULL"), ("SIDEWAYS", None)])
+def test_levels_that_are_not_known_are_none(level: str, known: str | None) -> None:
+    state = replayed([records.config_record("s", Config(alias="t", compatibility_level=level))])
+    assert state.configs == {"s": Config(alias="t", compatibility_level=known)}
+
+
 def test_referrers_by_what_they_refer_to() -> None:
     reference = SchemaReference(name="n", subject="s", version=1)
     user = SchemaValue(subject="t", version=1, id=2, schema="b", references=(reference,))

@@ -70,6 +70,8 @@ def test_a_name_is_meant_in_its_parents_context() -> None:
         (":.test:__EMPTY", False, False),
         (":.__GLOBAL:", False, True),
         (":.__GLOBAL:orders", False, True),
+        (":*:", False, False),
+        (":*:orders", False, False),
     ],
 )
 def test_validity(name: str, for_subjects: bool, for_settings: bool) -> None:

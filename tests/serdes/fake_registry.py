@@ -29,6 +29,7 @@ class Asked(NamedTuple):
 class Answer(NamedTuple):
     status: int
     body: Any
+    location: str | None = None
 
 
 def error(status: int, code: int, message: str) -> Answer:
@@ -94,17 +95,21 @@ class FakeRegistry:
 def _handler(registry: FakeRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body in one packet: the second of two would wait for the client's acknowledgement of the first.
+        wbufsize = -1
 
         def handle_any(self) -> None:
             size = int(self.headers.get("Content-Length", 0))
             url = urlsplit(self.path)
             body = msgspec.json.decode(self.rfile.read(size)) if size else None
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            status, made = registry.answer(Asked(self.command, url.path, query, body, self._user()))
+            status, made, location = registry.answer(Asked(self.command, url.path, query, body, self._user()))
             data = made if isinstance(made, bytes) else msgspec.json.encode(made)
             self.send_response(status)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(data)))
+            if location is not None:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(data)
 

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from collections import deque
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -7,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from rookery.schemas.interface import InvalidSchemaError
 from rookery.serdes import (
     AvroDeserializer,
     AvroSerializer,
@@ -16,9 +16,9 @@ from rookery.serdes import (
     Schema,
     SerializationContext,
 )
-from rookery.serdes.errors import InvalidDataError, InvalidValueError, WireFormatError
+from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError, WireFormatError
 from tests.serdes.customers import NEW_CUSTOMER, OLD_AS_NEW, OLD_CUSTOMER, OLD_VALUE, SCHEMAS, SEEN, VALUES
-from tests.serdes.fake_registry import FakeRegistry
+from tests.serdes.fake_registry import Answer, FakeRegistry
 
 
 def written(registry: RegistryClient, schema: str | Schema, value: Any) -> bytes:
@@ -151,16 +151,16 @@ def test_objects_are_made_into_dictionaries_and_back(registry: RegistryClient) -
 @pytest.mark.parametrize(
     ("value", "path", "told"),
     [
-        ({"id": 1}, "customerManagement.avro.Customer.name", "expected string, not None"),
-        ({"id": "1", "name": "Ada"}, "customerManagement.avro.Customer.id", "expected int, not '1'"),
+        ({"id": 1}, "$.name", "expected string, not None"),
+        ({"id": "1", "name": "Ada"}, "$.id", "expected int, not '1'"),
         (
             {"id": 1, "name": "Ada", "email": 5},
-            "customerManagement.avro.Customer.email",
+            "$.email",
             "expected null or string, not 5",
         ),
-        ("Ada", "", "expected customerManagement.avro.Customer, not 'Ada'"),
-        (object(), "", "expected customerManagement.avro.Customer, not <object"),
-        ({"id": 2**40, "name": "Ada"}, "customerManagement.avro.Customer.id", "expected int, not 1099511627776"),
+        ("Ada", "$", "expected customerManagement.avro.Customer, not 'Ada'"),
+        (object(), "$", "expected customerManagement.avro.Customer, not <object"),
+        ({"id": 2**40, "name": "Ada"}, "$.id", "expected int, not 1099511627776"),
     ],
 )
 def test_a_value_that_does_not_fit(registry: RegistryClient, value: Any, path: str, told: str) -> None:
@@ -226,16 +226,247 @@ def test_records_in_records_without_end(registry: RegistryClient, schema: str, w
     """Which would overflow the stack, and take the process along."""
     registry.register("topic-value", Schema(schema))
     deserialize = AvroDeserializer(registry, schema if with_reader else None)
-    with pytest.raises(InvalidDataError, match="recursion"):
+    with pytest.raises(InvalidDataError, match="more than 500 levels deep"):
         deserialize("topic", b"\0\0\0\0\1" + b"\2" * 100_000)
 
 
 def test_records_in_records(registry: RegistryClient) -> None:
-    value: dict[str, Any] = {"next": None}
-    for _ in range(150):
-        value = {"next": value}
+    value = nested(490)
     data = written(registry, record("Node", NODE), value)
     assert AvroDeserializer(registry)("topic", data) == value
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"next": None}
+    for _ in range(depth):
+        value = {"next": value}
+    return value
+
+
+def test_values_that_are_too_deep_or_contain_themselves(registry: RegistryClient) -> None:
+    """Which would overflow the stack, and take the process along."""
+    endless: dict[str, Any] = {}
+    endless["next"] = endless
+    tree = json.dumps({"type": "record", "name": "T", "fields": [field("t", {"type": "array", "items": "T"})]})
+    own: dict[str, Any] = {"t": deque()}
+    own["t"].append(own)
+    for schema, value in ((record("Node", NODE), endless), (record("Node", NODE), nested(50_000)), (tree, own)):
+        with pytest.raises(InvalidValueError, match="more than 500 levels deep, or contains itself"):
+            written(registry, schema, value)
+    with pytest.raises(InvalidValueError, match="expected null or int"):
+        written(registry, record("Flat", field("next", ["null", "int"])), endless)
+
+
+ENDLESS = record("Endless", field("self", "Endless"))
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+# Two thousand million items, and the end.
+HUGE_COUNT = b"\xfe\xff\xff\xff\x0f"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        EMPTY,
+        {"type": "fixed", "name": "None", "size": 0},
+        {"type": "record", "name": "Nulls", "fields": [field("a", "null"), field("b", EMPTY)]},
+    ],
+    ids=["null", "no fields", "no size", "null fields"],
+)
+@pytest.mark.parametrize("reader", [None, record("Other", field("other", "int", default=1))])
+def test_items_without_bytes_that_only_the_count_tells(
+    registry: RegistryClient, items: Any, reader: str | None
+) -> None:
+    schema = record("Other", field("list", {"type": "array", "items": items}))
+    registry.register("topic-value", Schema(schema))
+    deserialize = AvroDeserializer(registry, reader)
+    for data in (HUGE_COUNT + b"\0", b"\xfd" + HUGE_COUNT[1:] + b"\2\0", b"\x80\xfa\1" * 10 + b"\0"):
+        with pytest.raises(InvalidDataError, match="more items than it has bytes"):
+            deserialize("topic", b"\0\0\0\0\1" + data)
+
+
+def test_items_without_bytes(registry: RegistryClient) -> None:
+    schema = record(
+        "Lists",
+        field("nulls", {"type": "array", "items": "null"}),
+        field("map", {"type": "map", "values": EMPTY}),
+        field("rest", ["null", "boolean", {"type": "fixed", "name": "F", "size": 2}]),
+        field("numbers", {"type": "array", "items": ["int", "double", "string"]}),
+    )
+    value = {"nulls": [None] * 5000, "map": {"a": {}, "b": {}}, "rest": b"xy", "numbers": [1, 0.5, "x"]}
+    assert AvroDeserializer(registry)("topic", written(registry, schema, value)) == value
+
+
+def test_a_record_that_has_no_end(registry: RegistryClient) -> None:
+    registry.register("topic-value", Schema(ENDLESS))
+    with pytest.raises(InvalidDataError, match="more than 500 levels deep"):
+        AvroDeserializer(registry)("topic", b"\0\0\0\0\1")
+
+
+def test_the_readers_defaults_are_values(registry: RegistryClient) -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    inner = {"type": "record", "name": "I", "fields": [field("n", "int", default=7), field("b", "bytes", default="ÿ")]}
+    fields = [
+        field("bytes", "bytes", default="\u00ff"),
+        field("price", decimal, default="\u0001"),
+        field("at", {"type": "long", "logicalType": "timestamp-millis"}, default=0),
+        field("day", {"type": "int", "logicalType": "date"}, default=1),
+        field("inner", inner, default={}),
+        field("choice", ["bytes", "null"], default="a"),
+        field("rate", "double", default="NaN"),
+        field("inners", {"type": "map", "values": "I"}, default={"x": {"n": 1}}),
+    ]
+    data = written(registry, record("R", field("id", "int")), {"id": 1})
+    found = AvroDeserializer(registry, record("R", field("id", "int"), *fields))("topic", data)
+    assert str(found.pop("rate")) == "nan"
+    assert found == {
+        "id": 1,
+        "bytes": b"\xff",
+        "price": Decimal("0.01"),
+        "at": datetime(1970, 1, 1, tzinfo=UTC),
+        "day": date(1970, 1, 2),
+        "inner": {"n": 7, "b": b"\xff"},
+        "choice": b"a",
+        "inners": {"x": {"n": 1, "b": b"\xff"}},
+    }
+
+
+def test_nobody_else_sees_a_default_that_was_changed(registry: RegistryClient) -> None:
+    data = written(registry, record("R", field("id", "int")), {"id": 1})
+    lists = {"type": "map", "values": {"type": "array", "items": "int"}}
+    deserialize = AvroDeserializer(registry, record("R", field("id", "int"), field("lists", lists, default={"a": [1]})))
+    deserialize("topic", data)["lists"]["a"].append(2)
+    assert deserialize("topic", data) == {"id": 1, "lists": {"a": [1]}}
+
+
+def test_missing_fields_are_written_with_their_defaults(registry: RegistryClient) -> None:
+    items = json.loads(record("R", field("b", "bytes", default="\u00ff"), field("l", "long", default=5)))
+    schema = json.dumps({"type": "array", "items": items})
+    assert AvroDeserializer(registry)("topic", written(registry, schema, [{}])) == [{"b": b"\xff", "l": 5}]
+
+
+@pytest.mark.parametrize("default", ["x", 2**40, None, {}], ids=str)
+def test_defaults_that_do_not_fit_do_not_count(registry: RegistryClient, default: Any) -> None:
+    """Registries of old kept such schemas, and data was written with them."""
+    schema = record("R", field("id", "int", default=default))
+    data = written(registry, schema, {"id": 1})
+    assert AvroDeserializer(registry)("topic", data) == {"id": 1}
+    assert AvroDeserializer(registry, schema)("topic", data) == {"id": 1}
+    other = written(registry, record("R"), {})
+    with pytest.raises(InvalidDataError, match="No default value for field id"):
+        AvroDeserializer(registry, schema)("topic", other)
+
+
+def test_defaults_without_end_do_not_count(registry: RegistryClient) -> None:
+    doubling: Any = "null"
+    for level in range(15):
+        fields = [field(name, doubling if name == "a" else f"R{level - 1}", default={}) for name in "ab"]
+        doubling = {"type": "record", "name": f"R{level}", "fields": fields if level else []}
+    for endless in (json.loads(record("E", field("e", "E", default={}))), doubling):
+        schema = record("Top", field("id", "int"), field("more", endless, default={}))
+        data = written(registry, record("Top", field("id", "int")), {"id": 1})
+        with pytest.raises(InvalidDataError, match="No default value for field more"):
+            AvroDeserializer(registry, schema)("topic", data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 1.5),
+        ("int", "1"),
+        ("long", 1.5),
+        ("long", 2**63),
+        ("boolean", "false"),
+        ("boolean", 1),
+        ({"type": "int", "logicalType": "date"}, 2**31),
+        ({"type": "int", "logicalType": "time-millis"}, 2**31),
+        ({"type": "int", "logicalType": "of-ours"}, -(2**31) - 1),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 0.5),
+        ({"type": "string", "logicalType": "uuid"}, "nope"),
+        (["null", {"type": "string", "logicalType": "uuid"}], "nope"),
+        (["null", "int"], 0.5),
+    ],
+    ids=str,
+)
+def test_values_that_would_be_changed(registry: RegistryClient, kind: Any, value: Any) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        written(registry, record("R", field("x", kind)), {"x": value})
+    assert caught.value.path == "$.x"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (["int", "double"], 1.5),
+        (["boolean", "string"], "x"),
+        ([{"type": "string", "logicalType": "uuid"}, "int"], 5),
+        ("boolean", False),
+    ],
+)
+def test_values_that_another_branch_takes(registry: RegistryClient, kind: Any, value: Any) -> None:
+    data = written(registry, record("R", field("x", kind)), {"x": value})
+    assert AvroDeserializer(registry)("topic", data) == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "told"),
+    [
+        ({"lines": [{"price": 1.5}, {"price": "x"}]}, "$.lines[1].price", "expected double, not 'x'"),
+        ({"lines": [], "more": {"a": {"price": None}}}, "$.more.a.price", "expected double, not None"),
+        ({"lines": ["x" * 100_000]}, "$.lines[0]", "expected shop.Line, not 'xxx"),
+        ({"lines": [], "more": {"a": ("shop.Line", {"price": ""})}}, "$.more.a.price", "expected double, not ''"),
+        ({"lines": [], "more": {"a": ("None", {})}}, "$.more.a", "expected null or shop.Line"),
+    ],
+)
+def test_the_path_leads_to_the_deepest_part(registry: RegistryClient, value: Any, path: str, told: str) -> None:
+    line = json.loads(record("Line", field("price", "double")))
+    more = {"type": "map", "values": ["null", "Line"]}
+    schema = record("Order", field("lines", {"type": "array", "items": line}), field("more", more, default={}))
+    with pytest.raises(InvalidValueError) as caught:
+        written(registry, schema, value)
+    assert caught.value.path == path
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_is_too_large_is_not_explained(registry: RegistryClient) -> None:
+    """With two branches at each level, looking for the reason takes very long."""
+    inner = {"type": "record", "name": "B", "fields": [field("next", ["null", "A", "B"])]}
+    schema = json.dumps({"type": "record", "name": "A", "fields": [field("next", ["null", "A", inner])]})
+    value = nested(14)
+    with pytest.raises(InvalidValueError, match="do not match") as caught:
+        written(registry, schema.replace('"null"', '"string"'), value)
+    assert caught.value.path == ""
+    assert len(str(caught.value)) < 500
+
+
+def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
+    server.planned.append(Answer(200, {"schema": '{"type": "' + "x" * 10_000}))
+    with pytest.raises(
+        InvalidDataError, match="the schema with the id 1 cannot be used: not a schema of Avro"
+    ) as caught:
+        AvroDeserializer(registry)("topic", b"\0\0\0\0\1")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_data_may_be_any_buffer(registry: RegistryClient, kind: Any) -> None:
+    data = kind(written(registry, record("R", field("id", "int")), {"id": 1}))
+    assert AvroDeserializer(registry)("topic", data) == {"id": 1}
+
+
+def test_conversions_that_fail(registry: RegistryClient) -> None:
+    def fail(value: Any, context: SerializationContext) -> Any:
+        raise KeyError("name")
+
+    with pytest.raises(InvalidValueError, match="to_dict failed: 'name'") as caught:
+        AvroSerializer(registry, '"string"', to_dict=fail)("topic", "x")
+    assert isinstance(caught.value.__cause__, KeyError)
+    data = written(registry, '"string"', "x")
+    with pytest.raises(InvalidDataError, match="from_dict failed: 'name'") as unread:
+        AvroDeserializer(registry, from_dict=fail)("topic", data)
+    assert isinstance(unread.value.__cause__, KeyError)
 
 
 def test_data_of_another_format(registry: RegistryClient) -> None:

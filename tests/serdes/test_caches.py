@@ -38,3 +38,32 @@ def test_what_fails_is_made_again() -> None:
     with pytest.raises(ValueError, match="not yet"):
         cache["key"]
     assert cache["key"] == "made"
+
+
+def test_who_asks_for_another_key_does_not_wait() -> None:
+    slow_started, finish = threading.Event(), threading.Event()
+
+    def make(key: str) -> str:
+        if key == "slow":
+            slow_started.set()
+            assert finish.wait(10)
+        return key
+
+    cache = OnceCache(make)
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(cache.__getitem__, "slow")
+        assert slow_started.wait(10)
+        assert cache["quick"] == "quick"
+        finish.set()
+        assert slow.result(10) == "slow"
+
+
+def test_keys_that_fail_leave_nothing_behind() -> None:
+    def make(key: int) -> int:
+        raise ValueError("never")
+
+    cache = OnceCache(make)
+    for key in range(100):
+        with pytest.raises(ValueError, match="never"):
+            cache[key]
+    assert len(cache._makers) == 0

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from rookery.base.errors import ConfigError
 from rookery.serdes import Compatibility, Config, Reference, RegisteredSchema, RegistryClient, Schema, SubjectVersion
+from rookery.serdes.errors import InvalidSchemaError
 from tests.serdes.fake_registry import Answer, FakeRegistry
 
 SCHEMA = Schema('"string"')
@@ -177,3 +179,37 @@ def test_references_that_go_round_end(registry: RegistryClient) -> None:
     registry.register("a", Schema("a", references=(Reference("B", "b", 1),)))
     registry.register("b", Schema("b", references=(Reference("A", "a", 1),)))
     assert registry.resolve(registry.get_version("a").schema) == {"A": "a", "B": "b"}
+
+
+def test_references_that_do_not_end(server: FakeRegistry, registry: RegistryClient) -> None:
+    def refer_to(number: int) -> dict[str, Any]:
+        return {"name": f"name{number}", "subject": "s", "version": number}
+
+    server.planned += [
+        Answer(200, {"subject": "s", "version": number, "id": number, "schema": "", "references": [refer_to(number)]})
+        for number in range(1, 200)
+    ]
+    with pytest.raises(InvalidSchemaError, match="nested too deeply"):
+        registry.resolve(Schema("top", references=(Reference("name0", "s", 0),)))
+
+
+@pytest.mark.parametrize("extra", [{"schemaType": None, "references": None}, {"schemaType": "AVRO", "references": []}])
+def test_what_is_not_there_may_be_null(server: FakeRegistry, registry: RegistryClient, extra: dict[str, Any]) -> None:
+    server.planned += [
+        Answer(200, BODY | extra),
+        Answer(200, REGISTERED | extra | {"metadata": None}),
+        Answer(200, {"is_compatible": True, "messages": None}),
+    ]
+    assert registry.get_by_id(7) == SCHEMA
+    assert registry.get_version("s").schema == SCHEMA
+    assert registry.test_compatibility("s", SCHEMA).messages == ()
+
+
+def test_the_mapping_of_other_clients(server: FakeRegistry) -> None:
+    with RegistryClient({"url": server.url, "basic.auth.user.info": "me:secret"}) as client:
+        client.register("s", SCHEMA)
+    assert server.requests[0].user == "me:secret"
+    with pytest.raises(ConfigError, match="url must be a text"):
+        RegistryClient({"url": 5})
+    with pytest.raises(ConfigError, match="give the url"):
+        RegistryClient({"max.retries": 1})

@@ -38,7 +38,19 @@ TYPES = json.dumps(
         ],
     }
 )
-IDS = {"types": 1, "customer": 2, "json": 3, "address": 4, "message": 5}
+RISKY = json.dumps(
+    {
+        "type": "record",
+        "name": "Risky",
+        "fields": [
+            {"name": "nulls", "type": {"type": "array", "items": "null"}},
+            {"name": "map", "type": {"type": "map", "values": ["null", "Risky", "double"]}},
+            {"name": "list", "type": {"type": "array", "items": ["Risky", "boolean", "string"]}},
+            {"name": "bits", "type": {"type": "fixed", "name": "Bits", "size": 2}},
+        ],
+    }
+)
+IDS = {"types": 1, "customer": 2, "json": 3, "address": 4, "message": 5, "risky": 6}
 Read = Callable[[str, bytes], Any]
 
 
@@ -49,6 +61,7 @@ def client() -> Iterator[RegistryClient]:
         running.register("customer", Schema(NEW_CUSTOMER))
         running.register("json", Schema('{"type": "object"}', "JSON"))
         ProtobufSerializer(running, Customer)("message", make_customer())
+        running.register("risky", Schema(RISKY))
         yield running
 
 
@@ -57,6 +70,7 @@ def readers(client: RegistryClient) -> list[tuple[int, Read]]:
     return [
         (IDS["types"], AvroDeserializer(client)),
         (IDS["customer"], AvroDeserializer(client, OLD_CUSTOMER)),
+        (IDS["risky"], AvroDeserializer(client)),
         (IDS["json"], JSONSchemaDeserializer(client)),
         (IDS["message"], ProtobufDeserializer(client)),
         (IDS["message"], ProtobufDeserializer(client, Customer)),
@@ -74,5 +88,23 @@ def test_any_payload(readers: list[tuple[int, Read]], payload: bytes) -> None:
 def test_customers_come_back(client: RegistryClient, number: int, name: str, email: str | None) -> None:
     value = {"id": number, "name": name, "email": email}
     data = AvroSerializer(client, config={"use.schema.id": IDS["customer"]})("topic", value)
+    assert data is not None
+    assert AvroDeserializer(client)("topic", data) == value
+
+
+def risky(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {
+            "nulls": st.lists(st.none(), max_size=9),
+            "map": st.dictionaries(st.text(max_size=3), inner | st.none() | st.just(0.5), max_size=2),
+            "list": st.lists(inner | st.booleans() | st.text(max_size=3), max_size=2),
+            "bits": st.binary(min_size=2, max_size=2),
+        }
+    )
+
+
+@given(st.recursive(risky(st.nothing()), risky, max_leaves=5))
+def test_what_was_written_is_within_the_bounds(client: RegistryClient, value: Any) -> None:
+    data = AvroSerializer(client, config={"use.schema.id": IDS["risky"]})("topic", value)
     assert data is not None
     assert AvroDeserializer(client)("topic", data) == value

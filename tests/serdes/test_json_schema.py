@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rookery.schemas.interface import InvalidSchemaError
 from rookery.serdes import (
     JSONSchemaDeserializer,
     JSONSchemaSerializer,
@@ -16,8 +15,8 @@ from rookery.serdes import (
     Schema,
     SerializationContext,
 )
-from rookery.serdes.errors import InvalidDataError, InvalidValueError, WireFormatError
-from tests.serdes.fake_registry import FakeRegistry
+from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError, WireFormatError
+from tests.serdes.fake_registry import Answer, FakeRegistry
 
 ORDER = json.dumps(
     {
@@ -54,6 +53,20 @@ def test_values_come_back_and_nobody_is_asked_again(server: FakeRegistry, regist
     assert server.requests == []
 
 
+@dataclasses.dataclass
+class Line:
+    price: float
+
+
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_does_not_have(registry: RegistryClient, number: float, validate: bool) -> None:
+    for schema in (ORDER, "{}"):
+        with pytest.raises(InvalidValueError, match="JSON has no such number") as caught:
+            written(registry, schema, {"id": 1, "lines": [None, Line(number)]}, {"validate": validate})
+        assert caught.value.path == "$.lines[1].price"
+
+
 def test_nothing_stays_nothing(registry: RegistryClient) -> None:
     assert JSONSchemaSerializer(registry, ORDER)("topic", None) is None
     assert JSONSchemaDeserializer(registry)("topic", None) is None
@@ -65,7 +78,6 @@ def test_nothing_stays_nothing(registry: RegistryClient) -> None:
         ({"lines": []}, "$"),
         ({"id": "1"}, "$.id"),
         ({"id": 1, "lines": [{"price": 1}, {"price": "2"}]}, "$.lines[1].price"),
-        ({"id": 1, "lines": [{"price": math.nan}]}, "$.lines[0].price"),
         ([], "$"),
     ],
 )
@@ -140,7 +152,7 @@ def test_schemas_that_refer_to_others(registry: RegistryClient, own: str | None,
 
 
 def test_nothing_is_fetched_from_elsewhere(server: FakeRegistry, registry: RegistryClient) -> None:
-    with pytest.raises(InvalidSchemaError, match="none of the schema's references"):
+    with pytest.raises(InvalidSchemaError, match=r"unresolved \$ref"):
         JSONSchemaSerializer(registry, json.dumps({"$ref": f"{server.url}/schemas/ids/1"}))
     assert server.requests == []
 
@@ -171,3 +183,14 @@ def test_bytes_that_are_something_else(registry: RegistryClient) -> None:
         deserialize("topic", b"\0\0\0\0\1\xff")
     with pytest.raises(InvalidDataError, match="not JSON"):
         deserialize("topic", b"\0\0\0\0\1" + b"[" * 100_000)
+
+
+def test_formats_are_notes(registry: RegistryClient) -> None:
+    schema = '{"type": "string", "format": "date", "$schema": "http://json-schema.org/draft-07/schema#"}'
+    assert JSONSchemaDeserializer(registry)("topic", written(registry, schema, "someday")) == "someday"
+
+
+def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
+    server.planned.append(Answer(200, {"schema": '{"type": "nothing"}', "schemaType": "JSON"}))
+    with pytest.raises(InvalidDataError, match="with the id 1 cannot be used: not a JSON Schema"):
+        JSONSchemaDeserializer(registry)("topic", b"\0\0\0\0\1{}")

@@ -5,9 +5,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from rookery.base.errors import ConfigError
 from rookery.serdes import ProtobufDeserializer, ProtobufSerializer, RegistryClient, Schema
 from rookery.serdes.errors import InvalidDataError, InvalidValueError, NotRegisteredError, WireFormatError
-from tests.serdes.fake_registry import FakeRegistry
+from tests.serdes.fake_registry import Answer, FakeRegistry
 from tests.serdes.messages import Address, Customer, First, Last, Note, Strict, make_customer
 
 ORDER = """
@@ -172,4 +173,18 @@ def test_bytes_that_are_something_else(
 def test_data_of_another_format(registry: RegistryClient) -> None:
     registry.register("topic-value", Schema("{}", "JSON"))
     with pytest.raises(InvalidDataError, match="is JSON, not PROTOBUF"):
+        ProtobufDeserializer(registry)("topic", b"\0\0\0\0\1\0")
+
+
+def test_settings_of_a_deserializer(registry: RegistryClient) -> None:
+    data = written(registry, make_customer())
+    deserialize = ProtobufDeserializer(registry, Customer, is_key=False, config={"use.latest.version": False})
+    assert deserialize("topic", memoryview(data)) == make_customer()
+    with pytest.raises(ConfigError, match="unknown configuration"):
+        ProtobufDeserializer(registry, Customer, config={"use.latest": True})
+
+
+def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
+    server.planned.append(Answer(200, {"schema": "message", "schemaType": "PROTOBUF"}))
+    with pytest.raises(InvalidDataError, match="with the id 1 cannot be used"):
         ProtobufDeserializer(registry)("topic", b"\0\0\0\0\1\0")

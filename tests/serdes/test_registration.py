@@ -15,7 +15,7 @@ from rookery.serdes import (
 )
 from rookery.serdes.errors import NotRegisteredError, RegistryRequestError, RegistryUnavailableError
 from tests.serdes.customers import NEW_CUSTOMER, NEW_VALUE, OLD_CUSTOMER, OLD_VALUE
-from tests.serdes.fake_registry import FakeRegistry, error
+from tests.serdes.fake_registry import Answer, FakeRegistry, error
 
 
 def test_a_schema_is_registered_with_its_first_record_and_never_asked_for_again(
@@ -115,6 +115,16 @@ def test_an_id_that_nobody_knows(registry: RegistryClient, schema_id: int) -> No
     with pytest.raises(NotRegisteredError, match=f"id {schema_id} in the registry at http://"):
         serialize("customers", NEW_VALUE)
     with pytest.raises(NotRegisteredError, match="written with another registry"):
+        AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
+
+
+def test_nothing_is_found_by_its_status(server: FakeRegistry, registry: RegistryClient) -> None:
+    """Other registries, and gateways before them, have other codes."""
+    server.planned.append(error(404, 404, "HTTP 404 Not Found"))
+    with pytest.raises(NotRegisteredError, match="no schema with the id 5"):
+        AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
+    server.planned.append(Answer(404, b"<html>nothing here</html>"))
+    with pytest.raises(RegistryRequestError, match="is that the url of a schema registry"):
         AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
 
 

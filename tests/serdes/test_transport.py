@@ -2,11 +2,15 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 
+import httpx
 import pytest
 
+from rookery.base.clock import ManualClock
 from rookery.base.errors import ConfigError
 from rookery.serdes import RegistryClient, Schema
 from rookery.serdes.errors import RegistryRequestError, RegistryUnavailableError
+from rookery.serdes.settings import RegistrySettings
+from rookery.serdes.transport import Request, Transport
 from tests.serdes.fake_registry import Answer, FakeRegistry, error, fake_registry
 
 HASTY = {"retries.wait.ms": 1, "retries.max.wait.ms": 2}
@@ -116,6 +120,55 @@ def test_a_registry_that_does_not_answer_in_time() -> None:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         with RegistryClient(url, config) as client, pytest.raises(RegistryUnavailableError, match="timed out"):
             client.list_subjects()
+
+
+def test_redirections_are_followed(server: FakeRegistry, second: FakeRegistry) -> None:
+    server.planned.append(Answer(307, b"", f"{second.url}/subjects/a/versions"))
+    with RegistryClient(server.url) as client:
+        assert client.register("a", STRING) == 1
+    assert [asked.body for asked in second.requests] == [{"schema": STRING.text}]
+
+
+def test_all_tries_together_have_a_limit() -> None:
+    """A registry that does not answer, and that could be tried for hours."""
+    config = {"request.timeout.ms": 100, "max.retries": 10_000, "http.read.timeout.ms": 3_600_000}
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with RegistryClient(url, config) as client, pytest.raises(RegistryUnavailableError, match="timed out"):
+            client.list_subjects()
+
+
+def test_a_failure_is_remembered_for_a_moment(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waited for the same does not wait as long again."""
+    asked: list[str] = []
+
+    def refuse(client: httpx.Client, method: str, url: str, **_: object) -> httpx.Response:
+        asked.append(url)
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(httpx.Client, "request", refuse)
+    clock = ManualClock()
+    transport = Transport(nobody, RegistrySettings.parse({"max.retries": 0}), clock)
+    for path, count in (("/a", 1), ("/b", 1), ("/c", 2)):
+        with pytest.raises(RegistryUnavailableError, match="refused"):
+            transport.send(Request("GET", path))
+        assert len(asked) == count
+        clock.advance(600)
+    transport.close()
+
+
+def test_a_deletion_that_failed_says_nothing_about_other_urls(
+    server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(client: httpx.Client, method: str, url: str, **_: object) -> httpx.Response:
+        raise httpx.RemoteProtocolError("Server disconnected")
+
+    with RegistryClient(server.url, HASTY) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(httpx.Client, "request", hang_up)
+            with pytest.raises(RegistryUnavailableError, match="disconnected"):
+                client.delete_subject("a")
+        assert client.register("a", STRING) == 1
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,14 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         any_case=True,
     ),
     _row("mode.mutability", _BOOLEAN, True, "Whether the mode can be changed."),
-    _row("size.limit.filter.max.request.body.size", _INT, 1_048_576, "Largest body of a request, in bytes.", minimum=1),
+    _row(
+        "size.limit.filter.max.request.body.size",
+        _INT,
+        2 * 1024 * 1024,
+        "Largest body of a request, in bytes of JSON, where a schema's text is longer than it is stored. 1 MiB in "
+        "Confluent's registry, which has the limit only if it is asked to.",
+        minimum=1,
+    ),
     _row("schema.search.default.limit", _INT, 1000, "Schemas that a list has unless asked otherwise.", minimum=1),
     _row("schema.search.max.limit", _INT, 1000, "The most schemas that a list has.", minimum=1),
     _row("subject.search.default.limit", _INT, INT_MAX, "Subjects that a list has unless asked otherwise.", minimum=1),

@@ -11,7 +11,11 @@ is the one that says that nothing was written and that asks for no new metadata.
 
 A batch that waits keeps its place: later ones of its line, which is for one partition and one connection, go behind
 it. If it has to be tried again, those behind it have to be, too, or a producer that numbers its batches would be told
-that they are out of order. Other partitions of the same request, and other connections, do not wait.
+that they are out of order. That holds for those that need no verdict, too: the rules may have changed meanwhile. Other
+partitions of the same request, and other connections, do not wait.
+
+A batch that is in the log already, which a producer sends again, is not judged again: its answer is where it is, even
+if its schema has been deleted since.
 """
 
 import asyncio
@@ -21,7 +25,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer, TopicName
 from rookery.broker.turns import Turns
-from rookery.records.batch import check_batch
+from rookery.records.batch import BatchHeader, check_batch
+from rookery.records.dense import unpack_dense
 from rookery.records.record import open_records
 from rookery.records.unpacking import unpack_records
 from rookery.replication.replica import Appended, Replica
@@ -100,10 +105,13 @@ class SchemaChecks:
         """The verdict, or that of a task which has begun; `records` are not needed any more."""
         rules, topic = replica.schema_rules, replica.state.topic_partition.topic
         if rules is None or not replica.state.is_leader or len(records) > replica.policy.batch_size_max:
-            # The append needs no help to refuse it.
+            # Nothing is checked, or the append needs no help to refuse it.
             return None
         try:
-            claims = _read_claims(records, rules, size_max=replica.policy.decompressed_size_max)
+            header = check_batch(records)
+            if replica.is_known(header):
+                return None
+            claims = _read_claims(header, records, rules, size_max=replica.policy.decompressed_size_max)
         except InvalidBatchError as error:
             return Appended(error.code, message=str(error), record_index=error.record_index)
         unframed = next((claim for claim in claims if not claim.is_framed), None)
@@ -165,10 +173,10 @@ class SchemaChecks:
         return f"{topic}-{name}"
 
 
-def _read_claims(records: Buffer, rules: SchemaRules, *, size_max: int) -> list[_Claim]:
-    """Each different beginning once, by the first record that has it. InvalidBatchError if that is no good batch."""
-    header = check_batch(records)
-    columns = unpack_records(header, open_records(header, records, size_max=size_max))
+def _read_claims(header: BatchHeader, records: Buffer, rules: SchemaRules, *, size_max: int) -> list[_Claim]:
+    """Each different beginning once, by the first record that has it. InvalidBatchError if the records are no good."""
+    payload = open_records(header, records, size_max=size_max)
+    columns = unpack_dense(header, payload) or unpack_records(header, payload)
     claims: list[_Claim] = []
     for part, strategy, bodies in (("key", rules.key, columns.keys), ("value", rules.value, columns.values)):
         if strategy is not None:

@@ -3,9 +3,9 @@
 Everything that is not repeatable comes in from outside (files, clock, randomness, network, the running event loop),
 so that the same node runs as a process, inside a test, and in simulated time.
 
-Order of the start: lock the directories, replay the metadata log, take the ports (before the work that may take long),
-open the partitions' logs, register with the controller, serve, start the schema registry. The stop goes back the same
-way.
+Order of the start: lock the directories, replay the metadata log, take the ports, the schema registry's too (before the
+work that may take long), open the partitions' logs, register with the controller, serve, start the schema registry. The
+stop goes back the same way; from the registration on it leaves clean directories, also where the start fails.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 import structlog
@@ -39,17 +39,14 @@ from rookery.node.coordination import Coordination, build_coordination
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.listeners import affordable_connections, listener_settings
 from rookery.node.schema_checks import SchemasOnDemand
-from rookery.node.schema_registry import check_registry, start_registry
+from rookery.node.schema_registry import SchemaRegistry, check_registry
 from rookery.node.settings import ListenerAddress, Settings
 from rookery.quorum.driver import QuorumDriver
 from rookery.replication.flusher import Flusher
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 from rookery.storage.directory import LogDirectory
-from rookery.storage.manager import LoadSummary, LogManager
-
-if TYPE_CHECKING:
-    from rookery.registry.node import RegistryNode
+from rookery.storage.manager import NO_BROKER_EPOCH, LoadSummary, LogManager
 
 logger = structlog.get_logger(__name__)
 
@@ -93,8 +90,8 @@ class Node:
         self._controller: Controller | None = None
         self._coordination: Coordination | None = None
         self._replicas: ReplicaManager | None = None
-        self._registry: RegistryNode | None = None
-        self._broker_epoch = -1
+        self._registry: SchemaRegistry | None = None
+        self._broker_epoch = NO_BROKER_EPOCH
 
     @property
     def address(self) -> str:
@@ -114,7 +111,7 @@ class Node:
             await self._stop(clean=False)
             raise StartupError(f"the metadata log cannot be read: {error}. Restore it from a copy.") from error
         except BaseException:
-            await self._stop(clean=False)
+            await self._stop(clean=self._broker_epoch != NO_BROKER_EPOCH)
             raise
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -137,6 +134,9 @@ class Node:
         services = self._build_services(identity, controller, logs)
         handle = Dispatcher(services).handle
         await self._bind_listeners(handle if self._intercept is None else self._intercept(handle, services))
+        if settings.has_registry:
+            self._registry = SchemaRegistry(settings, self.address)
+            self._registry.bind()
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)
         self._replicas = services.replicas
@@ -149,7 +149,8 @@ class Node:
         self._schemas.start(controller)
         self._background.start(*Chores(services, logs, executor=self._executor).jobs())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
-        self._registry = await start_registry(settings, self.address)
+        if self._registry is not None:
+            await self._registry.start()
 
     async def _bind_listeners(self, handle: Handler) -> None:
         addresses, descriptors = self._settings.listeners, self._descriptor_limit

@@ -3,6 +3,8 @@
 Nothing of the registry is imported before it is switched on: it needs libraries that a broker does not.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rookery.base.config_registry import LISTENERS
@@ -22,13 +24,34 @@ def check_registry(settings: Settings) -> None:
         _make(settings, _ANY_BROKER)
 
 
-async def start_registry(settings: Settings, address: str) -> "RegistryNode | None":
-    """The registry, serving, if it is switched on; its schemas are kept by the broker at `address`."""
-    if not settings.has_registry:
-        return None
-    registry = _make(settings, address)
-    await registry.start()
-    return registry
+class SchemaRegistry:
+    """Of one node; its schemas are kept by the broker at `address`."""
+
+    def __init__(self, settings: Settings, address: str) -> None:
+        self._node = _make(settings, address)
+
+    def bind(self) -> None:
+        """Take its ports. StartupError, in terms of the broker's keys, if one of them cannot be had."""
+        with _told_in_broker_terms():
+            self._node.bind()
+
+    async def start(self) -> None:
+        """Serve; the broker does already."""
+        with _told_in_broker_terms():
+            await self._node.start()
+
+    async def stop(self, *, clean: bool) -> None:
+        await self._node.stop(clean=clean)
+
+
+@contextmanager
+def _told_in_broker_terms() -> Iterator[None]:
+    from rookery.registry.settings import in_terms_of_broker
+
+    try:
+        yield
+    except StartupError as error:
+        raise StartupError(in_terms_of_broker(str(error))) from error
 
 
 def _make(settings: Settings, address: str) -> "RegistryNode":

@@ -10,9 +10,16 @@ from msgspec.structs import replace
 from rookery.registry.entities import AVRO, Config, RegisterSchemaRequest, SchemaReference
 from rookery.registry.errors import RegistryError, invalid_schema
 from rookery.registry.records import SchemaValue
-from rookery.registry.rules import merge_metadata, merge_rule_sets, version_property, without_version_property
-from rookery.registry.state import State
+from rookery.registry.rules import (
+    merge_metadata,
+    merge_rule_sets,
+    reserved_fields,
+    version_property,
+    without_version_property,
+)
+from rookery.registry.state import State, meaning
 from rookery.registry.subjects import qualify
+from rookery.schemas.fields import top_level_fields
 from rookery.schemas.formats import SCHEMA_TYPES, find_format
 from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Reference, SchemaType
 from rookery.schemas.levels import Level, Version, check_compatibility
@@ -21,7 +28,12 @@ LATEST: Final = -1
 NO_VERSION: Final = 0
 NO_ID: Final = -1
 _REFERENCE_DEPTH_MAX: Final = 100
-_PARSED_SCHEMAS_MAX: Final = 1000
+# A parsed schema takes some twenty times the memory of its text: at most some 80 MB.
+_PARSED_SCHEMAS_MAX: Final = 128
+_REMEMBERED_LENGTH_MAX: Final = 32 * 1024
+# By the hash of a version, that of its canonical text.
+_canonical_hashes: Final[dict[int, int]] = {}
+_CANONICAL_HASHES_MAX: Final = 50_000
 
 
 class Candidate(NamedTuple):
@@ -58,13 +70,12 @@ def with_defaults(config: Config, proposed: SchemaValue, previous: SchemaValue |
     )
 
 
-def canonicalize(
-    state: State, proposed: SchemaValue, *, normalize: bool = False, deleted_references: bool = False
-) -> Candidate | None:
-    """None if there is no text. 42201. What is new must not refer to what is deleted."""
+def canonicalize(state: State, proposed: SchemaValue, *, is_new: bool, normalize: bool = False) -> Candidate | None:
+    """None if there is no text. 42201. What is new has to be valid in all parts and must not refer to what is deleted;
+    what is registered, here or elsewhere, may have been taken by a registry that was less strict."""
     if not proposed.schema.strip():
         return None
-    parsed = _parse(state, proposed, deleted_references=deleted_references, is_registered=False)
+    parsed = _parse(state, proposed, is_new=is_new)
     if normalize:
         parsed = _normalized(parsed)
     value = replace(
@@ -81,7 +92,7 @@ def canonicalize(
 
 def parse_stored(state: State, value: SchemaValue) -> ParsedSchema:
     """42201 if it is not understood here."""
-    return _parse(state, value, deleted_references=True, is_registered=True)
+    return _parse(state, value, is_new=False)
 
 
 def formatted(state: State, value: SchemaValue, format: str) -> str:
@@ -95,7 +106,7 @@ def is_same_schema(state: State, candidate: Candidate, stored: SchemaValue) -> b
     if candidate.value.type_name != stored.type_name or not _is_same_but_for_text(candidate.value, stored):
         return False
     if (candidate.value.references or ()) == (stored.references or ()):
-        return candidate.value.schema == stored.schema
+        return candidate.value.schema == stored.schema or _is_canonical_text(state, stored, candidate.value.schema)
     if candidate.value.references:
         return False
     try:
@@ -103,6 +114,24 @@ def is_same_schema(state: State, candidate: Candidate, stored: SchemaValue) -> b
     except RegistryError:
         # Another registry may have written what is not understood here.
         return False
+
+
+def _is_canonical_text(state: State, stored: SchemaValue, text: str) -> bool:
+    """Whether a registry that prints differently stored what is this text here. All versions of a subject are asked
+    that for every schema that is new, so it is remembered which ones need not be parsed."""
+    key = hash((stored.subject, stored.version, *meaning(stored)))
+    known = _canonical_hashes.get(key)
+    if known is not None and known != hash(text):
+        return False
+    try:
+        canonical = parse_stored(state, stored).canonical
+    except RegistryError:
+        # Another registry may have written what is not understood here.
+        return False
+    if len(_canonical_hashes) >= _CANONICAL_HASHES_MAX:
+        _canonical_hashes.clear()
+    _canonical_hashes[key] = hash(canonical)
+    return canonical == text
 
 
 def _is_same_but_for_text(new: SchemaValue, stored: SchemaValue) -> bool:
@@ -132,47 +161,88 @@ def find_registered(
 def compare(state: State, config: Config, candidate: Candidate, versions: Sequence[SchemaValue]) -> list[str]:
     """What keeps the candidate from following on the versions (from the oldest to the latest), as the config asks."""
     level = cast(Level, config.compatibility_level)
-    if level == "NONE":
+    messages = _check_reserved_fields(candidate, versions[-1:]) if config.validate_fields else []
+    if level != "NONE":
+        messages += _check_level(state, config, candidate, versions)
+    if not messages:
         return []
+    is_validated = str(bool(config.validate_fields)).lower()
+    return [*messages, f"{{validateFields: '{is_validated}', compatibility: '{level}'}}"]
+
+
+def _check_reserved_fields(candidate: Candidate, previous: Sequence[SchemaValue]) -> list[str]:
+    reserved = reserved_fields(candidate.value.metadata)
+    before = set().union(*(reserved_fields(version.metadata) for version in previous))
+    return [
+        *(
+            f"The new schema has reserved field {name} removed from its metadata which is present in the old schema's "
+            "metadata."
+            for name in sorted(before - reserved)
+        ),
+        *(
+            f"The new schema has field that conflicts with the reserved field {name}."
+            for name in sorted(reserved & top_level_fields(candidate.parsed))
+        ),
+    ]
+
+
+def _check_level(state: State, config: Config, candidate: Candidate, versions: Sequence[SchemaValue]) -> list[str]:
+    level = cast(Level, config.compatibility_level)
     group = config.compatibility_group
     if group:
         wanted = _property(candidate.value, group)
         versions = [version for version in versions if _property(version, group) == wanted]
     if not level.endswith("_TRANSITIVE"):
         versions = versions[-1:]
-    parsed = [Version(version.version, parse_stored(state, version)) for version in versions]
+    parsed = [Version(version.version, _parse_earlier(state, version)) for version in versions]
     return check_compatibility(level, candidate.parsed, parsed)
+
+
+def _parse_earlier(state: State, value: SchemaValue) -> ParsedSchema:
+    """42201 that says which one is in the way: it is not what was sent."""
+    try:
+        return parse_stored(state, value)
+    except RegistryError as error:
+        name = f"Version {value.version} of subject '{value.subject}'"
+        raise invalid_schema(f"{name} cannot be parsed: {error.message}") from error
 
 
 def _property(value: SchemaValue, name: str) -> str | None:
     return None if value.metadata is None else (value.metadata.properties or {}).get(name)
 
 
-def _parse(state: State, value: SchemaValue, *, deleted_references: bool, is_registered: bool) -> ParsedSchema:
+class _Source(NamedTuple):
+    """All that a schema is parsed from. `resolved` has the texts that it refers to, by their names."""
+
+    schema_type: SchemaType
+    text: str
+    resolved: tuple[tuple[str, str], ...]
+    references: tuple[Reference, ...]
+
+    @property
+    def length(self) -> int:
+        return len(self.text) + sum(len(text) for _, text in self.resolved)
+
+
+def _parse(state: State, value: SchemaValue, *, is_new: bool) -> ParsedSchema:
     if value.type_name not in SCHEMA_TYPES:
         raise invalid_schema(f"Invalid schema type {value.type_name}")
     try:
-        resolution = _Resolution(state, deleted=deleted_references)
+        resolution = _Resolution(state, deleted=not is_new)
         references = resolution.resolve(value.subject, value.references or ())
-        texts = tuple(resolution.texts.items())
-        return parse_text(value.type_name, value.schema, texts, references, is_registered=is_registered)
+        source = _Source(value.type_name, value.schema, tuple(resolution.texts.items()), references)
+        parse = parse_text if source.length <= _REMEMBERED_LENGTH_MAX else parse_text.__wrapped__
+        return parse(source, is_new=is_new)
     except InvalidSchemaError as error:
         raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {error}") from error
 
 
 @lru_cache(_PARSED_SCHEMAS_MAX)
-def parse_text(
-    schema_type: SchemaType,
-    text: str,
-    resolved: tuple[tuple[str, str], ...],
-    references: tuple[Reference, ...],
-    *,
-    is_registered: bool,
-) -> ParsedSchema:
+def parse_text(source: _Source, *, is_new: bool) -> ParsedSchema:
     """A schema is compared with many that come after it, so the last ones are remembered."""
-    found = find_format(schema_type)
-    parse = found.parse_registered if is_registered else found.parse
-    return parse(text, dict(resolved), references)
+    found = find_format(source.schema_type)
+    parse = found.parse if is_new else found.parse_registered
+    return parse(source.text, dict(source.resolved), source.references)
 
 
 def _normalized(parsed: ParsedSchema) -> ParsedSchema:

@@ -39,6 +39,7 @@ from rookery.registry.errors import (
     invalid_mode,
     invalid_schema,
     invalid_subject,
+    invalid_version,
     operation_not_permitted,
     reference_exists,
     store_failed,
@@ -49,7 +50,7 @@ from rookery.registry.errors import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
-from rookery.registry.queries import parse_version
+from rookery.registry.queries import VERSION_MAX, parse_version
 from rookery.registry.records import (
     Record,
     SchemaValue,
@@ -73,8 +74,15 @@ from rookery.registry.scopes import (
     own_mode,
     setting_name,
 )
-from rookery.registry.state import State, fingerprint
-from rookery.registry.subjects import DEFAULT_CONTEXT, context_of, covers, is_valid, qualified_context
+from rookery.registry.state import State, VersionKey, fingerprint, meaning, reference_keys
+from rookery.registry.subjects import (
+    DEFAULT_CONTEXT,
+    context_of,
+    covers,
+    is_default_context,
+    is_valid,
+    qualified_context,
+)
 from rookery.schemas.levels import find_level
 
 T = TypeVar("T")
@@ -112,9 +120,7 @@ def register(
     _check_register_mode(state, proposed)
     is_import = mode_in_scope(state, subject) == "IMPORT"
     populated = proposed if is_import else _populate(state, config, proposed)
-    candidate = canonicalize(
-        state, populated, normalize=normalize and not is_import, deleted_references=proposed.id >= 0
-    )
+    candidate = canonicalize(state, populated, normalize=normalize and not is_import, is_new=proposed.id < 0)
     if candidate is None:
         raise invalid_schema("Empty schema")
     value, records = _place(state, config, candidate, is_import=is_import)
@@ -140,7 +146,7 @@ def _find_as_requested(state: State, config: Config, proposed: SchemaValue, *, n
     if config.default_metadata or config.override_metadata or config.default_rule_set or config.override_rule_set:
         return None
     is_import = mode_in_scope(state, proposed.subject) == "IMPORT"
-    candidate = canonicalize(state, proposed, normalize=normalize and not is_import, deleted_references=True)
+    candidate = canonicalize(state, proposed, normalize=normalize and not is_import, is_new=False)
     if candidate is None:
         return None
     if proposed.version in (NO_VERSION, LATEST):
@@ -174,8 +180,15 @@ def _populate(state: State, config: Config, proposed: SchemaValue) -> SchemaValu
     return populated
 
 
+def _last_version(state: State, subject: str) -> int:
+    return max((value.version for value in state.versions(subject)), default=0)
+
+
 def _next_version(state: State, subject: str) -> int:
-    return max((value.version for value in state.versions(subject)), default=0) + 1
+    version = _last_version(state, subject) + 1
+    if version > VERSION_MAX:
+        raise invalid_version(str(version))
+    return version
 
 
 def _place(
@@ -194,6 +207,7 @@ def _place(
     value = structs.replace(value, version=_placed_version(state, value, is_import=is_import))
     value = structs.replace(value, id=_next_id(state, value) if schema_id < 0 else schema_id)
     _check_id(state, value)
+    _check_references(state, value)
     return value, _schema_records(state, value)
 
 
@@ -209,12 +223,12 @@ def _find_live(state: State, candidate: Candidate, schema_id: int) -> SchemaValu
 
 
 def _placed_version(state: State, value: SchemaValue, *, is_import: bool) -> int:
+    if value.version > 0 and is_import:
+        return value.version
     following = _next_version(state, value.subject)
-    if value.version <= 0:
-        return following
-    if value.version != following and not is_import:
+    if value.version > 0 and value.version != following:
         raise invalid_schema("Version is not one more than previous version")
-    return value.version
+    return following
 
 
 def _next_id(state: State, value: SchemaValue) -> int:
@@ -231,6 +245,29 @@ def _check_id(state: State, value: SchemaValue) -> None:
         raise operation_not_permitted(
             f"Overwrite new schema with id {value.id} in context {qualified_context(context)} is not permitted."
         )
+
+
+def _check_references(state: State, value: SchemaValue) -> None:
+    """42201, 42206. An import may overwrite a version, but not so that it refers to itself by whatever detours, nor so
+    that what refers to it gets another meaning."""
+    if _is_circular(state, value):
+        details = f'Circular reference to subject "{value.subject}" and version {value.version}'
+        raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {details}")
+    overwritten = state.find(value.subject, value.version)
+    is_changed = overwritten is not None and meaning(overwritten) != meaning(value)
+    if is_changed and state.referrers(value.subject, value.version, deleted=False):
+        raise reference_exists(value.subject, value.version)
+
+
+def _is_circular(state: State, value: SchemaValue) -> bool:
+    seen: set[VersionKey] = set()
+    pending = reference_keys(value)
+    while pending:
+        key = pending.pop()
+        seen.add(key)
+        target = state.find(*key)
+        pending |= set() if target is None else reference_keys(target) - seen
+    return (value.subject, value.version) in seen
 
 
 def _schema_records(state: State, value: SchemaValue) -> tuple[Record, ...]:
@@ -264,7 +301,7 @@ def _max_id_records(state: State, removed: Iterable[SchemaValue]) -> list[Record
 def delete_subject(state: State, subject: str, *, permanent: bool = False) -> Decision[list[int]]:
     """The deleted versions. 40401, 40404, 40405, 42205, 42206.
 
-    Permanently, its config and mode go too."""
+    Its config and mode go too, unless it is deleted already. What is deleted does not keep what it refers to."""
     subject = actual_subject(state, subject)
     if not state.has_subject(subject, deleted=True):
         raise subject_not_found(subject)
@@ -273,20 +310,20 @@ def delete_subject(state: State, subject: str, *, permanent: bool = False) -> De
     check_writable(state, subject)
     versions = state.versions(subject) if permanent else state.live_versions(subject)
     for value in versions:
-        referrers = state.referrers(subject, value.version, deleted=permanent)
-        if any(referrer.subject != subject for referrer in referrers):
+        if state.referrers(subject, value.version, deleted=False):
             raise reference_exists(subject, value.version)
         if permanent and not value.deleted:
             raise subject_not_soft_deleted(subject)
     numbers = [value.version for value in versions]
     if permanent:
-        return Decision((*_removal_records(state, versions), *_setting_tombstones(state, subject)), numbers)
+        return Decision(tuple(_removal_records(state, versions)), numbers)
     # All versions, not only those that are not deleted yet: this record replaces an earlier one.
-    return Decision((delete_subject_record(subject, _next_version(state, subject) - 1),), numbers)
+    record = delete_subject_record(subject, _last_version(state, subject))
+    return Decision((record, *_setting_tombstones(state, subject)), numbers)
 
 
 def delete_version(state: State, subject: str, version: str, *, permanent: bool = False) -> Decision[int]:
-    """40401, 40402, 40406, 40407, 42202, 42205, 42206."""
+    """40401, 40402, 40406, 40407, 42202, 42205, 42206. With the last version, the subject's config and mode go too."""
     number = parse_version(version)
     subject = actual_subject(state, subject)
     value = state.latest(subject) if number == LATEST else state.find(subject, number)
@@ -295,15 +332,14 @@ def delete_version(state: State, subject: str, version: str, *, permanent: bool 
     if value.deleted and not permanent:
         raise version_soft_deleted(subject, value.version)
     check_writable(state, subject)
-    if state.referrers(subject, value.version, deleted=permanent):
+    if state.referrers(subject, value.version, deleted=False):
         raise reference_exists(subject, value.version)
     if not permanent:
-        return Decision((schema_record(structs.replace(value, deleted=True)),), value.version)
+        settings = _setting_tombstones(state, subject) if state.live_versions(subject) == [value] else []
+        return Decision((schema_record(structs.replace(value, deleted=True)), *settings), value.version)
     if not value.deleted:
         raise version_not_soft_deleted(subject, value.version)
-    is_last = len(state.versions(subject)) == 1
-    settings = _setting_tombstones(state, subject) if is_last else []
-    return Decision((*_removal_records(state, [value]), *settings), value.version)
+    return Decision(tuple(_removal_records(state, [value])), value.version)
 
 
 def _removal_records(state: State, values: list[SchemaValue]) -> list[Record]:
@@ -357,20 +393,20 @@ def delete_config(state: State, subject: str | None) -> Decision[Config]:
 def put_mode(
     state: State, subject: str | None, request: ModeUpdateRequest, *, force: bool = False
 ) -> Decision[ModeUpdateRequest]:
-    """None is the whole registry. 42204, 42205 (also if the state's modes are immutable), 42206, 42208.
+    """None is the whole registry. A mode of null goes. 42204, 42205 (also if modes are immutable), 42206, 42208.
 
     To begin an import there must be no schemas, unless it is forced; deleted ones go for good."""
     name = setting_name(subject)
     if name is not None and not is_valid(name, for_settings=True):
         raise invalid_subject(name)
-    mode = (request.mode or "").upper()
-    if mode not in get_args(ModeName):
+    mode = request.mode.upper() if isinstance(request.mode, str) else request.mode
+    if mode not in (*get_args(ModeName), None):
         raise invalid_mode()
     _check_modes_mutable(state)
     records: list[Record] = []
     if mode == "IMPORT" and mode_in_scope(state, name) != "IMPORT" and not force:
         records = _make_room(state, name)
-    return Decision((*records, mode_record(name, cast(ModeName, mode))), request)
+    return Decision((*records, mode_record(name, cast(ModeName | None, mode))), request)
 
 
 def _make_room(state: State, name: str | None) -> list[Record]:
@@ -379,13 +415,15 @@ def _make_room(state: State, name: str | None) -> list[Record]:
         raise operation_not_permitted("Cannot import since found existing subjects")
     values = [value for subject in subjects for value in state.versions(subject)]
     for value in values:
-        if state.referrers(value.subject, value.version, deleted=True):
+        if state.referrers(value.subject, value.version, deleted=False):
             raise reference_exists(value.subject, value.version)
     return [*_removal_records(state, values), clear_subject_record(name)]
 
 
 def delete_mode(state: State, subject: str | None) -> Decision[Mode]:
-    """What it was. 40401, 42205."""
+    """What it was. 40401, 42205, 42208: the whole registry is None, and not its default context."""
+    if subject is not None and is_default_context(subject):
+        raise invalid_subject(subject)
     name = setting_name(subject)
     mode = own_mode(state, name)
     if mode is None:

@@ -9,12 +9,13 @@ An election only says who should write. Two nodes may believe at the same time t
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 import structlog
 
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.cluster import Cluster
 from rookery.client.membership.worker import GroupWorker, WorkerSettings
 from rookery.client.settings.admin import AdminSettings
@@ -26,6 +27,15 @@ _VERSION: Final = 1
 _NO_ERROR: Final = 0
 _DUPLICATE_URLS: Final = 1
 _INSTANCE_ID_LENGTH_MAX: Final = 249
+# Of refusals that no new try mends: what to change.
+_REMEDIES: Final = {
+    ErrorCode.INVALID_SESSION_TIMEOUT: "choose kafkagroup.session.timeout.ms within the brokers' "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "something else than registries uses the group, so choose another "
+    "schema.registry.group.id",
+    ErrorCode.INVALID_GROUP_ID: "choose another schema.registry.group.id",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "choose a schema.registry.group.id that this registry may use",
+}
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +54,13 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def instance_id(self) -> str:
-        """A name for the same address, of the characters that a group.instance.id may have."""
-        return re.sub(r"[^a-zA-Z0-9._-]", "-", f"{self.scheme}-{self.host}-{self.port}")[-_INSTANCE_ID_LENGTH_MAX:]
+        """A name for all of this, of the characters that a group.instance.id may have.
+
+        A node that comes back under its name takes over what the group knows of it, and the group does not elect anew:
+        so nothing that it says may have changed.
+        """
+        text = f"{self.scheme}-{self.host}-{self.port}-{'eligible' if self.master_eligibility else 'follower'}"
+        return re.sub(r"[^a-zA-Z0-9._-]", "-", text)[-_INSTANCE_ID_LENGTH_MAX:]
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,15 +95,31 @@ def read_identity(data: bytes) -> NodeIdentity | None:
         return None
 
 
+class Candidate(Protocol):
+    """Who takes part in the election, and is told of it."""
+
+    def elected(self, leader: NodeIdentity | None) -> None:
+        """None: nobody may lead. Comes again, unchanged, whenever the group comes together."""
+        ...
+
+    def deserted(self) -> None:
+        """Who leads is not known any more; there will be a result."""
+        ...
+
+    def refused(self, problem: str) -> None:
+        """There will be no result; the text says what to change."""
+        ...
+
+
 class _SchemaRegistryProtocol:
     """See `client.membership.worker.GroupProtocol`."""
 
     type = "sr"
     name = "v0"
 
-    def __init__(self, identity: NodeIdentity, elected: Callable[[NodeIdentity | None], None]) -> None:
+    def __init__(self, identity: NodeIdentity, candidate: Candidate) -> None:
         self._identity = identity
-        self._elected = elected
+        self._candidate = candidate
 
     def metadata(self) -> bytes:
         return msgspec.json.encode(self._identity)
@@ -99,21 +130,25 @@ class _SchemaRegistryProtocol:
     def assigned(self, assignment: bytes) -> None:
         found = msgspec.json.decode(assignment, type=Assignment)
         if found.error == _DUPLICATE_URLS:
-            logger.error("several registries say that they are at the same address: set host.name")
+            logger.error("several registries say that they are at the same address, so none leads: set host.name")
         elif found.error == _NO_ERROR and found.leader is None:
             logger.warning("no registry may lead: there can be no writes until one with leader.eligibility joins")
-        self._elected(found.leader)
+        self._candidate.elected(found.leader)
 
     def lost(self) -> None:
-        self._elected(None)
+        self._candidate.deserted()
+
+    def refused(self, error: ApiError) -> None:
+        if error.code is ErrorCode.FENCED_INSTANCE_ID:
+            logger.error("another registry says that it is at this address: set host.name", url=self._identity.url)
+        elif (remedy := _REMEDIES.get(error.code)) is not None:
+            self._candidate.refused(f"the schema registry cannot take part in the election: {error}; {remedy}")
 
 
 class Election:
-    """Takes part in the election until it is closed. `elected` is called with every result; None: nobody leads."""
+    """Takes part in the election until it is closed."""
 
-    def __init__(
-        self, settings: RegistrySettings, identity: NodeIdentity, elected: Callable[[NodeIdentity | None], None]
-    ) -> None:
+    def __init__(self, settings: RegistrySettings, identity: NodeIdentity, candidate: Candidate) -> None:
         client_id = f"schema-registry-{identity.instance_id}"
         self._cluster = Cluster(AdminSettings.parse({**settings.client_config, "client.id": client_id}).common)
         self._worker = GroupWorker(
@@ -125,7 +160,7 @@ class Election:
                 rebalance_timeout_ms=settings.rebalance_timeout_ms,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
             ),
-            _SchemaRegistryProtocol(identity, elected),
+            _SchemaRegistryProtocol(identity, candidate),
         )
 
     def start(self) -> None:

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 AVRO: Final = "AVRO"
+CONFLUENT_RESERVED: Final = "confluent:reserved"
 CONFLUENT_VERSION: Final = "confluent:version"
 
 ModeName: TypeAlias = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
-RuleKind: TypeAlias = Literal["TRANSFORM", "CONDITION"]
 # Java's int: a number out of its range is no number there.
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-RuleMode: TypeAlias = Literal["UPGRADE", "DOWNGRADE", "UPDOWN", "WRITE", "READ", "WRITEREAD"]
 
 
 class Entity(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -33,26 +32,28 @@ class SchemaReference(Entity, frozen=True, kw_only=True):
 class Metadata(Entity, frozen=True, kw_only=True):
     """Keys and sets are kept in order, so that equal metadata has equal JSON."""
 
-    tags: dict[str, tuple[str, ...]] | None = None
-    properties: dict[str, str] | None = None
+    tags: dict[str, tuple[str, ...] | None] | None = None
+    properties: dict[str, str | None] | None = None
     sensitive: tuple[str, ...] | None = None
 
     def sorted(self) -> "Metadata":
         return Metadata(
-            tags={name: tuple(sorted(set(tags))) for name, tags in sorted((self.tags or {}).items())} or None,
+            tags={name: tuple(sorted(set(tags or ()))) for name, tags in sorted((self.tags or {}).items())} or None,
             properties=dict(sorted((self.properties or {}).items())) or None,
             sensitive=tuple(sorted(set(self.sensitive or ()))) or None,
         )
 
 
 class Rule(Entity, frozen=True, kw_only=True):
+    """Of any kind and mode here: a newer registry may have written it. `rules` says which ones are taken."""
+
     name: str | None = None
     doc: str | None = None
-    kind: RuleKind | None = None
-    mode: RuleMode | None = None
+    kind: str | None = None
+    mode: str | None = None
     type: str | None = None
     tags: tuple[str, ...] | None = None
-    params: dict[str, str] | None = None
+    params: dict[str, str | None] | None = None
     expr: str | None = None
     on_success: str | None = None
     on_failure: str | None = None
@@ -172,7 +173,9 @@ class Mode(Entity, frozen=True, kw_only=True):
 
 
 class ModeUpdateRequest(Entity, frozen=True, kw_only=True):
-    mode: str | None = None
+    """Null takes the mode away."""
+
+    mode: str | UnsetType | None = UNSET
 
 
 class ErrorMessage(Struct, frozen=True, kw_only=True):

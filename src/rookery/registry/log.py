@@ -22,9 +22,12 @@ from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.admin import Admin, ConfigResource, NewTopic
 from rookery.client.backoff import Backoff
+from rookery.client.cluster import Cluster
 from rookery.client.consume.consumer import Consumer
+from rookery.client.consume.records import ConsumerRecord
 from rookery.client.errors import OffsetOutOfRangeError, WakeupError
 from rookery.client.produce.producer import Producer
+from rookery.client.settings.admin import AdminSettings
 from rookery.registry.settings import RegistrySettings
 
 logger = structlog.get_logger(__name__)
@@ -37,6 +40,7 @@ _COMPACT: Final = "compact"
 _BACKOFF: Final = Backoff(0.1, 5.0)
 # A topic that does not exist yet may be created at any time, and somebody may wait for what is in it.
 _ABSENT_S: Final = 0.5
+_PATIENCE_S: Final = 3.0
 _IDLE_POLL_S: Final = 5.0
 # Markers of transactions end no poll, and move the position: who waits for it looks more often.
 _WATCHED_POLL_S: Final = 0.01
@@ -44,20 +48,26 @@ _POSITION_S: Final = 5.0
 
 
 @asynccontextmanager
-async def patient_admin(client_config: Mapping[str, str]) -> AsyncIterator[Admin]:
-    """An admin that waits for brokers that are not there yet."""
-    admin = Admin(client_config)
+async def patient_admin(settings: RegistrySettings) -> AsyncIterator[Admin]:
+    """An admin that waits a while for brokers that are not there yet, and then says why."""
+    cluster = Cluster(AdminSettings.parse(settings.client_config).common)
+    cluster.timeout_s = patience_s(settings)
     try:
-        yield admin
+        yield Admin.over(cluster)
     finally:
-        await admin.close()
+        await cluster.close()
+
+
+def patience_s(settings: RegistrySettings) -> float:
+    """How long brokers may be away before somebody should hear of it."""
+    return min(_PATIENCE_S, settings.init_timeout_ms / 2000)
 
 
 async def prepare_topic(settings: RegistrySettings) -> None:
     """Create the topic, or check the one that is there. StartupError if that is not fit to keep schemas."""
     if settings.topic_skip_validation:
         return
-    async with patient_admin(settings.client_config) as admin:
+    async with patient_admin(settings) as admin:
         while True:
             (topic,) = await admin.describe_topics([settings.topic])
             if topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -105,8 +115,9 @@ async def _check_cleanup(admin: Admin, topic: str) -> None:
 class SchemasReader:
     """Tells `on_record` every committed record of the topic, in order, from the first; then those that come.
 
-    Failures are logged and tried again for ever, from the record that failed. `on_restart` is called when the topic has
-    become another one, and everything comes again from the first record. The topic may be created later.
+    Failures to read are logged and tried again for ever. A record that `on_record` raises for is logged and left out:
+    it would raise again, for every reader of the topic. `on_restart` is called when the topic has become another one,
+    and everything comes again from the first record. The topic may be created later.
     """
 
     def __init__(
@@ -143,6 +154,8 @@ class SchemasReader:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                logger.error("the reader of the schemas had died", topic=self._topic, error=repr(error))
         for _, _, reached in self._waiting:
             if not reached.done():
                 reached.set_exception(ApiError(ErrorCode.NETWORK_EXCEPTION, "the reader of the schemas is stopped"))
@@ -153,6 +166,7 @@ class SchemasReader:
 
         A topic that does not exist has nothing to tell; with `must_exist` that is an error.
         """
+        position = self._position
         try:
             async with asyncio.timeout(timeout_s):
                 ends = await self._consumer.end_offsets([self._partition], timeout_s=timeout_s)
@@ -162,6 +176,8 @@ class SchemasReader:
             if must_exist or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return
+        if ends[self._partition] < position:
+            self._start_over()
         await self.reach(ends[self._partition], timeout_s)
 
     async def reach(self, end: Offset, timeout_s: float) -> None:
@@ -187,44 +203,41 @@ class SchemasReader:
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {self._topic} was not read to its end in {timeout_s:g} s")
 
     async def _run(self) -> None:
-        await self._find_topic()
-        self._consumer.assign([self._partition])
-        self._consumer.seek_to_beginning(self._partition)
         failures = 0
         while True:
             try:
-                await self._read()
+                await (self._read() if self._consumer.assignment() else self._find_topic())
                 failures = 0
             except Exception as error:
                 await self._recover(error, failures)
                 failures += 1
 
     async def _find_topic(self) -> None:
-        failures = 0
-        while True:
-            try:
-                await self._consumer.partitions_for(self._topic)
-                return
-            except ApiError as error:
-                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    await self._pause(_ABSENT_S)
-                else:
-                    await self._recover(error, failures)
-                    failures += 1
+        try:
+            await self._consumer.partitions_for(self._topic)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            await self._pause(_ABSENT_S)
+        else:
+            self._consumer.assign([self._partition])
+            self._consumer.seek_to_beginning(self._partition)
 
     async def _read(self) -> None:
         try:
             for record in await self._consumer.poll(_WATCHED_POLL_S if self._waiting else _IDLE_POLL_S):
-                try:
-                    self._on_record(record.key or b"", record.value)
-                except BaseException:
-                    self._consumer.seek(self._partition, record.offset)
-                    raise
+                self._tell(record)
         except WakeupError:
             return
         self._move(await self._consumer.position(self._partition, timeout_s=_POSITION_S))
         # Who has caught up may go on before the next portion is looked at.
         await asyncio.sleep(0)
+
+    def _tell(self, record: ConsumerRecord[bytes, bytes]) -> None:
+        try:
+            self._on_record(record.key or b"", record.value)
+        except Exception:
+            logger.exception("left out a record of the schemas", topic=self._topic, offset=record.offset)
 
     def _move(self, position: Offset) -> None:
         self._position = position
@@ -235,16 +248,19 @@ class SchemasReader:
 
     async def _recover(self, error: Exception, failures: int) -> None:
         if isinstance(error, OffsetOutOfRangeError):
-            logger.error("the topic of the schemas is not what it was: reading it anew", topic=self._topic)
-            self._position = 0
-            if self._on_restart is not None:
-                self._on_restart()
-            self._consumer.seek_to_beginning(self._partition)
+            self._start_over()
         elif isinstance(error, ApiError):
             logger.warning("cannot read the schemas", topic=self._topic, error=str(error), failures=failures)
         else:
-            logger.exception("a record of the schemas failed", topic=self._topic, failures=failures)
+            logger.exception("the reader of the schemas failed", topic=self._topic, failures=failures)
         await self._pause(_BACKOFF.pause_s(failures))
+
+    def _start_over(self) -> None:
+        logger.error("the topic of the schemas is not what it was: reading it anew", topic=self._topic)
+        self._position = 0
+        if self._on_restart is not None:
+            self._on_restart()
+        self._consumer.seek_to_beginning(self._partition)
 
     async def _pause(self, pause_s: float) -> None:
         """Shorter for the first who begins to wait, since there may be news."""

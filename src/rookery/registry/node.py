@@ -1,6 +1,7 @@
 """One node of the registry, built from its parts: listeners, service, REST app. `rookery.node` and the CLI run it.
 
-Order of the start: take the ports, read the schemas and agree on a leader, serve. The stop goes back the same way.
+Order of the start: take the ports, read the schemas and agree on a leader, serve. The stop goes back the same way, but
+first answers what is being written.
 """
 
 import socket
@@ -18,7 +19,7 @@ logger = structlog.get_logger(__name__)
 
 
 class RegistryNode:
-    """`await start()`, then `url`; `await stop()`, once, also after a start that failed."""
+    """`await start()`, then `url`; `await stop()`. A start that fails stops by itself."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -42,16 +43,22 @@ class RegistryNode:
         scheme = self._settings.inter_instance_protocol
         return next(self._advertised(each).url for each in self._listeners if each.scheme == scheme)
 
+    def bind(self) -> None:
+        """Take the ports, ahead of the start. StartupError if one of them cannot be had."""
+        self._listeners = self._server.bind()
+
     async def start(self) -> None:
         """Serve when this returns; StartupError, with everything let go again, if that cannot be."""
         try:
             await self._start()
         except BaseException:
-            await self.stop(clean=False)
+            await self.stop()
             raise
 
     async def _start(self) -> None:
-        self._listeners = self._server.bind()
+        if not self._listeners:
+            self.bind()
+        self._server.listen()
         self._service = RegistryService(self._settings, self._identity())
         try:
             app = create_app(self._service, self._settings)
@@ -63,9 +70,12 @@ class RegistryNode:
 
     async def stop(self, *, clean: bool = True) -> None:
         """`clean=False` does not tell the other nodes, as if the process had been killed."""
+        service, self._service = self._service, None
+        if service is not None:
+            await service.drain()
         await self._server.stop()
-        if self._service is not None:
-            await self._service.stop(leave=clean)
+        if service is not None:
+            await service.stop(leave=clean)
 
     def _identity(self) -> NodeIdentity:
         scheme = self._settings.inter_instance_protocol

@@ -59,7 +59,7 @@ from rookery.registry.subjects import (
 
 T = TypeVar("T")
 _SCHEMAS_MAX: Final = 1000
-_VERSION_MAX: Final = 2**31 - 1
+VERSION_MAX: Final = 2**31 - 1
 
 
 def list_subjects(
@@ -263,7 +263,7 @@ def _look_up_in(state: State, proposed: SchemaValue, *, normalize: bool, deleted
     populated = with_defaults(config, proposed, state.latest(proposed.subject))
     # As it was sent, then as it would have been registered.
     for attempt in (proposed,) if populated == proposed else (proposed, populated):
-        candidate = canonicalize(state, attempt, normalize=normalize or bool(config.normalize), deleted_references=True)
+        candidate = canonicalize(state, attempt, normalize=normalize or bool(config.normalize), is_new=False)
         if candidate is not None and (found := find_registered(state, candidate, deleted=deleted)) is not None:
             return found
     return None
@@ -284,7 +284,8 @@ def test_compatibility(
     versions = state.live_versions(subject) if version is None else _one_version(state, subject, parse_version(version))
     config = config_in_scope(state, subject)
     try:
-        candidate = canonicalize(state, propose(subject, request), normalize=normalize or bool(config.normalize))
+        normalize = normalize or bool(config.normalize)
+        candidate = canonicalize(state, propose(subject, request), normalize=normalize, is_new=True)
         if candidate is None:
             raise invalid_schema("Empty schema")
         messages = compare(state, config, candidate, versions)
@@ -314,7 +315,7 @@ def parse_version(text: str) -> int:
         number = int(stripped) if stripped.lstrip("+-").isdecimal() else None
     except ValueError:
         number = None
-    if number is None or not (1 <= number <= _VERSION_MAX or number == LATEST):
+    if number is None or not (1 <= number <= VERSION_MAX or number == LATEST):
         raise invalid_version(text if number is None else str(number))
     return number
 

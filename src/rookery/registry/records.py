@@ -15,14 +15,18 @@ twice; so the highest id is written down before schemas are. Confluent's registr
 A config or mode without a subject is the whole registry's. No value takes the key's thing away.
 """  # noqa: E501 (a table)
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from rookery.registry.entities import AVRO, Config, Entity, Metadata, ModeName, RuleSet, SchemaReference
 
+EntityT = TypeVar("EntityT", bound=Entity)
 Record: TypeAlias = tuple[bytes, bytes | None]
+# What is read from a log; a schema that is only proposed has neither a version nor an id.
+Version: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+SchemaId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 KeyType: TypeAlias = Literal["SCHEMA", "CONFIG", "MODE", "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT", "NOOP"]
 _MAGIC = {"SCHEMA": 1}
@@ -45,8 +49,8 @@ class SchemaValue(Entity, frozen=True, kw_only=True):
     """A version of a subject; its text is canonical. `schema_type` None is Avro."""
 
     subject: str
-    version: int
-    id: int
+    version: Version
+    id: SchemaId
     schema_type: str | None = None
     references: tuple[SchemaReference, ...] | None = None
     metadata: Metadata | None = None
@@ -57,6 +61,12 @@ class SchemaValue(Entity, frozen=True, kw_only=True):
     @property
     def type_name(self) -> str:
         return AVRO if self.schema_type is None else self.schema_type
+
+
+class UnreadableSchemaValue(Entity, frozen=True, kw_only=True):
+    """What is not understood here, but for the id that it has."""
+
+    id: SchemaId
 
 
 class _SubjectValue(Entity, frozen=True, kw_only=True):
@@ -82,11 +92,21 @@ class ContextValue(Entity, frozen=True, kw_only=True):
 
 
 class MaxIdValue(Entity, frozen=True, kw_only=True):
-    max_id: int
+    max_id: SchemaId
 
 
-Value: TypeAlias = SchemaValue | Config | ModeValue | DeleteSubjectValue | ClearSubjectValue | ContextValue | MaxIdValue
+Value: TypeAlias = (
+    SchemaValue
+    | UnreadableSchemaValue
+    | Config
+    | ModeValue
+    | DeleteSubjectValue
+    | ClearSubjectValue
+    | ContextValue
+    | MaxIdValue
+)
 
+_NOT_UNDERSTOOD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _decode_key = msgspec.json.Decoder(Key).decode
 _DECODERS: dict[str, msgspec.json.Decoder[Value]] = {
@@ -105,8 +125,32 @@ def decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
     try:
         decoded = _decode_key(key)
         decoder = _DECODERS[decoded.keytype]
-        return decoded, None if value is None else decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+    except (*_NOT_UNDERSTOOD, KeyError):
+        return None
+    if value is None:
+        return decoded, None
+    try:
+        return decoded, decoder.decode(value)
+    except _NOT_UNDERSTOOD:
+        part = _decode_part(value) if decoded.keytype == "SCHEMA" else None
+        return None if part is None else (decoded, part)
+
+
+def _decode_part(value: bytes) -> SchemaValue | UnreadableSchemaValue | None:
+    """A schema without the metadata and rules that are not understood; or at least its id, so that nothing else gets
+    it."""
+    try:
+        fields = msgspec.json.decode(value, type=dict[str, Any])
+    except _NOT_UNDERSTOOD:
+        return None
+    part = {name: given for name, given in fields.items() if name not in ("metadata", "ruleSet")}
+    return _convert(part, SchemaValue) or _convert(part, UnreadableSchemaValue)
+
+
+def _convert(fields: dict[str, Any], kind: type[EntityT]) -> EntityT | None:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError:
         return None
 
 

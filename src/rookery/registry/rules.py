@@ -6,10 +6,11 @@ The registry stores rules for the clients that execute them and executes none it
 
 from typing import Final
 
-from rookery.registry.entities import CONFLUENT_VERSION, Metadata, Rule, RuleSet
+from rookery.registry.entities import CONFLUENT_RESERVED, CONFLUENT_VERSION, Metadata, Rule, RuleSet
 from rookery.registry.errors import invalid_rule_set
 
 _NAME_LENGTH_MAX: Final = 256
+_KINDS: Final = ("TRANSFORM", "CONDITION", None)
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 _MODES_WITH_SEVERAL_ACTIONS: Final = ("WRITEREAD", "UPDOWN", None)
@@ -39,6 +40,8 @@ def _check_rule(rule: Rule) -> None:
     _check_name(rule.name)
     if rule.type is None:
         raise invalid_rule_set("Missing rule type")
+    if rule.kind not in _KINDS:
+        raise invalid_rule_set(f"Invalid rule kind {rule.kind}")
     several = "," in (rule.on_success or "") or "," in (rule.on_failure or "")
     if several and rule.mode not in _MODES_WITH_SEVERAL_ACTIONS:
         raise invalid_rule_set("Multiple actions only valid with WRITEREAD and UPDOWN")
@@ -106,3 +109,9 @@ def without_version_property(metadata: Metadata | None) -> Metadata:
         return Metadata()
     properties = {name: text for name, text in (metadata.properties or {}).items() if name != CONFLUENT_VERSION}
     return Metadata(tags=metadata.tags, properties=properties, sensitive=metadata.sensitive).sorted()
+
+
+def reserved_fields(metadata: Metadata | None) -> set[str]:
+    """Names that no field of the schema may have, nor one of a later version."""
+    names = "" if metadata is None else (metadata.properties or {}).get(CONFLUENT_RESERVED) or ""
+    return {name.strip() for name in names.split(",")} - {""}

@@ -1,7 +1,7 @@
 """The registry's listeners: an ASGI app, served by uvicorn on this event loop, over http and https.
 
-The ports are taken first (`bind`), because the other nodes are told of them before anything is served; connections
-that come meanwhile wait in the system's queue.
+The ports are taken first (`bind`), so that one that cannot be had is told before any long work. The other nodes are
+told of them before anything is served: from then on (`listen`) connections wait in the system's queue.
 """
 
 import asyncio
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 512
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
+_NOT_SERVED: Final = "the schema registry's listeners ended before they served: look at the lines above"
 _VERIFY: Final = {"NONE": ssl.CERT_NONE, "REQUESTED": ssl.CERT_OPTIONAL, "REQUIRED": ssl.CERT_REQUIRED}
 
 
 class RegistryServer:
-    """`bind`, then `serve`; `stop` at any time."""
+    """`bind`, `listen`, `serve`; `stop` at any time."""
 
     def __init__(self, listeners: tuple[RegistryListener, ...], tls: TlsFiles) -> None:
         self._wanted = listeners
@@ -42,12 +43,17 @@ class RegistryServer:
                 self._sockets.append(_bind(listener))
             except OSError as error:
                 self._close_sockets()
-                raise StartupError(
-                    f"the schema registry cannot listen on {listener.url}: {error.strerror or error}. "
-                    "Free the port, or choose another with listeners."
-                ) from error
+                raise _unavailable(listener, error) from error
         pairs = zip(self._wanted, self._sockets, strict=True)
         return tuple(listener._replace(port=bound.getsockname()[1]) for listener, bound in pairs)
+
+    def listen(self) -> None:
+        """StartupError if somebody else was faster, between taking the port and this."""
+        for listener, bound in zip(self._wanted, self._sockets, strict=True):
+            try:
+                bound.listen(_BACKLOG)
+            except OSError as error:
+                raise _unavailable(listener, error) from error
 
     async def serve(self, app: "ASGIApp") -> None:
         """Returns when all listeners take requests. The first tells the app when it starts and stops."""
@@ -57,11 +63,7 @@ class RegistryServer:
             self._servers.append(server)
             self._tasks.append(asyncio.get_running_loop().create_task(server.serve(sockets=[bound])))
         for server, task in zip(self._servers, self._tasks, strict=True):
-            waiting = asyncio.ensure_future(server.is_serving.wait())
-            await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            if task.done():
-                task.result()
+            await _until_serving(server, task)
 
     async def stop(self) -> None:
         """Requests under way are answered, for a while; idle connections are closed."""
@@ -100,6 +102,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.is_serving = asyncio.Event()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            raise StartupError(_NOT_SERVED) from error
+
     async def main_loop(self) -> None:
         self.is_serving.set()
         await super().main_loop()
@@ -109,14 +117,42 @@ class _Server(uvicorn.Server):
         yield
 
 
+async def _until_serving(server: _Server, task: "asyncio.Task[None]") -> None:
+    """StartupError, or what the server raised, if it ends before it serves."""
+    waiting = asyncio.ensure_future(server.is_serving.wait())
+    try:
+        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if task.done():
+        task.result()
+        raise StartupError(_NOT_SERVED)
+
+
 def _bind(listener: RegistryListener) -> socket.socket:
-    if not listener.host and socket.has_dualstack_ipv6():
-        address: tuple[str, int] = ("", listener.port)
-        return socket.create_server(address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+    is_dual = not listener.host and socket.has_dualstack_ipv6()
     family, _, _, _, found = socket.getaddrinfo(
-        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        "::" if is_dual else listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    return socket.create_server((str(found[0]), listener.port), family=family, backlog=_BACKLOG)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it; without it an answer's body waits for the acknowledgement of its head.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)
+        bound.bind(found)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _unavailable(listener: RegistryListener, error: OSError) -> StartupError:
+    return StartupError(
+        f"the schema registry cannot listen on {listener.url}: {error.strerror or error}. "
+        "Free the port, or choose another with listeners."
+    )
 
 
 def _tls_context(tls: TlsFiles) -> ssl.SSLContext:

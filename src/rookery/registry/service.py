@@ -7,13 +7,12 @@ way.
 A term begins when this node is elected, and with it a new `SchemasWriter`: it fences the one before, then the topic is
 read to the end, and only then is anything decided. A term ends with the first append that failed, because nobody knows
 what became of it, and another begins. If it failed because a newer writer has fenced ours, the election is asked first
-who leads.
+who leads. In the next term it is known whether the records of that append are there: if not, it is decided anew.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -24,7 +23,15 @@ from rookery.registry import errors
 from rookery.registry.decisions import Decision
 from rookery.registry.election import Election, NodeIdentity
 from rookery.registry.errors import RegistryError
-from rookery.registry.log import Record, SchemasReader, SchemasWriter, is_fenced, patient_admin, prepare_topic
+from rookery.registry.log import (
+    Record,
+    SchemasReader,
+    SchemasWriter,
+    is_fenced,
+    patience_s,
+    patient_admin,
+    prepare_topic,
+)
 from rookery.registry.settings import RegistrySettings
 from rookery.registry.state import State
 from rookery.schemas.levels import find_level
@@ -34,6 +41,10 @@ logger = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _BACKOFF: Final = Backoff(0.1, 5.0)
+# The listeners wait longer for their requests, so that each of these still gets its answer.
+_DRAIN_S: Final = 3.0
+
+AppendError: TypeAlias = ApiError | ClientStateError
 
 
 class RegistryService:
@@ -53,13 +64,20 @@ class RegistryService:
             self._replay,
             on_restart=self._forget,
         )
-        self._election = Election(settings, identity, self._elected)
+        self._election = Election(settings, identity, self)
         self._leader: NodeIdentity | None = None
+        # Of the election: there is one, or there can be none.
         self._has_result = asyncio.Event()
+        self._problem: str | None = None
+        self._last_error: ApiError | None = None
         # Its result is the writer; there is one while this node leads.
         self._term: asyncio.Task[SchemasWriter] | None = None
         self._turn = asyncio.Lock()
+        # Of the append that is under way: the records that have not come back.
+        self._unseen: set[Record] = set()
+        self._is_stopping = False
         # What goes on by itself, so that nobody's cancelled wait ends it.
+        self._writes: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -75,108 +93,184 @@ class RegistryService:
     async def start(self) -> None:
         """Returns when all schemas have been read and a leader is known: if it is this node, when it can write."""
         limit_s = self._settings.init_timeout_ms / 1000
+        brokers = self._settings.client_config["bootstrap.servers"]
         try:
             async with asyncio.timeout(limit_s):
-                await prepare_topic(self._settings)
-                self.kafka_cluster_id = await self._find_cluster()
-                self._reader.start()
-                await self._reader.catch_up(limit_s)
-                self._election.start()
-                await self._has_result.wait()
-                if self._term is not None:
-                    await asyncio.wait([self._term])
+                await self._start()
         except TimeoutError:
+            hint = "Look at the lines above." if self._last_error is None else f"The last error: {self._last_error}."
             raise StartupError(
-                f"the schema registry was not ready within kafkastore.init.timeout.ms ({limit_s:g} s). "
-                "Look at the lines above, and at whether the brokers serve."
+                f"the schema registry was not ready within kafkastore.init.timeout.ms ({limit_s:g} s), "
+                f"with the brokers at {brokers}. {hint}"
             ) from None
         except ApiError as error:
-            brokers = self._settings.client_config["bootstrap.servers"]
             raise StartupError(f"the schema registry cannot use the brokers at {brokers}: {error}") from error
 
+    async def _start(self) -> None:
+        await self._patiently(lambda: prepare_topic(self._settings))
+        self.kafka_cluster_id = await self._patiently(self._find_cluster)
+        self._reader.start()
+        await self._patiently(lambda: self._reader.catch_up(patience_s(self._settings)))
+        self._election.start()
+        await self._has_result.wait()
+        if self._problem is not None:
+            raise StartupError(self._problem)
+        if self._term is not None:
+            await asyncio.wait([self._term])
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Brokers that are not there yet are waited for, but not in silence."""
+        while True:
+            try:
+                return await step()
+            except ApiError as error:
+                if not error.code.retriable:
+                    raise
+                self._last_error = error
+                brokers = self._settings.client_config["bootstrap.servers"]
+                logger.warning("the schema registry waits for the brokers", brokers=brokers, error=str(error))
+                await asyncio.sleep(_BACKOFF.first_s)
+
+    async def drain(self) -> None:
+        """Refuse writes from now on; what is being written is waited for, for a while."""
+        self._is_stopping = True
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=min(self._timeout_s, _DRAIN_S))
+        for task in self._writes:
+            task.cancel()
+
     async def stop(self, *, leave: bool = True) -> None:
-        """`leave` lets the other nodes elect another leader at once; what is being written is waited for."""
+        """`leave` lets the other nodes elect another leader at once."""
+        await self.drain()
         await self._election.close(leave=leave)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s):
-                async with self._turn:
-                    self._leader = None
-        self._end_term()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        self._follow(None)
+        while unfinished := self._writes | self._tasks:
+            await asyncio.wait(unfinished)
         await self._reader.stop()
 
     async def catch_up(self) -> None:
-        """Returns when the state has everything that was written, by any node, before the call."""
+        """Returns when the state has everything that was written, by any node, before the call; or late, with a word
+        in the logs."""
         try:
             await self._reader.catch_up(self._timeout_s)
         except ApiError as error:
-            raise _refusal(error) from error
+            logger.warning("the state may be behind the topic of the schemas", error=str(error))
 
     async def write(self, decide: Callable[[State], Decision[T]]) -> T:
         """Decide on the newest state, write the records and answer with the result, one after the other.
 
         RegistryError if this node cannot; what was to be written may then have been written all the same.
         """
-        return await asyncio.shield(self._spawn(self._write(decide)))
+        if self._is_stopping:
+            raise _shutting_down()
+        task = self._spawn(self._write(decide), self._writes)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise _shutting_down()
+        return task.result()
 
     async def _write(self, decide: Callable[[State], Decision[T]]) -> T:
-        async with self._turn:
-            writer = await self._find_writer()
-            decision = decide(self.state)
-            if decision.records:
-                await self._append(writer, decision.records)
-            return decision.result
+        failure: AppendError | None = None
+        attempt = 0
+        try:
+            async with asyncio.timeout(self._timeout_s), self._turn:
+                while True:
+                    writer = await self._find_writer()
+                    decision = decide(self.state)
+                    if not decision.records:
+                        return decision.result
+                    failure = await self._append(writer, decision.records)
+                    if failure is None or await self._was_written():
+                        return decision.result
+                    await asyncio.sleep(_BACKOFF.pause_s(attempt))
+                    attempt += 1
+        except TimeoutError:
+            raise self._too_late(failure) from failure
 
     async def _find_writer(self) -> SchemasWriter:
-        term = self._term
-        if term is None:
-            raise errors.unknown_leader("This registry does not lead, and there is no other leader known")
-        await asyncio.wait([term], timeout=self._timeout_s)
-        if not term.done():
-            raise errors.timed_out("This registry leads, but cannot write yet")
-        if term.cancelled():
-            raise errors.unknown_leader("This registry does not lead any more")
-        return term.result()
+        """In a term that has read all that was written before it."""
+        while True:
+            await self._has_result.wait()
+            if self._is_stopping:
+                raise _shutting_down()
+            term = self._term
+            if term is None:
+                raise errors.unknown_leader("This registry does not lead, or does not any more")
+            await asyncio.wait([term])
+            if term is self._term:
+                return term.result()
 
-    async def _append(self, writer: SchemasWriter, records: tuple[Record, ...]) -> None:
+    async def _append(self, writer: SchemasWriter, records: tuple[Record, ...]) -> AppendError | None:
+        """None if the records are there and in the state; an error if nobody knows."""
+        self._unseen = set(records)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                end = await writer.append(records)
+            end = await writer.append(records)
             await self._reader.reach(end, self._timeout_s)
         except BaseException as error:
             logger.warning("a write failed, and may have been carried out", error=str(error) or type(error).__name__)
-            self._doubt(was_fenced=is_fenced(error))
-            if isinstance(error, ApiError | ClientStateError | TimeoutError):
-                raise _refusal(error) from error
-            raise
+            self._doubt(writer, error)
+            if not isinstance(error, AppendError):
+                raise
+            if isinstance(error, ApiError) and error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                raise errors.schema_too_large() from error
+            return error
+        return None
+
+    async def _was_written(self) -> bool:
+        """After an append that failed. The records were written together or not at all."""
+        await self._find_writer()
+        return not self._unseen
+
+    def _too_late(self, failure: AppendError | None) -> RegistryError:
+        if isinstance(failure, ApiError) and failure.code is ErrorCode.REQUEST_TIMED_OUT:
+            return errors.timed_out(str(failure))
+        if failure is not None:
+            return errors.store_failed(f"The schemas cannot be written: {failure}")
+        if not self._has_result.is_set():
+            return errors.unknown_leader("It is not known at present which registry leads")
+        return errors.timed_out("The write was not carried out in time, as far as is known")
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
         self.revision += 1
         self.state.replay(key, value)
+        self._unseen.discard((key, value))
 
-    # Who leads
+    # Who leads: what `Election` tells its candidate
 
-    def _elected(self, leader: NodeIdentity | None) -> None:
-        """The election's result; it comes again, unchanged, whenever the group comes together."""
+    def elected(self, leader: NodeIdentity | None) -> None:
+        self._problem = None
+        self._follow(leader)
+        self._has_result.set()
+
+    def deserted(self) -> None:
+        self._has_result.clear()
+        self._follow(None)
+
+    def refused(self, problem: str) -> None:
+        self._problem = problem
+        self._has_result.set()
+
+    def _follow(self, leader: NodeIdentity | None) -> None:
         if leader != self._leader:
             logger.info(
                 "registry leader", leader=None if leader is None else leader.url, is_self=leader == self._identity
             )
         self._leader = leader
-        self._has_result.set()
         if not self.is_leader:
             self._end_term()
         elif self._term is None:
             self._begin_term()
 
-    def _doubt(self, *, was_fenced: bool) -> None:
-        """Nobody knows what became of an append."""
+    def _doubt(self, writer: SchemasWriter, error: BaseException) -> None:
+        """Nobody knows what became of an append. That of an earlier term is no concern of this one."""
+        term = self._term
+        if term is None or not term.done() or term.result() is not writer:
+            return
         self._end_term()
-        if was_fenced:
-            self._leader = None
+        if is_fenced(error):
+            self.deserted()
             self._election.run_again("another registry has fenced this one")
-        elif self.is_leader:
+        else:
             self._begin_term()
 
     def _forget(self) -> None:
@@ -188,6 +282,8 @@ class RegistryService:
             self._begin_term()
 
     def _begin_term(self) -> None:
+        if self._is_stopping:
+            return
         self._term = asyncio.get_running_loop().create_task(self._take_over(), name="registry term")
 
     def _end_term(self) -> None:
@@ -195,9 +291,9 @@ class RegistryService:
         if term is None:
             return
         if term.cancel():
-            self._spawn(_settle(term))
+            self._spawn(_settle(term), self._tasks)
         elif not term.cancelled():
-            self._spawn(term.result().close())
+            self._spawn(term.result().close(), self._tasks)
 
     async def _take_over(self) -> SchemasWriter:
         """Tried for ever: there is nobody else who could."""
@@ -228,13 +324,15 @@ class RegistryService:
         return State(default_level=level, modes_are_mutable=self._settings.mode_mutability)
 
     async def _find_cluster(self) -> str:
-        async with patient_admin(self._settings.client_config) as admin:
+        async with patient_admin(self._settings) as admin:
             return (await admin.describe_cluster()).cluster_id
 
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    def _spawn(self, work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> "asyncio.Task[T]":
         task: asyncio.Task[T] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        # Who asked for a write may have gone away, and nobody else looks at its error.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
 
@@ -245,11 +343,5 @@ async def _settle(task: "asyncio.Task[SchemasWriter]") -> None:
         await task.result().close()
 
 
-def _refusal(error: ApiError | ClientStateError | TimeoutError) -> RegistryError:
-    if isinstance(error, TimeoutError):
-        return errors.timed_out("The write was not carried out in time, as far as is known")
-    if isinstance(error, ApiError) and error.code is ErrorCode.MESSAGE_TOO_LARGE:
-        return errors.schema_too_large()
-    if isinstance(error, ApiError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
-        return errors.timed_out(str(error))
-    return errors.store_failed(f"The schemas cannot be written or read: {error}")
+def _shutting_down() -> RegistryError:
+    return errors.unknown_leader("This registry is shutting down")

@@ -129,10 +129,11 @@ def _parse(config: Mapping[str, str], *, in_broker: bool) -> RegistrySettings:
         check_together(_passed_on_problems(passed_on))
         return _make(values, passed_on)
     except ConfigError as error:
-        raise ConfigError(_in_terms_of_broker(str(error)) if in_broker else str(error)) from None
+        raise ConfigError(in_terms_of_broker(str(error)) if in_broker else str(error)) from None
 
 
-def _in_terms_of_broker(problems: str) -> str:
+def in_terms_of_broker(problems: str) -> str:
+    """A text that names keys, as it should be where they are a broker's."""
     known = sorted([*_KEYS, CLIENT_PREFIX], key=len, reverse=True)
     pattern = re.compile(r"(?<![\w.])(?:" + "|".join(map(re.escape, known)) + r")")
     return pattern.sub(lambda match: broker_name(match.group()), problems)

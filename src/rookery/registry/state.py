@@ -23,11 +23,12 @@ from rookery.registry.records import (
     MaxIdValue,
     ModeValue,
     SchemaValue,
+    UnreadableSchemaValue,
     Value,
     decode,
 )
 from rookery.registry.subjects import DEFAULT_CONTEXT, context_of, covers, qualify
-from rookery.schemas.levels import Level
+from rookery.schemas.levels import Level, find_level
 
 VersionKey: TypeAlias = tuple[str, int]
 EntryT = TypeVar("EntryT")
@@ -38,7 +39,12 @@ def fingerprint(value: SchemaValue) -> tuple[object, ...]:
     """Equal for equal schemas: the same type, text, references, metadata and rules, whatever the subject."""
     metadata = None if value.metadata is None else _encode_sorted(value.metadata.sorted())
     rules = None if value.rule_set is None else _encode_sorted(value.rule_set)
-    return value.type_name, value.schema, value.references or (), metadata, rules
+    return *meaning(value), metadata, rules
+
+
+def meaning(value: SchemaValue) -> tuple[object, ...]:
+    """Equal for schemas that mean the same to those that refer to them."""
+    return value.type_name, value.schema, value.references or ()
 
 
 class State:
@@ -143,8 +149,10 @@ class State:
                 self._take_away(key)
             case SchemaValue():
                 self._put_schema(key, value)
+            case UnreadableSchemaValue():
+                self._raise_max_id(context_of(key.subject or ""), value.id)
             case Config():
-                self.configs[key.subject] = value
+                self.configs[key.subject] = _with_known_level(value)
             case ModeValue():
                 self.modes[key.subject] = value.mode
             case DeleteSubjectValue():
@@ -168,8 +176,11 @@ class State:
                 self.contexts.discard(key.context)
 
     def _put_max_id(self, context: str, max_id: int) -> None:
-        self._max_ids[context] = max(self.max_id(context), max_id)
+        self._raise_max_id(context, max_id)
         self._max_ids_written[context] = max(self._max_ids_written.get(context, 0), max_id)
+
+    def _raise_max_id(self, context: str, schema_id: int) -> None:
+        self._max_ids[context] = max(self.max_id(context), schema_id)
 
     def _put_schema(self, key: Key, value: SchemaValue) -> None:
         if (key.subject or "", key.version) != (value.subject, value.version) or self._is_id_of_another(value):
@@ -204,7 +215,7 @@ class State:
         counts[value.id] = counts.get(value.id, 0) + 1
         for target in reference_keys(value):
             self._referrers.setdefault(target, set()).add(key)
-        self._max_ids[context] = max(self.max_id(context), value.id)
+        self._raise_max_id(context, value.id)
 
     def _remove(self, subject: str, version: int) -> None:
         value = self.find(subject, version)
@@ -228,6 +239,12 @@ class State:
             del counts[value.id]
         if not counts:
             del self._id_counts[entry]
+
+
+def _with_known_level(config: Config) -> Config:
+    """A level that is not known here is none: the default holds."""
+    level = config.compatibility_level
+    return config if level is None else msgspec.structs.replace(config, compatibility_level=find_level(level))
 
 
 def _version_number(value: SchemaValue) -> int:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 DEFAULT_CONTEXT: Final = "."
 ANY_CONTEXT: Final = ":*:"
+_ANY: Final = "*"
 GLOBAL_CONTEXT: Final = ".__GLOBAL"
 # Confluent's registry has no limit of its own, but its HTTP server takes no longer line.
 SUBJECT_LENGTH_MAX: Final = 8192
@@ -36,7 +37,7 @@ def split(name: str) -> QualifiedSubject:
         context, _, subject = name[1:].partition(":")
         return QualifiedSubject(context, subject)
     if name.startswith(ANY_CONTEXT):
-        return QualifiedSubject("*", name[len(ANY_CONTEXT) :])
+        return QualifiedSubject(_ANY, name[len(ANY_CONTEXT) :])
     return QualifiedSubject(DEFAULT_CONTEXT, name)
 
 
@@ -73,7 +74,7 @@ def is_valid(name: str, *, for_settings: bool = False) -> bool:
     context, subject = split(name)
     if subject in _RESERVED_SUBJECTS:
         return False
-    return for_settings or context != GLOBAL_CONTEXT
+    return context != _ANY and (for_settings or context != GLOBAL_CONTEXT)
 
 
 def covers(name: str | None, subject: str) -> bool:
@@ -90,4 +91,4 @@ def has_prefix(subject: str, prefix: str) -> bool:
     if prefix.startswith(":.") and ":" not in prefix[1:]:
         return context.startswith(prefix[1:])
     prefix_context, own_prefix = split(prefix)
-    return prefix_context in (context, "*") and own.startswith(own_prefix)
+    return prefix_context in (context, _ANY) and own.startswith(own_prefix)

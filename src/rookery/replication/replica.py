@@ -109,7 +109,7 @@ _STORAGE_FETCHED = Fetched(ErrorCode.KAFKA_STORAGE_ERROR)
 class Replica:
     """A partition whose log this node has."""
 
-    __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "schema_rules", "state")
+    __slots__ = ("_changed", "_flush", "is_flushing", "log", "may_await_schemas", "policy", "schema_rules", "state")
 
     def __init__(
         self,
@@ -122,8 +122,11 @@ class Replica:
         self.state = state
         self.log = log
         self.policy = ProducePolicy.of(log.config)
-        # For Produce, which sees to them before it appends: here, to be one attribute away.
+        # For Produce, which sees to them before it appends.
         self.schema_rules = log.config.schema_rules
+        # Stays once there were rules: those that came before the last change may still wait. One attribute away, for
+        # the hot path.
+        self.may_await_schemas = self.schema_rules is not None
         self.is_flushing = False
         self._changed = changed
         self._flush = flush
@@ -132,6 +135,7 @@ class Replica:
         self.log.update_config(config)
         self.policy = ProducePolicy.of(config)
         self.schema_rules = config.schema_rules
+        self.may_await_schemas |= config.schema_rules is not None
 
     # Appending
 
@@ -168,6 +172,13 @@ class Replica:
         append_time_ms = now_ms if self.policy.log_append_time else NO_TIMESTAMP
         end_offset = base_offset + header.last_offset_delta + 1
         return Appended(_OK, base_offset, end_offset, append_time_ms, log.start_offset)
+
+    def is_known(self, header: BatchHeader) -> bool:
+        """Whether `append` will answer and write nothing: the batch is in the log already, or nobody can tell."""
+        try:
+            return isinstance(self.log.producers.check(header), Duplicate)
+        except (StorageError, CorruptionError):
+            return True
 
     def verification_of(self, records: Buffer) -> Verification | None:
         """What the coordinator must confirm before a batch is appended.

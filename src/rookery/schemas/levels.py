@@ -40,7 +40,7 @@ def check_compatibility(level: Level, new: ParsedSchema, versions: Sequence[Vers
     for version in compared:
         messages = _compare(level.removesuffix("_TRANSITIVE"), new, version)
         if messages:
-            return [*messages, f"{{validateFields: 'false', compatibility: '{level}'}}"]
+            return messages
     return []
 
 

@@ -1,123 +1,85 @@
-"""Schemas of Avro as fastavro works with them, for the serializer and the deserializer.
-
-fastavro writes integers of up to 64 bits for the type `int` too, and other libraries then cannot read them. So each
-`int` gets a logical type of ours, whose only purpose is that fastavro calls us before it writes one.
-"""
+"""Schemas of Avro as fastavro works with them, for the serializer and the deserializer."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import fastavro
-import msgspec
 from fastavro.schema import SchemaParseException
-from fastavro.write import LOGICAL_WRITERS
 
+from rookery.schemas.avro import parse_registered
+from rookery.schemas.avro.model import PRIMITIVES, Node, Record
 from rookery.schemas.interface import InvalidSchemaError
+from rookery.serdes.avro_bounds import Risk, find_risk, walk
+from rookery.serdes.avro_defaults import with_default
+from rookery.serdes.avro_guards import guard_type
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
+from rookery.serdes.errors import describe, shorten
 
-_INT32: Final = "rookery-int32"
-_INT32_LIMIT: Final = 2**31
 # Under which names types contain other types; a name elsewhere in a schema is no type.
 _NESTED: Final = ("type", "items", "values")
 
 
 class AvroSchema(NamedTuple):
-    """`raw` is what fastavro works with. A schema is recursive if a record can contain one of its own kind."""
+    """`raw` is what fastavro works with, `root` what others do."""
 
     raw: Any
-    name: str | None
-    is_bytes: bool
-    is_recursive: bool
+    root: Node
+    risk: Risk
+
+    @property
+    def name(self) -> str | None:
+        return self.root.full_name if isinstance(self.root, Record) else None
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.root.type == "bytes"
 
 
 def parse_avro(registry: RegistryClient, schema: Schema) -> AvroSchema:
-    """With what it refers to. Raises InvalidSchemaError."""
+    """With what it refers to. The name of a primitive type may stand alone, without the quotation marks that JSON asks
+    for. Raises InvalidSchemaError."""
+    bare = schema.text.strip()
+    text = f'"{bare}"' if bare in PRIMITIVES else schema.text
     named: dict[str, Any] = {}
     try:
-        for text in registry.resolve(schema).values():
-            fastavro.parse_schema(_load(text), named_schemas=named)
-        raw: Any = fastavro.parse_schema(_load(schema.text), named_schemas=named)
-    except (SchemaParseException, ValueError, TypeError, KeyError) as error:
-        raise InvalidSchemaError(f"not a schema of Avro: {type(error).__name__}: {error}") from error
-    is_object = isinstance(raw, dict)
-    return AvroSchema(
-        raw,
-        name=raw.get("name") if is_object else None,
-        is_bytes="bytes" in (raw, is_object and raw["type"]),
-        is_recursive=any(name in _names_within(each, named, set()) for name, each in named.items()),
-    )
+        parsed = parse_registered(text, registry.resolve(schema))
+        raw: Any = fastavro.parse_schema(guarded(parsed.raw), named_schemas=named)
+    except (InvalidSchemaError, SchemaParseException, ValueError, TypeError, KeyError) as error:
+        raise InvalidSchemaError(shorten(f"not a schema of Avro: {describe(error)}")) from error
+    for node in walk(parsed.root):
+        if isinstance(node, Record):
+            fields = named[node.full_name]["fields"]
+            fields[:] = [with_default(each, node.fields[each["name"]]) for each in fields]
+    _mark_parsed(raw, named)
+    return AvroSchema(raw, parsed.root, find_risk(parsed.root))
 
 
-def type_name(schema: Any) -> str:
-    """For people."""
-    if not isinstance(schema, Mapping):
-        return str(schema)
-    logical = schema.get("logicalType")
-    return str(schema.get("name") or (logical if logical != _INT32 else None) or schema["type"])
+def _mark_parsed(raw: Any, named: Mapping[str, Any]) -> None:
+    """fastavro does it for records only, and would parse other types with each value."""
+    for each in raw if isinstance(raw, list) else [raw]:
+        if isinstance(each, dict):
+            each |= {"__fastavro_parsed": True, "__named_schemas": named}
 
 
-def _load(text: str) -> Any:
-    """The name of a primitive type may stand alone, without the quotation marks that JSON asks for."""
-    if text.strip().isalpha():
-        return _guarded(text.strip())
-    return _guarded(msgspec.json.decode(text))
-
-
-def _guarded(schema: Any) -> Any:
-    if schema == "int":
-        return {"type": "int", "logicalType": _INT32}
+def guarded(schema: Any) -> Any:
+    """Without the defaults of fields, and with our checks."""
     if isinstance(schema, list):
-        return [_guarded(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("type") == "int":
-        return {"logicalType": _INT32, **schema}
-    return {key: _guarded(value) if key in _NESTED else value for key, value in schema.items()} | _guarded_fields(
-        schema
-    )
-
-
-def _guarded_fields(schema: dict[str, Any]) -> dict[str, Any]:
-    fields = schema.get("fields")
-    if not isinstance(fields, list):
-        return {}
-    return {
-        "fields": [
-            each | {"type": _guarded(each["type"])} if isinstance(each, dict) and "type" in each else each
-            for each in fields
-        ]
-    }
-
-
-def _names_within(schema: Any, named: Mapping[str, Any], seen: set[str]) -> set[str]:
-    """The named types that a type's fields, items and values are made of, at any depth."""
+        return [guarded(each) for each in schema]
     if isinstance(schema, str):
-        if schema in named and schema not in seen:
-            seen.add(schema)
-            _names_within(named[schema], named, seen)
-        return seen
-    parts = schema
-    if isinstance(schema, Mapping):
-        parts = [schema[key] for key in ("items", "values") if key in schema]
-        parts += [each["type"] for each in schema.get("fields", ())]
-    for part in parts:
-        _names_within(part.get("name", part) if isinstance(part, Mapping) else part, named, seen)
-    return seen
+        return _guard_name(schema)
+    if schema["type"] in PRIMITIVES:
+        return guard_type(schema)
+    made = {key: guarded(value) if key in _NESTED else value for key, value in schema.items()}
+    if "fields" in schema:
+        made["fields"] = [
+            {key: value for key, value in field.items() if key != "default"} | {"type": guarded(field["type"])}
+            for field in schema["fields"]
+        ]
+    return made
 
 
-class _TooLong:
-    """Takes the place of an integer, so that fastavro refuses it, and says where it stood."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        return f"{self._value}, which has more than 32 bits"
-
-
-def _check_int32(value: Any, *_: Any) -> Any:
-    return _TooLong(value) if isinstance(value, int) and not -_INT32_LIMIT <= value < _INT32_LIMIT else value
-
-
-LOGICAL_WRITERS[f"int-{_INT32}"] = _check_int32
+def _guard_name(name: str) -> Any:
+    """Types that nothing has to be checked for stay names: those are quicker."""
+    made = guard_type({"type": name})
+    return made if "logicalType" in made else name

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from rookery.base.errors import ConfigError
 from rookery.serdes.caches import OnceCache
 from rookery.serdes.entities import (
     Compatibility,
@@ -26,23 +27,28 @@ from rookery.serdes.entities import (
     SubjectVersion,
     SubjectVersionJson,
 )
-from rookery.serdes.errors import RegistryRequestError
+from rookery.serdes.errors import InvalidSchemaError, RegistryRequestError
 from rookery.serdes.settings import RegistrySettings
 from rookery.serdes.transport import NO_CODE, Request, Transport
 
 VersionLike: TypeAlias = int | Literal["latest"]
 _Answer = TypeVar("_Answer")
 _OK = 200
+_REFERENCES_DEPTH_MAX = 100
 
 
 class RegistryClient:
-    """`urls` is one url, several with commas, or a list; user and password may stand in them.
+    """`urls` is one url, several with commas, or a list; user and password may stand in them. A mapping, as
+    confluent-kafka's client takes it, has them under `url`, and the rest of `config` beside it.
 
     `config` has Confluent's names: `basic.auth.user.info`, `ssl.ca.location` and so on. A subject of None means the
     settings for all subjects.
     """
 
-    def __init__(self, urls: str | Sequence[str], config: Mapping[str, object] = {}) -> None:
+    def __init__(self, urls: str | Sequence[str] | Mapping[str, object], config: Mapping[str, object] = {}) -> None:
+        if isinstance(urls, Mapping):
+            config = {**urls, **config}
+            urls = _take_urls(config)
         self._transport = Transport(urls, RegistrySettings.parse(config))
         self._by_id: OnceCache[int, Schema] = OnceCache(self._fetch_by_id)
 
@@ -116,7 +122,7 @@ class RegistryClient:
         """With one version, or with all that the subject's level asks for."""
         path = f"/compatibility/subjects/{_quote(subject)}/versions" + (f"/{version}" if version is not None else "")
         found = self._post(path, schema, CompatibilityJson, _flags(normalize=normalize, verbose=True))
-        return Compatibility(found.is_compatible, tuple(found.messages))
+        return Compatibility(found.is_compatible, tuple(found.messages or ()))
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """The versions that were deleted. Only what was deleted before can be deleted permanently."""
@@ -154,16 +160,18 @@ class RegistryClient:
     def resolve(self, schema: Schema) -> dict[str, str]:
         """The texts of the schemas that this one refers to, and that they refer to, by name; dependencies first."""
         resolved: dict[str, str] = {}
-        self._resolve(schema, resolved, set())
+        self._resolve(schema, resolved, set(), _REFERENCES_DEPTH_MAX)
         return resolved
 
-    def _resolve(self, schema: Schema, resolved: dict[str, str], seen: set[str]) -> None:
+    def _resolve(self, schema: Schema, resolved: dict[str, str], seen: set[str], depth: int) -> None:
+        if depth == 0:
+            raise InvalidSchemaError("The references of the schema are nested too deeply")
         for reference in schema.references:
             if reference.name in seen:
                 continue
             seen.add(reference.name)
             referred = self.get_version(reference.subject, reference.version, deleted=True).schema
-            self._resolve(referred, resolved, seen)
+            self._resolve(referred, resolved, seen, depth - 1)
             resolved[reference.name] = referred.text
 
     def _fetch_by_id(self, schema_id: int) -> Schema:
@@ -185,6 +193,13 @@ class RegistryClient:
         except msgspec.DecodeError as error:
             told = f"the answer to {method} {path} is not one of a schema registry: {error}"
             raise RegistryRequestError(_OK, NO_CODE, told) from error
+
+
+def _take_urls(config: dict[str, object]) -> str:
+    urls = config.pop("url", "")
+    if not isinstance(urls, str):
+        raise ConfigError(f"url must be a text, not {type(urls).__name__}")
+    return urls
 
 
 def _quote(subject: str) -> str:

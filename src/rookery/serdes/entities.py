@@ -51,19 +51,19 @@ class ReferenceJson(Struct):
 
 
 class SchemaJson(Struct, omit_defaults=True):
-    """A request's body, and the answers to look-ups; Avro is left out, as the registry does."""
+    """A request's body, and the answers to look-ups; Avro is left out, as the registry does. Some say null instead."""
 
     schema: str
-    schema_type: SchemaType = field(default="AVRO", name="schemaType")
-    references: list[ReferenceJson] = []
+    schema_type: SchemaType | None = field(default="AVRO", name="schemaType")
+    references: list[ReferenceJson] | None = []
 
     @classmethod
     def of(cls, schema: Schema) -> "SchemaJson":
         return cls(schema.text, schema.schema_type, [ReferenceJson(*reference) for reference in schema.references])
 
     def to_schema(self) -> Schema:
-        references = (Reference(each.name, each.subject, each.version) for each in self.references)
-        return Schema(self.schema, self.schema_type, tuple(references))
+        references = (Reference(each.name, each.subject, each.version) for each in self.references or ())
+        return Schema(self.schema, self.schema_type or "AVRO", tuple(references))
 
 
 class RegisteredJson(SchemaJson, kw_only=True):
@@ -101,9 +101,9 @@ class ModeJson(Struct):
 
 class CompatibilityJson(Struct):
     is_compatible: bool
-    messages: list[str] = []
+    messages: list[str] | None = []
 
 
 class ErrorJson(Struct):
     error_code: int
-    message: str = ""
+    message: str | None = ""

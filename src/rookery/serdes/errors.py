@@ -7,9 +7,45 @@ SerdesError
 |-- InvalidValueError          a value that does not fit its schema; names the field
 |-- InvalidDataError           bytes in the wire format that do not fit their schema
 `-- WireFormatError            bytes that are not in the wire format
+
+InvalidSchemaError             a text that is no schema of its format
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from rookery.base.errors import RookeryError
+from rookery.schemas.interface import InvalidSchemaError
+
+__all__ = [
+    "InvalidDataError",
+    "InvalidSchemaError",
+    "InvalidValueError",
+    "NotRegisteredError",
+    "RegistryRequestError",
+    "RegistryUnavailableError",
+    "SerdesError",
+    "WireFormatError",
+    "describe",
+    "format_path",
+    "shorten",
+]
+
+# Libraries put whole values and whole schemas into their messages.
+_LENGTH_MAX: Final = 400
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."
+
+
+def describe(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def format_path(steps: Iterable[str | int]) -> str:
+    """In the manner of JSONPath: $.lines[2].price"""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
 class SerdesError(RookeryError):
@@ -39,15 +75,16 @@ class NotRegisteredError(SerdesError):
 
 
 class InvalidValueError(SerdesError):
-    """`path` leads to the part that does not fit; empty if it is the whole value, or if that is not known."""
+    """`path` leads to the part that does not fit, `$` being the whole value; empty if that is not known."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
-        super().__init__(f"{path}: {message}" if path else message)
+        super().__init__(shorten(f"{path}: {message}" if path else message))
         self.path = path
 
 
 class InvalidDataError(SerdesError):
-    pass
+    def __init__(self, message: str) -> None:
+        super().__init__(shorten(message))
 
 
 class WireFormatError(SerdesError):

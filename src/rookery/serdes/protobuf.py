@@ -7,6 +7,7 @@ registry knows (google/protobuf, google/type, confluent) is not registered.
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.descriptor import FileDescriptor
@@ -14,18 +15,25 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from rookery.schemas.interface import Reference
 from rookery.schemas.protobuf import ProtobufSchema, parse
+from rookery.serdes.base import Deserializer, Serializer
 from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
-from rookery.serdes.errors import InvalidDataError, InvalidValueError
-from rookery.serdes.registration import Chosen, Registration, fetch_by_id, field_of, look_up
-from rookery.serdes.settings import PROTOBUF_SERIALIZER_KEYS, SerializerSettings
-from rookery.serdes.wire import encode_indexes, read_indexes, read_prefix
+from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError
+from rookery.serdes.registration import Chosen, fetch_by_id, look_up
+from rookery.serdes.settings import (
+    PROTOBUF_DESERIALIZER_KEYS,
+    PROTOBUF_SERIALIZER_KEYS,
+    DeserializerSettings,
+    SerializerSettings,
+)
+from rookery.serdes.subjects import SerializationContext
+from rookery.serdes.wire import encode_indexes, read_indexes
 
 _KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
 
 
-class ProtobufSerializer:
+class ProtobufSerializer(Serializer[bytes]):
     """Of messages of one class, as the values of topics or as their keys. `config` has Confluent's names."""
 
     def __init__(
@@ -40,42 +48,46 @@ class ProtobufSerializer:
         self._settings = SerializerSettings.parse(PROTOBUF_SERIALIZER_KEYS, config)
         self._skips_known = self._settings.values.boolean("skip.known.types")
         self._type = message_type
-        self._descriptor = message_type.DESCRIPTOR
-        self._registration = Registration(
+        self._schemas: OnceCache[Schema, ProtobufSchema] = OnceCache(partial(_parse, registry))
+        super().__init__(
             registry,
             self._settings,
             schema_type="PROTOBUF",
-            parse=self._find_indexes,
-            complete=lambda: self._complete(self._descriptor.file),
-            record_name=self._descriptor.full_name,
-            field=field_of(is_key=is_key),
+            has_own=True,
+            record_name=message_type.DESCRIPTOR.full_name,
+            to_dict=None,
+            is_key=is_key,
         )
 
-    def __call__(self, topic: str, value: Message | None) -> bytes | None:
-        if value is None:
-            return None
+    def _check(self, value: Any) -> None:
         if not isinstance(value, self._type):
-            raise InvalidValueError(f"expected a message {self._descriptor.full_name}, not {type(value).__name__}")
-        target = self._registration.target(topic)
+            name = self._type.DESCRIPTOR.full_name
+            raise InvalidValueError(f"expected a message {name}, not {type(value).__name__}")
+
+    def _encode(self, schema: bytes, value: Message) -> bytes:
+        """Behind the message's indexes."""
         try:
             encoded: bytes = value.SerializeToString()
         except EncodeError as error:
             raise InvalidValueError(f"{error}; missing: {', '.join(value.FindInitializationErrors())}") from error
-        return target.prefix + target.schema + encoded
+        return schema + encoded
 
-    def _find_indexes(self, chosen: Chosen) -> bytes:
+    def _parse(self, chosen: Chosen) -> bytes:
         """Where the message is in the schema that is written: in a normal form, or in a file other than its own, it may
         be elsewhere."""
         schema_id, schema = chosen
         if self._settings.normalizes:
             schema = fetch_by_id(self._registry, schema_id, "PROTOBUF")
-        parsed, name = _parse(self._registry, schema), self._descriptor.full_name
+        parsed, name = self._schemas[schema], self._type.DESCRIPTOR.full_name
         try:
             return encode_indexes(parsed.find_message_indexes(name))
         except KeyError:
             raise InvalidValueError(f"the schema with the id {schema_id} has no message {name}") from None
 
-    def _complete(self, file: FileDescriptor) -> Schema:
+    def _complete(self) -> Schema:
+        return self._complete_file(self._type.DESCRIPTOR.file)
+
+    def _complete_file(self, file: FileDescriptor) -> Schema:
         text = b64encode(file.serialized_pb).decode()
         return Schema(text, "PROTOBUF", tuple(self._references(file)))
 
@@ -83,38 +95,48 @@ class ProtobufSerializer:
         for imported in file.dependencies:
             if self._skips_known and imported.name.startswith(_KNOWN_FILES):
                 continue
-            schema, normalize = self._complete(imported), self._settings.normalizes
+            schema, normalize = self._complete_file(imported), self._settings.normalizes
             if self._settings.registers:
                 self._registry.register(imported.name, schema, normalize=normalize)
             found = look_up(self._registry, imported.name, schema, normalize=normalize)
             yield Reference(imported.name, imported.name, found.version)
 
 
-class ProtobufDeserializer:
+class ProtobufDeserializer(Deserializer):
     """With a class, messages are of it, and the registry is not asked; without one, of the class that wrote them, which
-    is made from the registered schema."""
+    is made from the registered schema. `is_key` and `config` are there because other deserializers have them."""
 
-    def __init__(self, registry: RegistryClient, message_type: type[Message] | None = None) -> None:
+    def __init__(
+        self,
+        registry: RegistryClient,
+        message_type: type[Message] | None = None,
+        *,
+        is_key: bool = False,
+        config: Mapping[str, object] = {},
+    ) -> None:
+        super().__init__(from_dict=None, is_key=is_key)
+        DeserializerSettings.parse(PROTOBUF_DESERIALIZER_KEYS, config)
         self._registry = registry
         self._type = message_type
         self._schemas: OnceCache[int, ProtobufSchema] = OnceCache(self._fetch)
         self._types: OnceCache[tuple[int, tuple[int, ...]], type[Message]] = OnceCache(self._make_type)
 
-    def __call__(self, topic: str, data: bytes | None) -> Any:
-        if data is None:
-            return None
-        schema_id, rest = read_prefix(data)
-        indexes, payload = read_indexes(rest)
+    def _decode(self, context: SerializationContext, schema_id: int, payload: bytes) -> Message:
+        indexes, encoded = read_indexes(payload)
         message = (self._type or self._types[schema_id, indexes])()
         try:
-            message.ParseFromString(payload)
+            message.ParseFromString(encoded)
         except DecodeError as error:
             name = message.DESCRIPTOR.full_name
             raise InvalidDataError(f"data of the schema {schema_id} is no message {name}: {error}") from error
         return message
 
     def _fetch(self, schema_id: int) -> ProtobufSchema:
-        return _parse(self._registry, fetch_by_id(self._registry, schema_id, "PROTOBUF"))
+        schema = fetch_by_id(self._registry, schema_id, "PROTOBUF")
+        try:
+            return _parse(self._registry, schema)
+        except InvalidSchemaError as error:
+            raise InvalidDataError(f"the schema with the id {schema_id} cannot be used: {error}") from error
 
     def _make_type(self, key: tuple[int, tuple[int, ...]]) -> type[Message]:
         schema_id, indexes = key

@@ -11,17 +11,18 @@ from rookery.schemas.interface import SchemaType
 from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
+from rookery.serdes.errors import InvalidDataError, InvalidSchemaError
 from rookery.serdes.registration import fetch_by_id, fetch_latest
 from rookery.serdes.settings import DeserializerSettings
 from rookery.serdes.subjects import SerializationContext
 
 
-class _Named(Protocol):
+class NamedSchema(Protocol):
     @property
     def name(self) -> str | None: ...
 
 
-_Parsed = TypeVar("_Parsed", bound=_Named)
+_Parsed = TypeVar("_Parsed", bound=NamedSchema)
 
 
 class Sources(Generic[_Parsed]):
@@ -39,22 +40,35 @@ class Sources(Generic[_Parsed]):
         self._registry = registry
         self._settings = settings
         self._schema_type = schema_type
-        self._parse = parse
-        self._own = None if own is None else parse(own)
+        self._own = own
+        self._schemas: OnceCache[Schema, _Parsed] = OnceCache(parse)
         self._writers: OnceCache[int, _Parsed] = OnceCache(self._fetch_writer)
         self._latest: OnceCache[str, _Parsed] = OnceCache(self._fetch_latest)
+        if own is not None:
+            # A wrong one is told at once.
+            self._schemas[own]
 
     def writer(self, schema_id: int) -> _Parsed:
         return self._writers[schema_id]
 
     def reader(self, context: SerializationContext, writer: _Parsed) -> _Parsed | None:
         """None: there is none but the writer's."""
-        if self._own is not None or not self._settings.uses_latest:
-            return self._own
+        if self._own is not None:
+            return self._schemas[self._own]
+        if not self._settings.uses_latest:
+            return None
         return self._latest[self._settings.subject_of(context, writer.name)]
 
     def _fetch_writer(self, schema_id: int) -> _Parsed:
-        return self._parse(fetch_by_id(self._registry, schema_id, self._schema_type))
+        schema = fetch_by_id(self._registry, schema_id, self._schema_type)
+        return self._parse_registered(schema, f"with the id {schema_id}")
 
     def _fetch_latest(self, subject: str) -> _Parsed:
-        return self._parse(fetch_latest(self._registry, subject, self._schema_type).schema)
+        schema = fetch_latest(self._registry, subject, self._schema_type).schema
+        return self._parse_registered(schema, f"that is the latest of {subject}")
+
+    def _parse_registered(self, schema: Schema, which: str) -> _Parsed:
+        try:
+            return self._schemas[schema]
+        except InvalidSchemaError as error:
+            raise InvalidDataError(f"the schema {which} cannot be used: {error}") from error

@@ -17,12 +17,10 @@ from rookery.serdes.entities import RegisteredSchema, Schema
 from rookery.serdes.errors import InvalidDataError, NotRegisteredError, RegistryRequestError
 from rookery.serdes.settings import SerializerSettings
 from rookery.serdes.subjects import Field, SerializationContext
+from rookery.serdes.transport import NO_CODE
 from rookery.serdes.wire import encode_prefix
 
-_SUBJECT_NOT_FOUND: Final = 40401
-_VERSION_NOT_FOUND: Final = 40402
-_SCHEMA_NOT_FOUND: Final = 40403
-_NOT_FOUND: Final = frozenset({_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND})
+_NOT_FOUND: Final = 404
 
 _Parsed = TypeVar("_Parsed")
 
@@ -30,10 +28,6 @@ _Parsed = TypeVar("_Parsed")
 class Chosen(NamedTuple):
     schema_id: int
     schema: Schema
-
-
-def field_of(*, is_key: bool) -> Field:
-    return "key" if is_key else "value"
 
 
 def as_schema(given: str | Schema | None, schema_type: SchemaType) -> Schema | None:
@@ -52,11 +46,16 @@ def check_type(schema: Schema, schema_type: SchemaType, which: str) -> Schema:
     return schema
 
 
+def _is_unknown(error: RegistryRequestError) -> bool:
+    """Registries differ in their codes. Something that is no registry has none."""
+    return error.status == _NOT_FOUND and error.code != NO_CODE
+
+
 def fetch_by_id(registry: RegistryClient, schema_id: int, schema_type: SchemaType) -> Schema:
     try:
         return check_type(registry.get_by_id(schema_id), schema_type, f"with the id {schema_id}")
     except RegistryRequestError as error:
-        if error.code not in _NOT_FOUND:
+        if not _is_unknown(error):
             raise
         raise NotRegisteredError(
             f"there is no schema with the id {schema_id} in the registry at {', '.join(registry.urls)}; was the data "
@@ -68,7 +67,7 @@ def fetch_latest(registry: RegistryClient, subject: str, schema_type: SchemaType
     try:
         found = registry.get_version(subject)
     except RegistryRequestError as error:
-        if error.code not in _NOT_FOUND:
+        if not _is_unknown(error):
             raise
         raise NotRegisteredError(
             f"use.latest.version: the subject {subject} has no schema; register one first, or check "
@@ -139,7 +138,7 @@ def look_up(registry: RegistryClient, subject: str, schema: Schema, *, normalize
     try:
         return registry.look_up(subject, schema, normalize=normalize)
     except RegistryRequestError as error:
-        if error.code not in _NOT_FOUND:
+        if not _is_unknown(error):
             raise
         raise NotRegisteredError(
             f"the schema is not registered under the subject {subject}; register it, or set auto.register.schemas"

@@ -25,6 +25,7 @@ REGISTRY_KEYS: dict[str, ConfigKey] = table(
         row("enable.ssl.certificate.verification", _BOOLEAN, True, "Whether the registry's certificate is checked."),
         row("http.connect.timeout.ms", _INT, 10_000, "Time for a connection to a registry.", minimum=1),
         row("http.read.timeout.ms", _INT, 30_000, "Time for a registry to answer.", minimum=1),
+        row("request.timeout.ms", _INT, 30_000, "Time for a request with all its tries.", minimum=1),
         row("max.retries", _INT, 3, "How often all urls are tried again if none answers.", minimum=0),
         row("retries.wait.ms", _LONG, 100, "First wait before they are tried again; it doubles.", minimum=0),
         row("retries.max.wait.ms", _LONG, 1000, "Longest wait before they are tried again.", minimum=0),
@@ -42,6 +43,7 @@ class RegistrySettings:
     verifies: bool
     connect_timeout_ms: int
     read_timeout_ms: int
+    timeout_ms: int
     retries_max: int
     wait_ms: int
     wait_ms_max: int
@@ -59,6 +61,7 @@ class RegistrySettings:
             verifies=values.boolean("enable.ssl.certificate.verification"),
             connect_timeout_ms=values.integer("http.connect.timeout.ms"),
             read_timeout_ms=values.integer("http.read.timeout.ms"),
+            timeout_ms=values.integer("request.timeout.ms"),
             retries_max=values.integer("max.retries"),
             wait_ms=values.integer("retries.wait.ms"),
             wait_ms_max=values.integer("retries.max.wait.ms"),
@@ -96,6 +99,7 @@ PROTOBUF_SERIALIZER_KEYS = table(
     (row("skip.known.types", _BOOLEAN, True, "Whether imports that every registry knows are not registered."),),
 )
 AVRO_DESERIALIZER_KEYS = table((_LATEST_ROW,))
+PROTOBUF_DESERIALIZER_KEYS = AVRO_DESERIALIZER_KEYS
 JSON_DESERIALIZER_KEYS = table((_LATEST_ROW, _VALIDATE_ROW))
 
 

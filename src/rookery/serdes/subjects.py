@@ -23,6 +23,10 @@ class SerializationContext(NamedTuple):
     field: Field
 
 
+def field_of(*, is_key: bool) -> Field:
+    return "key" if is_key else "value"
+
+
 # Between a program's objects and what its format can hold.
 Convert: TypeAlias = Callable[[Any, SerializationContext], Any]
 SubjectNameStrategy: TypeAlias = Callable[[SerializationContext, str | None], str]

@@ -26,7 +26,7 @@ def encode_prefix(schema_id: int) -> bytes:
     return _PREFIX.pack(_MAGIC, schema_id)
 
 
-def read_prefix(data: bytes) -> tuple[int, bytes]:
+def read_prefix(data: bytes | bytearray | memoryview) -> tuple[int, bytes]:
     """The schema's id, and what follows it."""
     if len(data) < _PREFIX.size:
         raise WireFormatError(
@@ -40,7 +40,7 @@ def read_prefix(data: bytes) -> tuple[int, bytes]:
         )
     if schema_id > SCHEMA_ID_MAX:
         raise WireFormatError(f"{schema_id} cannot be the id of a schema; this was not written by a serializer")
-    return schema_id, data[_PREFIX.size :]
+    return schema_id, bytes(data[_PREFIX.size :])
 
 
 def encode_indexes(indexes: tuple[int, ...]) -> bytes:

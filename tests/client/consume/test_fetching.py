@@ -50,6 +50,20 @@ def run_with(
     return asyncio.run(run())
 
 
+def complaints_of(work: Work, log: FakeLog, **options: Any) -> list[dict[str, Any]]:
+    """Errors in the background that nobody took."""
+    complaints: list[dict[str, Any]] = []
+
+    async def listen_and_work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        await work(consumer, broker, log)
+
+    run_with(listen_and_work, log, **options)
+    # They are told when their tasks are thrown away.
+    gc.collect()
+    return [context for context in complaints if "never retrieved" in context["message"]]
+
+
 def log_of(**batches: bytes) -> FakeLog:
     """`t0=...`: topic t, partition 0."""
     log = FakeLog()
@@ -468,21 +482,43 @@ def test_a_question_for_a_position_ends_with_close() -> None:
 
 def test_what_is_looked_up_for_a_position_ends_with_close() -> None:
     """Also while it connects: ending one look-up must not begin another, of which nobody would take the error."""
-    complaints: list[dict[str, Any]] = []
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
         polls = asyncio.ensure_future(consumer.poll(600))
         while not broker.requests_of(ApiKey.API_VERSIONS):
             await asyncio.sleep(0)
         await consumer.close()
         with pytest.raises(ClientStateError, match="closed"):
             await polls
-        # Errors that nobody took are told when their tasks are thrown away.
-        gc.collect()
 
-    run_with(work, FakeLog(), answers={ApiKey.API_VERSIONS: lambda version, request: None})
-    assert not complaints
+    assert not complaints_of(work, FakeLog(), answers={ApiKey.API_VERSIONS: lambda version, request: None})
+
+
+def test_columns_that_are_not_read_to_the_end_end_with_close() -> None:
+    """What was on its way then fails, and nobody is left to whom that matters."""
+
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        batches = consumer.iterate_arrow("t")
+        await anext(batches)
+        while len(broker.requests_of(ApiKey.FETCH)) < 2:
+            await asyncio.sleep(0)
+        await consumer.close()
+
+    assert not complaints_of(work, log_of(t0=batch(0, b"a")), partitions=())
+
+
+def test_a_poll_that_looks_for_its_topics_ends_with_close() -> None:
+    async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
+        consumer.subscribe(["t"])
+        polls = asyncio.ensure_future(consumer.poll(600))
+        while not broker.requests_of(ApiKey.METADATA):
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClientStateError, match="closed"):
+            await polls
+
+    unanswered: dict[ApiKey, Answer] = {ApiKey.METADATA: lambda version, request: None}
+    run_with(work, FakeLog(), partitions=(), answers=unanswered, config={"group.id": "g"})
 
 
 def test_columns_of_one_partition_do_not_wait_for_the_damage_of_another() -> None:

@@ -13,7 +13,7 @@ from rookery.client.membership.assignors.base import MemberSubscription, Partiti
 from rookery.client.membership.classic_shell import ClassicMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import Player, fast, partitions, playing, poll_until, settle
+from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -363,5 +363,30 @@ def test_closed_while_it_joins(broker: EmbeddedBroker) -> None:
         hasty = Player(broker.bootstrap_servers, ["hasty"], fast("hasty"))
         await hasty.poll()
         await hasty.close()
+
+    asyncio.run(work())
+
+
+def test_closed_while_a_poll_prepares_to_join(broker: EmbeddedBroker) -> None:
+    """That poll must not join again: nobody would leave."""
+    broker.create_topic("prepared", partitions=2)
+
+    async def work() -> None:
+        one = Player(broker.bootstrap_servers, ["prepared"], fast("prepared"))
+        async with playing(one):
+            await settle(one, sizes=[2])
+            go_on = asyncio.Event()
+            one.host.on_event = lambda event, partitions: go_on.wait()
+            one.membership.request_rejoin("a test")
+            one.host.heard()
+            polls = asyncio.ensure_future(one.poll())
+            while not one.host.heard():
+                await asyncio.sleep(0)
+            one.host.on_event = lambda event, partitions: None
+            await one.membership.close(timeout_s=TIMEOUT_S)
+            go_on.set()
+            await polls
+            assert isinstance(one.membership, ClassicMembership)
+            assert not one.membership._is_joining
 
     asyncio.run(work())

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.cluster import Cluster
 from rookery.client.membership.worker import GroupWorker, WorkerSettings
 from rookery.testing import EmbeddedBroker
@@ -30,6 +31,7 @@ class Roll:
         self.own_name = own_name
         self.present: str | None = None
         self.failures_left = 0
+        self.refusals: list[ErrorCode] = []
 
     def metadata(self) -> bytes:
         return self.own_name.encode()
@@ -46,13 +48,18 @@ class Roll:
     def lost(self) -> None:
         self.present = None
 
+    def refused(self, error: ApiError) -> None:
+        self.refusals.append(error.code)
+
 
 @asynccontextmanager
-async def member(broker: EmbeddedBroker, roll: Roll, *, leave: bool = True) -> AsyncIterator[GroupWorker]:
+async def member(
+    broker: EmbeddedBroker, roll: Roll, *, leave: bool = True, session_ms: int = SESSION_MS
+) -> AsyncIterator[GroupWorker]:
     settings = WorkerSettings(
         group_id="g",
         instance_id=roll.own_name,
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         rebalance_timeout_ms=10_000,
         heartbeat_interval_ms=50,
     )
@@ -142,5 +149,62 @@ def test_an_assignment_can_be_asked_for_again(broker: EmbeddedBroker) -> None:
             ann.present = None
             worker.rejoin("the test wants it")
             await comes_to(ann, "ann")
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann = Roll("ann")
+        async with member(broker, ann) as worker:
+            await comes_to(ann, "ann")
+            held = broker.faults.delay("JoinGroup", 60.0, times=None)
+            worker.rejoin("the test wants it")
+            await comes_to(ann, None)
+            assert held.hits == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: EmbeddedBroker) -> None:
+    """It answers the very heartbeat that was missed, and never gave us up."""
+
+    async def scenario() -> None:
+        ann = Roll("ann")
+        async with member(broker, ann) as worker:
+            await comes_to(ann, "ann")
+            worker._miss()
+            assert ann.present is None
+            await comes_to(ann, "ann")
+
+    asyncio.run(scenario())
+
+
+def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        first, second = Roll("ann"), Roll("ann")
+        async with member(broker, first):
+            await comes_to(first, "ann")
+            async with member(broker, second):
+                await comes_to(second, "ann")
+                await comes_to(first, None)
+                for each in (first, second):
+                    await comes_to(each, "ann,ann")
+                await asyncio.sleep(1.2 * SESSION_MS / 1000)
+                assert (first.refusals, second.refusals) == ([ErrorCode.FENCED_INSTANCE_ID], [])
+                assert first.present == second.present == "ann,ann"
+
+    asyncio.run(scenario())
+
+
+def test_a_member_that_no_try_brings_into_the_group_is_told(broker: EmbeddedBroker) -> None:
+    async def scenario() -> None:
+        ann = Roll("ann")
+        async with member(broker, ann, session_ms=10):
+            async with asyncio.timeout(20):
+                while len(ann.refusals) < 2:
+                    await asyncio.sleep(0.01)
+        assert set(ann.refusals) == {ErrorCode.INVALID_SESSION_TIMEOUT}
+        assert ann.present is None
 
     asyncio.run(scenario())

@@ -1,8 +1,20 @@
 """The app in front of an empty registry."""
 
+from collections.abc import Iterator
+
 import pytest
+from anyio.from_thread import start_blocking_portal
+from starlette.testclient import TestClient
 
 from tests.registry.rest.memory import Rest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_event_loop() -> Iterator[None]:
+    """For all clients: a test client alone starts a thread with a loop for every request."""
+    with start_blocking_portal() as portal, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TestClient, "portal", portal)
+        yield
 
 
 @pytest.fixture

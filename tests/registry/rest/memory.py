@@ -24,6 +24,7 @@ class MemoryRegistry:
         self.records: list[tuple[bytes, bytes | None]] = []
         self.is_leader = True
         self.leader_url: str | None = None
+        self.catch_up_count = 0
 
     @property
     def revision(self) -> int:
@@ -35,6 +36,9 @@ class MemoryRegistry:
             self.state.replay(key, value)
             self.records.append((key, value))
         return decision.result
+
+    async def catch_up(self) -> None:
+        self.catch_up_count += 1
 
 
 def settings(**changes: str) -> RegistrySettings:

@@ -62,6 +62,18 @@ def test_head_is_get_without_a_body(rest: Rest) -> None:
         assert (head.status_code, head.headers) == (get.status_code, get.headers)
 
 
+@pytest.mark.parametrize("path", ["/subjects/%ff/versions", "/contexts/%ff/subjects", "/subjects?subjectPrefix=%ff"])
+def test_addresses_are_unicode(rest: Rest, path: str) -> None:
+    assert rest.fail("GET", path) == (400, 400, "HTTP 400 Bad Request")
+
+
+@pytest.mark.parametrize("path", ["/schemas/ids/1", "/subjects/orders/versions/1"])
+def test_tags_are_refused(rest: Rest, path: str) -> None:
+    rest.register("orders", SCHEMA)
+    assert rest.get(path)["schema"] == SCHEMA
+    assert rest.fail("GET", f"{path}?findTags=PII") == (422, 42201, "Schema tags are not supported")
+
+
 def test_a_slash_at_the_end_is_ignored(rest: Rest) -> None:
     assert rest.get("/subjects/") == []
 
@@ -104,15 +116,55 @@ def test_a_body_is_an_object(rest: Rest, endpoint: Endpoint, body: str | bytes) 
     assert rest.fail(endpoint.method, _address(endpoint), content=body)[:2] == (400, 400)
 
 
-@pytest.mark.parametrize("text", [b"\xff", rb"\ud800", rb"\udc00"])
-def test_text_is_unicode(rest: Rest, text: bytes) -> None:
-    assert rest.fail("PUT", "/mode", content=b'{"mode": "' + text + b'"}')[:2] == (400, 400)
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"mode": []}', "The request body has a value that does not fit at $.mode"),
+        (b"[]", "The request body has a value that does not fit at $"),
+        (b'{"mode" "a"}', "The request body is not JSON at byte 8"),
+        (b'{"mode": ', "The request body is not JSON at its end"),
+        (b'{"mode": "' + rb"\udc00" + b'"}', "The request body is not JSON at byte 16"),
+        (b'{"mode": "\xff"}', "The request body is not UTF-8 at byte 10"),
+        (b'{"other": "\xff"}', "The request body is not UTF-8 at byte 11"),
+        (b'{"mode":' + b"[" * 10_000, "The request body is nested too deeply"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_told(rest: Rest, body: bytes, message: str) -> None:
+    assert rest.fail("PUT", "/mode", content=body) == (400, 400, message)
 
 
-def test_a_schema_is_text(rest: Rest) -> None:
-    status, code, message = rest.fail("POST", "/subjects/orders/versions", {"schema": {"type": "string"}})
-    assert (status, code) == (400, 400)
-    assert "$.schema" in message
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"schema": {"type": "string"}}, "$.schema"),
+        ({"schema": SCHEMA, "version": 2**31}, "$.version"),
+        ({"schema": SCHEMA, "references": [{}, {"version": "last"}]}, "$.references[1].version"),
+        ({"schema": SCHEMA, "metadata": {"properties": {"a": []}}}, "$.metadata.properties[...]"),
+    ],
+)
+def test_values_that_do_not_fit(rest: Rest, body: dict[str, object], place: str) -> None:
+    expected = (400, 400, f"The request body has a value that does not fit at {place}")
+    assert rest.fail("POST", "/subjects/orders/versions", body) == expected
+
+
+def test_numbers_and_booleans_may_be_strings(rest: Rest) -> None:
+    rest.put("/mode/orders", {"mode": "IMPORT"})
+    assert rest.register("orders", SCHEMA, id="7", version="3") == 7
+    assert rest.put("/config", {"normalize": "true"}) == {"normalize": True}
+
+
+def test_strings_may_be_numbers_and_booleans(rest: Rest) -> None:
+    properties = rb'{"a": 5, "b": 1.50, "c": true, "d": "null"}'
+    sent = rb'{"schema": "\"string\"", "metadata": {"properties": ' + properties + b"}}"
+    rest.client.post("/subjects/orders/versions", content=sent)
+    found = rest.get("/subjects/orders/versions/1")["metadata"]["properties"]
+    assert found == {"a": "5", "b": "1.50", "c": "true", "d": "null"}
+    assert rest.fail("POST", "/subjects/orders/versions", {"schema": 5})[:2] == (422, 42201)
+    assert rest.fail("PUT", "/config", {"compatibility": True})[:2] == (422, 42203)
+    assert rest.put("/config", {"compatibilityGroup": 5, "normalize": True, "other": None}) == {
+        "compatibilityGroup": "5",
+        "normalize": True,
+    }
 
 
 def test_fields_that_are_not_known_are_ignored(rest: Rest) -> None:

@@ -43,6 +43,13 @@ def test_the_leader_writes(leader: Rest, follower: Rest) -> None:
     assert follower.registry.records == []
 
 
+def test_a_node_has_read_what_was_written_through_it(leader: Rest, follower: Rest) -> None:
+    follower.register("orders", SCHEMA)
+    assert follower.registry.catch_up_count == 1
+    follower.fail("DELETE", "/subjects/nothing")
+    assert follower.registry.catch_up_count == 1
+
+
 def test_a_context_in_the_path_is_sent_on(leader: Rest, follower: Rest) -> None:
     assert follower.post("/contexts/.sales/subjects/orders/versions", {"schema": SCHEMA}) == {"id": 1}
     assert leader.get("/subjects") == [":.sales:orders"]

@@ -16,6 +16,8 @@ from rookery.registry.rest.media_types import (
         ("", V1_JSON),
         ("*/*", V1_JSON),
         ("application/*", V1_JSON),
+        ("application/*+json", V1_JSON),
+        ("application/*+json; q=0.5, application/vnd.schemaregistry+json", DEFAULT_JSON),
         (JSON, JSON),
         (DEFAULT_JSON, DEFAULT_JSON),
         ("APPLICATION/JSON", JSON),
@@ -28,6 +30,7 @@ from rookery.registry.rest.media_types import (
         ("text/html", None),
         ("application/json;q=0", None),
         ("application/xml, text/*", None),
+        ("application/*+xml, application/*json, text/*+json", None),
     ],
 )
 def test_the_client_chooses_and_the_server_prefers(accept: str, answered: str | None) -> None:

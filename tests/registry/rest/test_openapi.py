@@ -18,7 +18,7 @@ from tests.registry.rest.samples import CUSTOMER, CUSTOMER_WITH_EMAIL
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 KNOWN = {"subject": ("customers", ":.sales:customers", "deleted"), "version": ("1", "2", "latest"), "id": (1, 2, 3)}
 EXPLORES = settings.get_current_profile_name() == "explore"
-EXAMPLES = 50 if EXPLORES else 6
+EXAMPLES = 50 if EXPLORES else 3
 
 
 def _filled() -> Rest:

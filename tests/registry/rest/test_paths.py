@@ -52,3 +52,12 @@ def test_a_context_has_no_colon() -> None:
     with pytest.raises(RegistryError) as raised:
         resolve("/contexts/a:b/subjects", "")
     assert (raised.value.status, raised.value.message) == (400, "Context name 'a:b' cannot contain a colon")
+
+
+@pytest.mark.parametrize(
+    ("path", "query"), [("/subjects/%zz", ""), ("/subjects/%f", ""), ("/subjects/%ff", ""), ("/subjects", "a=%c3x")]
+)
+def test_what_is_no_encoding_of_text(path: str, query: str) -> None:
+    with pytest.raises(RegistryError) as raised:
+        resolve(path, query)
+    assert (raised.value.status, raised.value.code) == (400, 400)

@@ -13,4 +13,5 @@ def test_the_cluster(rest: Rest) -> None:
 
 
 def test_the_version(rest: Rest) -> None:
+    assert rest.get("/v1/metadata/deployment") == {"attributes": []}
     assert rest.get("/v1/metadata/version") == {"version": version("rookery"), "commitId": ""}

@@ -310,6 +310,13 @@ NODE_OF_STRINGS = record("Node", field("value", "string"), field("next", ["null"
 TREE = record("Tree", field("children", array("Tree")))
 TREE_OF_MAPS = record("Tree", field("children", map_of("Tree")))
 
+
+def _relying(kind: str) -> Any:
+    """G needs E, which needs F, which needs A, which comes to its value last."""
+    f = record("F", field("e", record("E", field("f", "F"))), field("a", "A"))
+    return [record("A", field("f", f), field("g", record("G", field("e", "E"))), field("v", kind)), "G"]
+
+
 RECURSIVE = [
     Case("recursive: the same list", NODE, NODE),
     Case("recursive: the same tree", TREE, TREE),
@@ -352,6 +359,12 @@ RECURSIVE = [
             ),
             "Link",
         ],
+        ((BRANCH, "/0"), (BRANCH, "/1")),
+    ),
+    Case(
+        "recursive: what relies on something that relies on what failed is not believed either",
+        _relying("int"),
+        _relying("string"),
         ((BRANCH, "/0"), (BRANCH, "/1")),
     ),
     Case(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,68 @@ def test_deep_nesting_is_refused() -> None:
     for depth in (200, 1_000, 100_000):
         with pytest.raises(InvalidSchemaError):
             parse('{"type":"array","items":' * depth + '"int"' + "}" * depth)
+
+
+def test_deep_nesting_of_attributes_and_defaults_is_refused() -> None:
+    for depth in (200, 900):
+        nested = "[" * depth + "]" * depth
+        with pytest.raises(InvalidSchemaError, match="nested too deeply"):
+            parse(f'{{"type":"int","x":{nested}}}')
+    tree = record("Tree", field("children", array("Tree")))
+    default: dict[str, Any] = {"children": []}
+    for _ in range(90):
+        default = {"children": [default]}
+    schema = parse_shape(record("Root", field("tree", tree, default=default)))
+    assert parse(schema.normalized().canonical).canonical == schema.canonical
+
+
+def test_references_may_not_make_a_schema_too_deep() -> None:
+    chain = [record(f"R{number}", field("next", f"R{number - 1}" if number else "int")) for number in range(1_000)]
+    text = text_of(record("Root", field("last", "R999")))
+    one_by_one = {f"r{number}": text_of(each) for number, each in enumerate(chain)}
+    for resolved in (one_by_one, {"all": text_of(chain)}):
+        with pytest.raises(InvalidSchemaError, match="nested too deeply"):
+            parse(text, resolved)
+    assert parse(text, {"all": text_of([*chain[:3], record("R999")])}).canonical
+
+
+def test_a_wrong_default_of_a_type_at_the_end_of_a_long_chain() -> None:
+    chain = [record(f"R{number}", field("next", f"R{number - 1}" if number else "int")) for number in range(1_000)]
+    with pytest.raises(InvalidSchemaError):
+        parse_shape([*chain, record("Root", field("last", "R999", default=1))])
+
+
+def test_defaults_of_defaults() -> None:
+    """Each is made of two of the one before."""
+    types = [
+        field(f"f{number}", record(f"R{number}", *(field(name, f"R{number - 1}", default={}) for name in "ab")))
+        for number in range(1, 60)
+    ]
+    assert parse_shape(record("Root", field("f0", record("R0")), *types)).name == "Root"
+
+
+def test_many_defaults_of_a_record_with_many_fields() -> None:
+    many = record("Many", *(field(f"f{number}", "int", default=0) for number in range(5_000)))
+    schema = record("Root", field("first", many), field("list", array("Many"), default=[{}] * 20_000))
+    assert parse_shape(schema).name == "Root"
+
+
+@pytest.mark.parametrize(
+    "text", ["/*" * 500_000, '"' + '\\"' * 500_000, "/*/" * 300_000], ids=["comment", "text", "slash"]
+)
+def test_what_begins_often_and_does_not_end(text: str) -> None:
+    with pytest.raises(InvalidSchemaError):
+        parse(text)
+
+
+def test_definitions_that_are_repeated_after_references() -> None:
+    """Each type contains all before it: comparing all of each with what is known already would take very long."""
+    types = [
+        record(f"R{number}", *(field(f"f{other}", f"R{other}") for other in range(number))) for number in range(80)
+    ]
+    assert parse(text_of(types), {"all": text_of(types)})
+    with pytest.raises(InvalidSchemaError, match="Can't redefine: R79"):
+        parse(text_of([*types[:-1], record("R79", field("f0", "R1"))]), {"all": text_of(types)})
 
 
 def test_nesting_that_people_write_is_not() -> None:

@@ -1,14 +1,16 @@
 """The tables of cases, and what holds for all of them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
+from rookery.schemas.bounds import INCOMPATIBILITIES_MAX, TOO_COMPLEX
 from rookery.schemas.interface import Incompatibility
 from rookery.schemas.json_schema import JSONSchema, check, parse
 from rookery.schemas.json_schema.comparison import find_differences
-from rookery.schemas.json_schema.differences import COMPATIBLE_KINDS, MESSAGES
+from rookery.schemas.json_schema.differences import COMPATIBLE_KINDS, MESSAGES, write_out
 from tests.schemas.json_schema import cases_arrays, cases_combinations, cases_objects, cases_values
 from tests.schemas.json_schema.case import Case
 
@@ -20,7 +22,8 @@ def make(tree: Any) -> JSONSchema:
 
 
 def _differences(writer: Any, reader: Any) -> list[str]:
-    return sorted(f"{each.kind} {each.pointer}" for each in find_differences(make(reader), make(writer)))
+    differences = find_differences(make(reader), make(writer))
+    return sorted(f"{each.kind} {each.pointer}" for each in write_out(differences, with_compatible=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{index} {case.rule}" for index, case in enumerate(CASES)])
@@ -136,3 +139,91 @@ def test_long_chains_of_definitions_need_no_stack() -> None:
     found = _only(chain("string"), chain("number"))
     assert found.kind == "TYPE_CHANGED"
     assert found.path.count("/n") == 2000
+
+
+def test_very_many_ways_to_a_difference() -> None:
+    def schema(last: str) -> dict[str, Any]:
+        definitions: dict[str, Any] = {}
+        for index in range(60):
+            following = {"$ref": f"#/definitions/d{index + 1}"}
+            definitions[f"d{index}"] = {"type": "object", "properties": {"a": following, "b": following}}
+        return {"definitions": {**definitions, "d60": {"type": last}}, "$ref": "#/definitions/d0"}
+
+    found = check(make(schema("number")), make(schema("string")))
+    assert len(found) == len({each.path for each in found}) == INCOMPATIBILITIES_MAX
+    assert found[0].path == "#" + "/properties/a" * 60
+    assert check(make(schema("number")), make(schema("integer"))) == []
+
+
+def _choices(names: Iterable[str], keyword: str = "oneOf", **others: Any) -> dict[str, Any]:
+    return {
+        keyword: [
+            {
+                "type": "object",
+                "properties": {name: {"type": "string"}, **others},
+                "required": [name],
+                "additionalProperties": False,
+            }
+            for name in names
+        ]
+    }
+
+
+@pytest.mark.parametrize("keyword", ["oneOf", "anyOf", "allOf"])
+def test_parts_are_mostly_compared_with_their_like(keyword: str) -> None:
+    """Comparing each of a thousand with each takes too many steps."""
+    names = [f"p{index}" for index in range(1_000)]
+    schema = make(_choices(names, keyword))
+    for changed in (
+        _choices(names, keyword),
+        _choices(names[::-1], keyword),
+        _choices(names, keyword, more={"type": "string"}),
+    ):
+        assert check(make(changed), schema) == []
+    found = check(make(_choices([*names[:-1], "other"], keyword)), schema)
+    assert [each.kind for each in found] == ["COMBINED_TYPE_SUBSCHEMAS_CHANGED"]
+
+
+def test_a_part_may_have_to_move_for_another() -> None:
+    """The first writer's part fits both of the reader's, the second only the one that the first took."""
+    writer = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+    assert check(make({"oneOf": [{"type": "number"}, {"type": "integer", "title": "I"}]}), make(writer)) == []
+
+
+def test_what_takes_too_long_to_compare_counts_as_incompatible() -> None:
+    writer, reader = ([f"{side}{index}" for index in range(count)] for side, count in (("w", 100), ("r", 50)))
+    many: dict[str, Any] = {f"x{index}": {"type": "string"} for index in range(400)}
+    assert [each.kind for each in check(make(_choices(reader)), make(_choices(writer)))] == [
+        "SUM_TYPE_NARROWED",
+        "COMBINED_TYPE_SUBSCHEMAS_CHANGED",
+    ]
+    assert check(make(_choices(reader, **many)), make(_choices(writer, **many))) == [TOO_COMPLEX]
+
+
+def test_many_patterns_for_many_properties_take_too_long() -> None:
+    patterns = {f"^x{index}$": {"type": "string"} for index in range(1_000)}
+    writer_tree, reader_tree = (
+        {
+            "type": "object",
+            "patternProperties": patterns,
+            "additionalProperties": False,
+            "properties": {f"{side}{index}": {"type": "string"} for index in range(1_000)},
+        }
+        for side in ("w", "r")
+    )
+    assert check(make(reader_tree), make(writer_tree)) == [TOO_COMPLEX]
+
+
+def test_long_chains_with_many_differences_at_their_end() -> None:
+    """Each difference with its whole path, for each of the chain, would be hundreds of millions of steps."""
+
+    def chain(last: str) -> dict[str, Any]:
+        definitions: dict[str, Any] = {
+            f"d{index}": {"properties": {"n": {"$ref": f"#/definitions/d{index + 1}"}}} for index in range(2_500)
+        }
+        end = {"type": "object", "properties": {f"p{index}": {"type": last} for index in range(200)}}
+        return {"definitions": {**definitions, "d2500": end}, "$ref": "#/definitions/d0"}
+
+    found = check(make(chain("string")), make(chain("number")))
+    assert found
+    assert sum(len(each.description) for each in found) <= 100_000

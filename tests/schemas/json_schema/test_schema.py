@@ -1,5 +1,8 @@
 """Parsing: what is refused, what a registry stores, what references mean."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Reference
@@ -147,3 +150,20 @@ def test_a_schema_that_is_referred_to_must_be_one() -> None:
 def test_a_pattern_beyond_the_validator_is_said_when_validating() -> None:
     with pytest.raises(InvalidSchemaError):
         parse('{"pattern":"^\\\\d++$"}').validator()
+
+
+def test_chains_of_references_are_followed_once() -> None:
+    """Each property leads to another place of the chain."""
+    count = 3_000
+    definitions: dict[str, Any] = {f"d{index}": {"$ref": f"#/definitions/d{index + 1}"} for index in range(count)}
+    properties = {f"p{index}": {"$ref": f"#/definitions/d{index}"} for index in range(count)}
+    tree = {"definitions": {**definitions, f"d{count}": {"type": "string"}}, "properties": properties}
+    root = parse(msgspec.json.encode(tree).decode()).root
+    assert len({id(shape) for shape in root.properties.values()}) == 1
+
+
+def test_deep_nesting_is_refused() -> None:
+    for depth in (200, 900, 100_000):
+        with pytest.raises(InvalidSchemaError):
+            parse('{"not":' * depth + "{}" + "}" * depth)
+    assert parse('{"not":' * 150 + "{}" + "}" * 150).normalized()

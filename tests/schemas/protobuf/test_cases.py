@@ -1,5 +1,6 @@
 import pytest
 
+from rookery.schemas.bounds import INCOMPATIBILITIES_MAX
 from rookery.schemas.protobuf import check
 from rookery.schemas.protobuf.differences import DESCRIPTIONS, compare
 from tests.schemas.protobuf.cases import enums, fields, imports, messages, oneofs, types
@@ -86,7 +87,45 @@ def test_imported_messages_that_all_contain_each_other_take_no_time() -> None:
     case = "".join(f"message {name} {{ {body} %s last = 100; }} " for name in names)
     text = 'import "other.proto"; message M { M0 m = 1; }'
     sides = [Imports(text, {"other.proto": case.replace("%s", kind)}) for kind in ("string", "int32")]
-    found = check(parse_side(sides[0]), parse_side(sides[1]))
+    found = compare(parse_side(sides[1]).side, parse_side(sides[0]).side)
     assert {each.path for each in found if each.kind == "FIELD_SCALAR_KIND_CHANGED"} == {
         f"#/{name}/100" for name in names
     }
+
+
+def test_a_long_chain_of_imported_messages() -> None:
+    count = 1_000
+    chain = "".join(f"message M{index} {{ M{index + 1} next = 1; }} " for index in range(count))
+    text = 'import "other.proto"; message M { M0 m = 1; }'
+    sides = [
+        parse_side(Imports(text, {"other.proto": f"{chain} message M{count} {{ {kind} last = 1; }}"}))
+        for kind in ("string", "int32")
+    ]
+    assert check(sides[0], sides[0]) == []
+    found = [f"{each.kind} {each.path}" for each in compare(sides[1].side, sides[0].side)]
+    ways = ["#/M/1", *(f"#/M{index}/1" for index in range(count))]
+    assert found == [
+        f"FIELD_SCALAR_KIND_CHANGED #/M{count}/1",
+        *(f"FIELD_NAMED_TYPE_CHANGED {way}" for way in reversed(ways)),
+    ]
+
+
+def test_many_messages_of_an_import_that_changed_much() -> None:
+    """Each of them has all the differences of the import."""
+
+    def side(kind: str) -> Imports:
+        fields = "".join(f"{kind} f{index} = {index + 1}; " for index in range(2_000))
+        messages = "".join(f"message M{index} {{ Other other = 1; }} " for index in range(2_000))
+        return Imports(f'import "other.proto"; {messages}', {"other.proto": f"message Other {{ {fields} }}"})
+
+    old, new = parse_side(side("string")), parse_side(side("int32"))
+    assert len(check(new, old)) == INCOMPATIBILITIES_MAX
+    assert len(compare(old.side, new.side)) == 4_000
+
+
+def test_messages_that_moved() -> None:
+    names = [f"M{index}" for index in range(2_000)]
+    texts = ["".join(f"message {name} {{}} " for name in order) for order in (names, names[1:] + names[:1])]
+    found = compare(parse_side(texts[0]).side, parse_side(texts[1]).side)
+    assert {each.kind for each in found} == {"MESSAGE_MOVED"}
+    assert len(found) == 2_000

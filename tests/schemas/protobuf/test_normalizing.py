@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from rookery.schemas.protobuf import parse
@@ -133,3 +135,55 @@ def test_makes_no_difference(one: str, other: str) -> None:
 @pytest.mark.parametrize(("one", "other"), [row[1:] for row in DIFFERENT], ids=[row[0] for row in DIFFERENT])
 def test_makes_a_difference(one: str, other: str) -> None:
     assert _normal(one) != _normal(other)
+
+
+@pytest.mark.parametrize("type_name", ["float", "double"])
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("1.50", "1.5"),
+        ("15e-1f", "1.5"),
+        ("1e20", "1" + "0" * 20),
+        ("1e-7", "0.0000001"),
+        ("010", "8"),
+        ("0x10", "16"),
+        ("1e400", "inf"),
+        ("9" * 400, "inf"),
+        ("9" * 5_000, "inf"),
+        ("-1e99999999999", "-inf"),
+        ("infinity", "inf"),
+        ("-infinity", "-inf"),
+        ("nan", "nan"),
+        ("-nan", "nan"),
+        ("0.0", "0"),
+        ("-0", "-0"),
+        ("-0.0", "-0"),
+    ],
+)
+def test_default_values_of_floating_point(type_name: str, text: str, normal: str) -> None:
+    schema = parse(f"message M {{ optional {type_name} a = 1 [default = {text}]; }}")
+    normalized = schema.normalized().canonical
+    assert f"[default = {normal}]" in normalized
+    assert parse(normalized).normalized().canonical == normalized
+    assert parse(schema.formatted("serialized")).normalized().canonical == normalized
+    assert parse(normalized).descriptor == schema.descriptor
+
+
+@pytest.mark.parametrize("text", ["-0", "-0x0", "00"])
+def test_default_values_of_whole_numbers(text: str) -> None:
+    schema = parse(f"message M {{ optional int32 a = 1 [default = {text}]; }}")
+    assert "[default = 0]" in schema.normalized().canonical
+    assert parse(schema.formatted("serialized")).normalized().canonical == schema.normalized().canonical
+
+
+def test_numbers_of_options_that_are_too_long_stay() -> None:
+    number = "0x" + "f" * 5_000
+    assert number in _normal(f"option (a) = {number};")
+
+
+def test_many_values_of_an_option() -> None:
+    """With a loop over all values before each, this would take very long."""
+    tags = [f'"t{each}"' for each in range(10_000)]
+    option = "option (confluent.file_meta).tags"
+    text = f'import "confluent/meta.proto"; {option} = [{",".join(tags)}]; {option} = [{",".join(reversed(tags))}];'
+    assert re.findall(r'"t\d+"', _normal(text)) == tags

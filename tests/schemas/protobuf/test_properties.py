@@ -1,5 +1,4 @@
 import base64
-import contextlib
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -17,9 +16,26 @@ FEW = settings(max_examples=30, deadline=None, phases=PHASES)
 MANY = settings(max_examples=150, deadline=None, phases=PHASES)
 
 
-def _parse_or_refuse(text: str) -> None:
-    with contextlib.suppress(InvalidSchemaError):
-        parse(text)
+# What is put into texts to damage them.
+PIECES = (
+    *("", "{", "}", "[", "(", ".", "-", '"', "\x00", "\u00e9", "0", "1", "1e400", "inf", "max", "A", "string", "oneof"),
+    *("0x" + "f" * 5_000, "9" * 5_000, '"\\377"', "[default = 5]", "reserved 1 to 9;", "extensions 1 to 9;"),
+    *("option (a.b).c = { x: [1, {}] };", "optional group G = 99 {}", 'import "google/protobuf/descriptor.proto";'),
+    "extend google.protobuf.FieldOptions { optional double z = 50001; }",
+)
+
+
+def _use_or_refuse(text: str) -> None:
+    """Nothing but InvalidSchemaError may be raised, and by parsing only."""
+    try:
+        schema = parse(text)
+    except InvalidSchemaError:
+        return
+    normal = schema.normalized()
+    assert parse(schema.canonical).canonical == schema.canonical
+    assert parse(normal.canonical).normalized().canonical == normal.canonical
+    assert parse(schema.formatted("serialized")).name == schema.name
+    assert check(schema, normal) == check(normal, schema) == []
 
 
 @FEW
@@ -69,7 +85,7 @@ def test_protobufs_own_library_takes_what_is_valid(text: str) -> None:
 @MANY
 @given(st.text(max_size=60) | st.text(alphabet="message Mstring={}[]();.,:<>\"'\\/-*0123 \n", max_size=200))
 def test_any_text_is_valid_or_refused(text: str) -> None:
-    _parse_or_refuse(text)
+    _use_or_refuse(text)
 
 
 @MANY
@@ -78,7 +94,7 @@ def test_a_damaged_text_is_valid_or_refused(name: str, data: st.DataObject) -> N
     text = read_text(name)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    _parse_or_refuse(text[:start] + text[end:])
+    _use_or_refuse(text[:start] + data.draw(st.sampled_from(PIECES)) + text[end:])
 
 
 @MANY
@@ -87,11 +103,13 @@ def test_a_damaged_descriptor_is_valid_or_refused(name: str, data: st.DataObject
     raw = bytearray(parse(read_text(name)).descriptor.SerializeToString())
     for _ in range(data.draw(st.integers(1, 5))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        schema = parse(base64.b64encode(raw).decode())
-    except InvalidSchemaError:
-        return
-    assert parse(schema.canonical).canonical == schema.canonical
+    _use_or_refuse(base64.b64encode(raw).decode())
+
+
+@MANY
+@given(st.binary(max_size=60))
+def test_any_descriptor_is_valid_or_refused(raw: bytes) -> None:
+    _use_or_refuse(base64.b64encode(raw).decode())
 
 
 @MANY

@@ -26,13 +26,24 @@ SYNTAX_ERRORS = [
     ("enum E { A; }", "line 1, column 11: expected '=', found ';'"),
     ("message M { " * 65, "more than 64 levels of nesting"),
     ("option a = " + "[" * 65, "more than 64 levels of nesting"),
+    ("option (a)" + ".(b)" * 5_000 + " = 1;", "more than 64 levels of nesting"),
+    ("option a" + ".b" * 5_000 + " = 1;", "more than 64 levels of nesting"),
+    ("option (a)" + ".b" * 40 + " = " + "{ c: " * 40, "more than 64 levels of nesting"),
+    ("package a" + ".b" * 64 + ";", "more than 64 levels of nesting"),
+    ("message M { optional group G = 1 { " * 40, "more than 64 levels of nesting"),
+    ("message M { int32 a = 0x" + "f" * 5_000 + "; }", "does not fit into 32 bits"),
+    ("message M { int32 a = " + "9" * 5_000 + "; }", "expected a whole number"),
+    ('import "\\377";', "line 1, column 8: the string is not UTF-8"),
+    ('message M { reserved "\\377"; }', "line 1, column 22: the string is not UTF-8"),
+    ('message M { int32 a = 1 [json_name = "\\377"]; }', '"a": the JSON name is not UTF-8'),
+    ("message " + "M" * 513 + " {}", "line 1, column 9: a name with more than 512 characters"),
     ("service S { rpc R (A) (B); }", "expected 'returns', found '('"),
     ("message M { optional int32 a = 1 [default = {}]; }", "not a plain value"),
     ("Hello, world!", "line 1, column 13: unexpected '!'"),
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), SYNTAX_ERRORS, ids=[row[1] for row in SYNTAX_ERRORS])
+@pytest.mark.parametrize(("text", "message"), SYNTAX_ERRORS, ids=[row[0][:40] for row in SYNTAX_ERRORS])
 def test_errors_say_where(text: str, message: str) -> None:
     with pytest.raises(InvalidSchemaError, match=re.escape(message)):
         read_file(text)
@@ -69,6 +80,11 @@ def _value(text: str) -> object:
 )
 def test_values(text: str, value: object) -> None:
     assert _value(text) == value
+
+
+def test_a_key_may_be_given_very_often() -> None:
+    """With a new list for each, this would take very long."""
+    assert _value(f"{{ {'a: 1 ' * 40_000} a: [2, 3] }}") == {"a": (*(Word("1"),) * 40_000, Word("2"), Word("3"))}
 
 
 def test_names_of_options() -> None:

@@ -1,9 +1,10 @@
+import base64
 import re
 
 import pytest
 
 from rookery.schemas.interface import InvalidSchemaError
-from rookery.schemas.protobuf import parse
+from rookery.schemas.protobuf import check, parse, parse_registered
 
 # What is wrong, a text in which it is wrong (proto3 if it does not say), and what the message says about it.
 INVALID = [
@@ -110,7 +111,22 @@ INVALID = [
     ),
     ("a map with keys of double", "message M { map<double, string> a = 1; }", "whole numbers, bool or string as keys"),
     ("a map with keys of a message", "message M { map<M, string> a = 1; }", "whole numbers, bool or string as keys"),
+    (
+        "a map's entry with other fields",
+        "message M { repeated E a = 1; message E { option map_entry = true; string key = 1; string other = 2; } }",
+        '"M.E": the entry of a map has the fields "key" and "value" with the tags 1 and 2',
+    ),
+    (
+        "a map's entry that does not repeat",
+        "message M { E a = 1; message E { option map_entry = true; string key = 1; string value = 2; } }",
+        '"M.a": the entry of a map can only be repeated',
+    ),
     ("an option with a value that does not fit", "message M { string a = 1 [deprecated = 5]; }", "deprecated"),
+    (
+        "a default value that is not UTF-8",
+        'syntax = "proto2"; message M { optional string a = 1 [default = "\\377"]; }',
+        "the default value is not UTF-8",
+    ),
     ("an edition that is not there", 'syntax = "proto3"; edition = "2023"; message M {}', "expected"),
     ("optional in an edition", 'edition = "2023"; message M { optional string a = 1; }', "not allowed in 2023"),
     ("an unknown edition", 'edition = "1999"; message M {}', 'unknown edition "1999"'),
@@ -150,6 +166,70 @@ def test_valid(text: str) -> None:
     assert schema.pool is not None
 
 
+# What protobuf's own library refuses when it is to read messages with the schema.
+UNUSABLE = [
+    ("JSON names that clash", 'syntax = "proto3"; message M { int32 foo_bar = 1; int32 fooBar = 2; }', "fooBar"),
+    (
+        "a JSON name given twice",
+        'syntax = "proto3"; message M { int32 a = 1 [json_name = "b"]; int32 b = 2; }',
+        r"\(b\)",
+    ),
+    (
+        "an extension's tag twice",
+        "message M { extensions 5 to 9; } extend M { optional int32 a = 5; optional int32 b = 5; }",
+        "extension",
+    ),
+    (
+        "too many fields",
+        'syntax = "proto3"; message M {' + "".join(f"int64 f{tag} = {tag};" for tag in range(1, 8_500)) + "}",
+        "exceeded maximum size",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [row[1:] for row in UNUSABLE], ids=[row[0] for row in UNUSABLE])
+def test_what_cannot_be_used_is_refused_unless_it_is_there_already(text: str, message: str) -> None:
+    with pytest.raises(InvalidSchemaError, match=message):
+        parse(text)
+    registered = parse_registered(text)
+    assert check(registered, registered) == []
+    assert registered.normalized().name == "M"
+
+
+def test_many_ranges_and_fields() -> None:
+    """With a loop over all ranges for each field and range, this would take a minute."""
+    count = 7_500
+    ranges = ", ".join(str(2 * each + 1) for each in reversed(range(count)))
+    fields = " ".join(f"int32 f{each} = {2 * each + 2};" for each in range(count))
+    values = " ".join(f"V{each} = {2 * each};" for each in range(count))
+    schema = parse(
+        f'syntax = "proto3"; message M {{ reserved {ranges}; {fields} }} enum E {{ reserved {ranges}; {values} }}'
+    )
+    assert len(schema.raw.messages[0].fields) == count
+
+
+def test_many_extensions_of_many_ranges() -> None:
+    count = 3_000
+    ranges = ", ".join(str(2 * each + 1) for each in range(count))
+    fields = " ".join(f"optional int32 f{each} = {2 * each + 1};" for each in range(count))
+    schema = parse(f"message M {{ extensions {ranges}; }} extend M {{ {fields} }}")
+    assert len(schema.descriptor.extension) == count
+
+
+def test_many_default_values_of_an_enum() -> None:
+    """With a look at all of the enum's values for each field, this would take a minute."""
+    count = 5_000
+    values = " ".join(f"V{each} = {each};" for each in range(count))
+    fields = " ".join(f"optional E f{each} = {each + 1} [default = V{each}];" for each in range(count))
+    assert len(parse(f"enum E {{ {values} }} message M {{ {fields} }}").raw.messages[0].fields) == count
+
+
+def test_of_ranges_that_overlap_the_later_one_is_named() -> None:
+    text = 'syntax = "proto3"; message M { reserved 20 to 30; reserved 1, 5 to 25; }'
+    with pytest.raises(InvalidSchemaError, match=r'column 60: "M": 5 to 25 overlaps'):
+        parse(text)
+
+
 def test_descriptors_are_checked_too() -> None:
     good = parse('syntax = "proto3"; message M { string a = 1; string b = 2; }')
     good.descriptor.message_type[0].field[1].number = 1
@@ -159,3 +239,30 @@ def test_descriptors_are_checked_too() -> None:
     good.descriptor.message_type[0].field[1].name = "no name; at all"
     with pytest.raises(InvalidSchemaError, match="the descriptor cannot be written as text"):
         parse(good.formatted("serialized"))
+
+
+def test_a_descriptors_default_value_that_cannot_be_read() -> None:
+    good = parse('message M { optional bytes a = 1 [default = "x"]; }')
+    good.descriptor.message_type[0].field[0].default_value = "\\q"
+    with pytest.raises(InvalidSchemaError, match=r'"a": .*\\q is no escape sequence'):
+        parse(good.formatted("serialized"))
+
+
+def test_a_descriptor_with_a_map_of_its_own_kind_among_the_options() -> None:
+    good = parse(
+        'syntax = "proto3"; import "google/protobuf/descriptor.proto"; option (a) = { b: { key: "k" value: "v" } };'
+        " message A { map<string, string> b = 1; } extend google.protobuf.FileOptions { A a = 50000; }"
+    )
+    good.descriptor.message_type[0].nested_type[0].field[1].name = "other"
+    with pytest.raises(InvalidSchemaError, match="the entry of a map"):
+        parse(good.formatted("serialized"))
+
+
+def test_a_descriptors_options_that_do_not_fit_their_definitions() -> None:
+    good = parse(
+        'syntax = "proto3"; import "google/protobuf/descriptor.proto"; option (a) = { b: "x" };'
+        " message A { string b = 1; } extend google.protobuf.FileOptions { A a = 50000; }"
+    )
+    data = good.descriptor.SerializeToString().replace(b"\n\x01x", b"\n\x01\xff")
+    with pytest.raises(InvalidSchemaError, match="the descriptor's options cannot be read"):
+        parse(base64.b64encode(data).decode())

@@ -176,7 +176,7 @@ class _Produce:
         replica = self.context.services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
             return self._fail(partition, replica)
-        if replica.schema_rules is not None and place is None and records is not None:
+        if replica.may_await_schemas and place is None and records is not None:
             result = self._check_schemas(partition, replica, records, results)
             if result is not None:
                 return result

@@ -48,9 +48,10 @@ class PollMethods(ConsumerBase):
         self._raise_if_woken()
         self._arrived.clear()
         self._raise_if_closing()
+        if self._membership is not None and self._needs_topics:
+            await self._find_topics()
+            self._raise_if_closing()
         if self._membership is not None:
-            if self._needs_topics:
-                await self._find_topics()
             self._membership.note_poll()
             await self._membership.poll()
         self._fetcher.advance()

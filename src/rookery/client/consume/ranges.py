@@ -6,7 +6,6 @@ round is under way while the user works on the last one; its positions come from
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
@@ -71,8 +70,8 @@ class RangeReader:
         finally:
             if coming is not None:
                 coming.cancel()
-                with suppress(asyncio.CancelledError, ApiError):
-                    await coming
+                # How it ends matters to nobody: whoever waited for it has got its error already.
+                await asyncio.gather(coming, return_exceptions=True)
 
     async def _fetch_all(
         self, ranges: Mapping[TopicPartition, OffsetRange]

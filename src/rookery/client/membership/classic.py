@@ -196,6 +196,10 @@ class ClassicMember:
         self.rejoin_reason = reason
         return Step.LOSE
 
+    def give_up_instance(self) -> None:
+        """Another member has our instance id: from now on we join as one more."""
+        self._instance_id = None
+
     def leave_request(self, reason: str, *, for_good: bool = False) -> Message | None:
         """None if there is nothing to leave. Static members leave only for good: else they are back within their
         session."""

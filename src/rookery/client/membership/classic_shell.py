@@ -77,6 +77,7 @@ class ClassicMembership:
         self._beating: asyncio.Task[None] | None = None
         self._has_assignment = False
         self._is_lost = False
+        self._is_closed = False
         self._failure: ApiError | None = None
         self._told_topics: frozenset[TopicName] = frozenset()
         # What a leader assigned by; None unless we lead.
@@ -113,11 +114,14 @@ class ClassicMembership:
         self._watch_for_changes()
         if self._member.rejoin_reason is not None and not self._is_joining:
             await self._prepare()
-            self._begin_to_join()
+            # Closed meanwhile: nobody would leave the group again.
+            if not self._is_closed:
+                self._begin_to_join()
         elif self._member.is_member:
             self._committer.auto_commit_when_due(self._host.positions_to_commit)
 
     async def close(self, *, timeout_s: float) -> None:
+        self._is_closed = True
         deadline_s = self._now_s() + timeout_s
         await _stop(self._joining)
         try:

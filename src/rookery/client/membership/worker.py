@@ -3,7 +3,10 @@
 `GroupWorker` runs a `ClassicMember` on the network: one task joins, syncs and then sends heartbeats, until there is a
 reason to join again. Whatever fails is logged and tried again, with growing pauses, until the worker is closed. What
 was assigned last holds until there is something new, also while the group rebalances; it is `lost` when the coordinator
-has given us up, or has not been heard of for a session time-out. `registry.election` uses this.
+has given us up, or has not been heard of for a session time-out, in a join too.
+
+Whose instance id is taken by another steps back for a session time-out, and then joins without it: two members that
+take the same place from each other would do so for ever. `registry.election` uses this.
 """
 
 import asyncio
@@ -51,6 +54,10 @@ class GroupProtocol(Protocol):
         """Nothing is assigned to this member any more."""
         ...
 
+    def refused(self, error: ApiError) -> None:
+        """The group does not take this member, for a reason that does not pass by itself. It is tried again."""
+        ...
+
 
 @value_class(kw_only=True)
 class WorkerSettings:
@@ -79,8 +86,10 @@ class GroupWorker:
         self._join_coordinators = Coordinators(cluster, channel=_JOIN_CHANNEL)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._silence: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        self._hear()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def rejoin(self, reason: str) -> None:
@@ -99,6 +108,7 @@ class GroupWorker:
             with suppress(ApiError, TimeoutError):
                 async with asyncio.timeout(_LEAVE_TIMEOUT_S):
                     await self._call(self._coordinators, ApiKey.LEAVE_GROUP, request, timeout_s=_LEAVE_TIMEOUT_S)
+        self._stop_listening()
 
     async def _run(self) -> None:
         failures = 0
@@ -108,8 +118,8 @@ class GroupWorker:
                 failures = 0
                 await self._stay()
             except ApiError as error:
-                self._lose("the last try failed", keep_member_id=error.code is not ErrorCode.FENCED_INSTANCE_ID)
                 _log.warning("not in the group", group=self._settings.group_id, error=str(error), failures=failures)
+                await self._fail(error)
             except Exception:
                 # What other members say is not ours to trust; the group must not stand still because of it.
                 self._lose("the last try failed", keep_member_id=True)
@@ -119,7 +129,17 @@ class GroupWorker:
             await asyncio.sleep(self._cluster.backoff_s(failures))
             failures += 1
 
+    async def _fail(self, error: ApiError) -> None:
+        is_fenced = error.code is ErrorCode.FENCED_INSTANCE_ID
+        self._lose("the last try failed", keep_member_id=not is_fenced)
+        if not is_transient(error.code):
+            self._protocol.refused(error)
+        if is_fenced:
+            self._member.give_up_instance()
+            await asyncio.sleep(self._settings.session_timeout_ms / 1000)
+
     def _lose(self, reason: str, *, keep_member_id: bool) -> None:
+        self._stop_listening()
         self._member.lose(reason, keep_member_id=keep_member_id)
         self._protocol.lost()
 
@@ -178,10 +198,28 @@ class GroupWorker:
     async def _call(
         self, coordinators: Coordinators, api_key: ApiKey, request: Message, *, timeout_s: float
     ) -> Message:
-        return await coordinators.call(
+        response = await coordinators.call(
             self._settings.group_id,
             api_key,
             lambda: request,
             codes=lambda response: [response.error_code],
             timeout_s=timeout_s,
         )
+        self._hear()
+        return response
+
+    def _hear(self) -> None:
+        """The coordinator answers: what was assigned holds for another session time-out."""
+        self._stop_listening()
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(self._settings.session_timeout_ms / 1000, self._miss)
+
+    def _stop_listening(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+
+    def _miss(self) -> None:
+        _log.warning("the group's coordinator does not answer", group=self._settings.group_id)
+        # It may answer again and not have missed us: then only a join brings back what was assigned.
+        self.rejoin("the coordinator was silent")
+        self._protocol.lost()

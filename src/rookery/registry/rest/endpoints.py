@@ -46,6 +46,10 @@ class Registry(Protocol):
         """Raises RegistryError if the records cannot be written."""
         ...
 
+    async def catch_up(self) -> None:
+        """Returns when the state has what other nodes have written before; after a while in any case."""
+        ...
+
 
 class Page(TypedDict):
     """The arguments of queries that answer with a part of a list."""

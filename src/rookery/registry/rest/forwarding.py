@@ -45,6 +45,9 @@ class Forwarder:
         except httpx.HTTPError as error:
             _log.warning("forwarding failed", leader=leader, error=repr(error))
             raise errors.forwarding_failed(f"Error while forwarding {writing.request} request to the leader") from error
+        if answer.is_success:
+            # Whoever writes through this node finds what it wrote here, too.
+            await self._registry.catch_up()
         kept = {name: answer.headers[name] for name in _ANSWER_HEADERS if name in answer.headers}
         return Response(answer.content, answer.status_code, kept)
 

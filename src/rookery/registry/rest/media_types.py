@@ -65,4 +65,6 @@ def _weight(parameters: list[str]) -> float:
 
 
 def _matches(media_range: str, media_type: str) -> bool:
-    return media_range in {media_type, "*/*", f"{media_type.partition('/')[0]}/*"}
+    kind, _, subtype = media_type.partition("/")
+    _, plus, suffix = subtype.partition("+")
+    return media_range in {media_type, "*/*", f"{kind}/*", f"{kind}/*{plus}{suffix}"}

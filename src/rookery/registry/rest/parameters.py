@@ -8,11 +8,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from rookery.registry.errors import invalid_schema
 from rookery.registry.rest.failures import http_failure
 
-Kind: TypeAlias = Literal["boolean", "integer", "text", "texts"]
+Kind: TypeAlias = Literal["boolean", "integer", "text", "texts", "refused"]
 Value: TypeAlias = bool | int | str | list[str] | None
 
+_LISTS: Final = ("texts", "refused")
 # Ten digits are enough for every number in the range, and Python refuses to read thousands of them.
 _NUMBER: Final = re.compile(r"[+-]?0*[0-9]{1,10}")
 _INTEGER_MIN: Final = -(2**31)
@@ -21,6 +23,8 @@ _INTEGER_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """One that is refused says why in its description."""
+
     name: str
     description: str
     kind: Kind = "text"
@@ -28,7 +32,9 @@ class Parameter:
 
     def decode(self, texts: list[str]) -> Value:
         """`texts` are the values given, in order. Raises RegistryError."""
-        if self.kind == "texts":
+        if self.kind == "refused" and texts:
+            raise invalid_schema(self.description)
+        if self.kind in _LISTS:
             return texts
         first = texts[0] if texts else None
         if self.kind == "text":
@@ -39,7 +45,7 @@ class Parameter:
 
     def describe(self) -> dict[str, Any]:
         """As a JSON Schema."""
-        if self.kind == "texts":
+        if self.kind in _LISTS:
             return {"type": "array", "items": {"type": "string"}}
         kinds: dict[Kind, dict[str, Any]] = {
             "boolean": {"type": "boolean"},
@@ -80,4 +86,5 @@ FORMAT: Final = Parameter(
 REFERENCE_FORMAT: Final = Parameter(
     "referenceFormat", '"qualified": subjects of references come with their context.', default=""
 )
+FIND_TAGS: Final = Parameter("findTags", "Schema tags are not supported", "refused")
 IN_SUBJECT: Final = Parameter("subject", "The subject, or the context, in which the id is looked for.")

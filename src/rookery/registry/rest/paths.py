@@ -1,19 +1,24 @@
 """Addresses before they are routed: segments stay encoded, and a leading context moves into the subject.
 
 `/contexts/.sales/subjects/orders` is `/subjects/:.sales:orders`. Routing sees encoded segments, so that a subject may
-contain a slash (`%2F`); handlers get them decoded. One slash at the end is ignored.
+contain a slash (`%2F`); handlers get them decoded. One slash at the end is ignored. What is no encoding of UTF-8 is
+refused, so that no subject gets another name than it was meant to have.
 """
 
+import re
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from rookery.registry.rest.failures import http_failure
 
+_NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _CONTEXT_PREFIXES = (":.", ":*:")
 _SETTINGS = frozenset({"config", "mode"})
 
 
 def resolve(path: str, query: str) -> tuple[str, str]:
-    """The encoded path and query to route by. Raises RegistryError if a context's name is invalid."""
+    """The encoded path and query to route by. Raises RegistryError if they or a context's name are invalid."""
+    for part in (path, query):
+        _check_encoding(part)
     path = path if path == "/" else path.removesuffix("/")
     if not path.startswith("/contexts/"):
         return path, query
@@ -29,6 +34,15 @@ def parse_query(query: str) -> dict[str, list[str]]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         parsed.setdefault(name, []).append(value)
     return parsed
+
+
+def _check_encoding(part: str) -> None:
+    try:
+        unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise http_failure(400) from None
+    if _NO_ESCAPE.search(part):
+        raise http_failure(400)
 
 
 def _context_prefix(context: str) -> str:

@@ -7,6 +7,7 @@ from rookery.registry.entities import Schema, SchemaString, SubjectVersion
 from rookery.registry.rest.endpoints import Call, Endpoint
 from rookery.registry.rest.parameters import (
     DELETED,
+    FIND_TAGS,
     FORMAT,
     IN_SUBJECT,
     LIMIT,
@@ -112,6 +113,7 @@ ENDPOINTS: Final = (
             IN_SUBJECT,
             FORMAT,
             REFERENCE_FORMAT,
+            FIND_TAGS,
             flag("fetchMaxId", "Add the largest id that there is."),
         ),
         failures=(422,),

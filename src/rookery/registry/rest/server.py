@@ -23,6 +23,12 @@ class ServerVersion(Struct, frozen=True, kw_only=True, rename="camel"):
     commit_id: str
 
 
+class Deployment(Struct, frozen=True, kw_only=True):
+    """Attributes of Confluent's own clouds: there are none."""
+
+    attributes: tuple[str, ...] = ()
+
+
 def _root(_: State, __: Call) -> dict[str, str]:
     return {}
 
@@ -34,6 +40,10 @@ def _cluster_id(_: State, call: Call) -> ClusterId:
 
 def _version(_: State, __: Call) -> ServerVersion:
     return ServerVersion(version=version("rookery"), commit_id="")
+
+
+def _deployment(_: State, __: Call) -> Deployment:
+    return Deployment()
 
 
 ENDPOINTS: Final = (
@@ -52,6 +62,14 @@ ENDPOINTS: Final = (
         summary="Which cluster this is",
         handler=_cluster_id,
         answer=ClusterId,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/metadata/deployment",
+        name="getSchemaRegistryDeployment",
+        summary="How this registry is deployed",
+        handler=_deployment,
+        answer=Deployment,
     ),
     Endpoint(
         method="GET",

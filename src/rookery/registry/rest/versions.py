@@ -9,6 +9,7 @@ from rookery.registry.rest.endpoints import Call, Endpoint, Writing
 from rookery.registry.rest.parameters import (
     DELETED,
     DELETED_ONLY,
+    FIND_TAGS,
     FORMAT,
     LIMIT,
     NORMALIZE,
@@ -103,7 +104,7 @@ ENDPOINTS: Final = (
         summary="A version of the subject",
         handler=_get,
         answer=Schema,
-        query=(FORMAT, REFERENCE_FORMAT, DELETED),
+        query=(FORMAT, REFERENCE_FORMAT, FIND_TAGS, DELETED),
         failures=(422,),
     ),
     Endpoint(

@@ -21,25 +21,27 @@ def read_default(node: Node, value: Any) -> Any:
 
 
 def is_valid_default(node: Node, value: Any) -> bool:
-    """Of a union, the first branch counts."""
-    match node:
-        case Array():
-            return isinstance(value, list) and all(is_valid_default(node.items, each) for each in value)
-        case Map():
-            return isinstance(value, dict) and all(is_valid_default(node.values, each) for each in value.values())
-        case Union():
-            return bool(node.branches) and is_valid_default(node.branches[0], value)
-        case Record():
-            return node.is_complete and isinstance(value, dict) and _are_valid_fields(node, value)
-        case _:
-            return _is_valid_scalar(node.type, value)
-
-
-def _are_valid_fields(record: Record, values: dict[str, Any]) -> bool:
-    return all(is_valid_default(field.type, values.get(field.name, field.default)) for field in record.fields.values())
+    """Of a union, the first branch counts. A field that the value does not have needs a default, which was valid where
+    the field was defined."""
+    pending: list[tuple[Node, Any]] = [(node, value)]
+    while pending:
+        node, value = pending.pop()
+        match node:
+            case Array() if isinstance(value, list):
+                pending += [(node.items, each) for each in value]
+            case Map() if isinstance(value, dict):
+                pending += [(node.values, each) for each in value.values()]
+            case Union() if node.branches:
+                pending.append((node.branches[0], value))
+            case Record() if isinstance(value, dict) and node.required is not None and node.required <= value.keys():
+                pending += [(node.fields[key].type, each) for key, each in value.items() if key in node.fields]
+            case _ if not _is_valid_scalar(node.type, value):
+                return False
+    return True
 
 
 def _is_valid_scalar(type_: str, value: Any) -> bool:
+    """False for types that are no scalars."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     match type_:
         case "null":
@@ -51,14 +53,16 @@ def _is_valid_scalar(type_: str, value: Any) -> bool:
             return is_integer and -limit <= value < limit
         case "float" | "double":
             return is_integer or isinstance(value, float)
+        case "array" | "map" | "union" | "record":
+            return False
         case _:
             return isinstance(value, str)
 
 
 def normalize_default(node: Node, value: Any) -> Any:
     """The same value as its type writes it: numbers of a float or a double with a point, objects in order."""
-    if isinstance(node, Union) and node.branches:
-        return normalize_default(node.branches[0], value)
+    while isinstance(node, Union) and node.branches:
+        node = node.branches[0]
     match value:
         case list() if isinstance(node, Array):
             return [normalize_default(node.items, each) for each in value]

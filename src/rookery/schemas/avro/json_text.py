@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
+from rookery.schemas.bounds import is_too_deep
 from rookery.schemas.interface import InvalidSchemaError
 
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
-_STRING_OR_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
+# What does not end is matched as well: looking for its end again and again would take very long.
+_STRING_OR_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?|/\*(?!.*?\*/).*)|/\*.*?\*/|//[^\n]*', re.DOTALL)
 # Java writes a double without an exponent inside of these.
 _PLAIN_MIN: Final = 1e-3
 _PLAIN_MAX: Final = 1e7
@@ -22,26 +24,47 @@ _PLAIN_MAX: Final = 1e7
 
 def read_json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         without_comments = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
         if without_comments != text:
             return read_json(without_comments)
         raise InvalidSchemaError(f"The schema is not JSON: {error}") from error
+    if is_too_deep(value):
+        raise InvalidSchemaError("The schema is nested too deeply")
+    return value
 
 
 def write_json(value: Any) -> str:
+    pieces: list[str] = []
+    _write(value, pieces)
+    return "".join(pieces)
+
+
+def _write(value: Any, pieces: list[str]) -> None:
     match value:
         case str():
-            return f'"{_ESCAPED.sub(_escape, value)}"'
+            pieces.append(f'"{_ESCAPED.sub(_escape, value)}"')
         case float():
-            return _write_double(value)
+            pieces.append(_write_double(value))
         case dict():
-            return "{" + ",".join(f"{write_json(key)}:{write_json(each)}" for key, each in value.items()) + "}"
+            before = "{"
+            for key, each in value.items():
+                pieces.append(before)
+                _write(key, pieces)
+                pieces.append(":")
+                _write(each, pieces)
+                before = ","
+            pieces.append("}" if value else "{}")
         case list():
-            return "[" + ",".join(map(write_json, value)) + "]"
+            before = "["
+            for each in value:
+                pieces.append(before)
+                _write(each, pieces)
+                before = ","
+            pieces.append("]" if value else "[]")
         case _:
-            return msgspec.json.encode(value).decode()
+            pieces.append(msgspec.json.encode(value).decode())
 
 
 def sort_json(value: Any) -> Any:

@@ -97,8 +97,9 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Record(Named):
-    """`is_complete` is false while its fields are read, which may name it already."""
+    """`required` has the names of the fields without default; None while the fields are read, which may name the record
+    already."""
 
     is_error: bool = False
     fields: dict[str, Field] = field(default_factory=dict)
-    is_complete: bool = False
+    required: frozenset[str] | None = None

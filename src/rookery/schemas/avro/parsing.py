@@ -25,7 +25,7 @@ from rookery.schemas.avro.model import (
     Record,
     Union,
 )
-from rookery.schemas.avro.printing import print_schema
+from rookery.schemas.avro.printing import print_definition, print_schema
 from rookery.schemas.interface import InvalidSchemaError
 
 _Object: TypeAlias = dict[str, Any]
@@ -40,8 +40,6 @@ _ORDERS: Final = ("ascending", "descending", "ignore")
 _NAME_IN_ASCII: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _FIXED_SIZE_MAX = (1 << 31) - 1 - 8
-# Deeper ones would exhaust the interpreter's stack, here or where the tree is walked.
-_DEPTH_MAX = 150
 
 
 class _Place(NamedTuple):
@@ -49,11 +47,10 @@ class _Place(NamedTuple):
 
     namespace: str = ""
     path: str = ""
-    depth: int = 0
 
     def inside(self, step: str, namespace: str | None = None) -> "_Place":
         space = self.namespace if namespace is None else namespace
-        return _Place(space, f"{self.path}/{step}", self.depth + 1)
+        return _Place(space, f"{self.path}/{step}")
 
     def refuse(self, message: str, value: Any = MISSING) -> NoReturn:
         text = message if value is MISSING else f"{message}: {write_json(value)}"
@@ -73,8 +70,6 @@ class Parser:
         return self._parse(read_json(text), _Place())
 
     def _parse(self, value: Any, place: _Place) -> Node:
-        if place.depth > _DEPTH_MAX:
-            place.refuse("The schema is nested too deeply")
         match value:
             case str():
                 return self._find(value, place)
@@ -159,7 +154,7 @@ class Parser:
             if field.name in record.fields:
                 inside.refuse(f"Duplicate field {field.name} in record {record.full_name}")
             record.fields[field.name] = field
-        record.is_complete = True
+        record.required = frozenset(field.name for field in record.fields.values() if field.default is MISSING)
         return _check_same(record, known, place)
 
     def _parse_field(self, value: Any, place: _Place) -> Field:
@@ -216,7 +211,8 @@ class Parser:
 
 
 def _check_same(node: _NamedType, known: Named | None, place: _Place) -> _NamedType:
-    if known is not None and print_schema(node) != print_schema(known):
+    """What it is made of has been checked where that is defined."""
+    if known is not None and print_definition(node) != print_definition(known):
         place.refuse(f"Can't redefine: {node.full_name}")
     return node
 

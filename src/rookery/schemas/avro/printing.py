@@ -2,7 +2,8 @@
 
 Attributes come in a fixed order, unknown ones behind them in theirs. A namespace is left out where it is that of the
 record around. A type is spelled out where it comes first and named from then on; `known` are the full names of those
-that are named from the start.
+that are named from the start. A schema that others define parts of may be deeper than each of their texts, and then is
+refused: nobody could read the text again.
 """
 
 from collections.abc import Iterable
@@ -10,48 +11,65 @@ from typing import Any
 
 from rookery.schemas.avro.json_text import write_json
 from rookery.schemas.avro.model import MISSING, TYPES, Array, Enum, Field, Fixed, Map, Name, Named, Node, Record, Union
+from rookery.schemas.bounds import DEPTH_MAX
+from rookery.schemas.interface import InvalidSchemaError
+
+# Of the JSON that a record takes: the object, the list of its fields, the field.
+_RECORD_DEPTH = 3
 
 
 def print_schema(node: Node, known: Iterable[str] = ()) -> str:
-    return write_json(_Printer(known).describe(node, ""))
+    return write_json(_Printer(set(known)).describe(node, "", 0))
+
+
+def print_definition(node: Named) -> str:
+    """The types inside of it are only named."""
+    return write_json(_Printer(None).spell_out(node, "", 0))
 
 
 class _Printer:
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = set(known)
+    def __init__(self, known: set[str] | None) -> None:
+        """None knows all names."""
+        self._known = known
 
-    def describe(self, node: Node, namespace: str) -> Any:
+    def describe(self, node: Node, namespace: str, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise InvalidSchemaError("The schema is nested too deeply")
         match node:
             case Named():
-                return self._describe_named(node, namespace)
+                return self._describe_named(node, namespace, depth)
             case Array():
-                return {"type": "array", "items": self.describe(node.items, namespace), **node.properties}
+                return {"type": "array", "items": self.describe(node.items, namespace, depth + 1), **node.properties}
             case Map():
-                return {"type": "map", "values": self.describe(node.values, namespace), **node.properties}
+                return {"type": "map", "values": self.describe(node.values, namespace, depth + 1), **node.properties}
             case Union():
-                return [self.describe(branch, namespace) for branch in node.branches]
+                return [self.describe(branch, namespace, depth + 1) for branch in node.branches]
             case _:
                 return {"type": node.type, **node.properties} if node.properties else node.type
 
-    def _describe_named(self, node: Named, namespace: str) -> Any:
-        if node.full_name in self._known:
+    def _describe_named(self, node: Named, namespace: str, depth: int) -> Any:
+        if self._known is None or node.full_name in self._known:
             return _qualify(node.name, namespace)
         self._known.add(node.full_name)
+        return self.spell_out(node, namespace, depth)
+
+    def spell_out(self, node: Named, namespace: str, depth: int) -> dict[str, Any]:
         described: dict[str, Any] = {"type": node.type, "name": node.name.simple}
         if node.name.namespace != namespace:
             described["namespace"] = node.name.namespace
         if node.doc is not None:
             described["doc"] = node.doc
-        described |= self._describe_body(node)
+        described |= self._describe_body(node, depth)
         described |= node.properties
         if node.aliases:
             described["aliases"] = [_qualify_alias(alias, node.name.namespace) for alias in node.aliases]
         return described
 
-    def _describe_body(self, node: Named) -> dict[str, Any]:
+    def _describe_body(self, node: Named, depth: int) -> dict[str, Any]:
         match node:
             case Record():
-                fields = [self._describe_field(field, node.name.namespace) for field in node.fields.values()]
+                inside = (node.name.namespace, depth + _RECORD_DEPTH)
+                fields = [self._describe_field(field, *inside) for field in node.fields.values()]
                 return {"type": "error" if node.is_error else "record", "fields": fields}
             case Enum():
                 default = {} if node.default is None else {"default": node.default}
@@ -60,8 +78,8 @@ class _Printer:
                 assert isinstance(node, Fixed)
                 return {"size": node.size}
 
-    def _describe_field(self, field: Field, namespace: str) -> dict[str, Any]:
-        described = {"name": field.name, "type": self.describe(field.type, namespace)}
+    def _describe_field(self, field: Field, namespace: str, depth: int) -> dict[str, Any]:
+        described = {"name": field.name, "type": self.describe(field.type, namespace, depth)}
         if field.doc is not None:
             described["doc"] = field.doc
         if field.default is not MISSING:

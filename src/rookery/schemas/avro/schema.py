@@ -65,4 +65,9 @@ def _parse(text: str, resolved: Mapping[str, str], references: tuple[Reference, 
     parser = Parser(strict=strict)
     roots = [parser.parse(each) for each in resolved.values()]
     known = frozenset(root.full_name for root in roots if isinstance(root, Named))
-    return AvroSchema(parser.parse(text), known, references)
+    schema = AvroSchema(parser.parse(text), known, references)
+    if resolved:
+        # With what it refers to it may be too deep to be read again.
+        read_json(schema.canonical)
+        read_json(schema.formatted("resolved"))
+    return schema

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from rookery.schemas.json_schema.content import ContentModel, compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference
+from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.shapes import Shape
-from rookery.schemas.json_schema.walk import Comparison, Differences, Pair, is_compatible
+from rookery.schemas.json_schema.walk import Comparison, Pair
 
 
 class _Items(NamedTuple):
@@ -48,7 +48,7 @@ def _read_items(shape: Shape) -> _Items:
 
 def _compare_each(old: Shape | None, new: Shape | None) -> Comparison:
     if old is not None and new is not None:
-        return [each.below("items") for each in (yield Pair(old, new))]
+        return below((yield Pair(old, new)), "items")
     if old is new:
         return []
     return [Difference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED", ("items",))]
@@ -63,7 +63,7 @@ def _compare_first(old: _Items, new: _Items) -> Comparison:
             found = yield from _compare_added(old.others, new.first[index])
         else:
             found = yield Pair(old.first[index], new.first[index])
-        differences += [each.below("items", str(index)) for each in found]
+        differences += below(found, "items", str(index))
     return differences
 
 

@@ -1,10 +1,11 @@
 """Comparison of schemas that are combined of others: sums (`anyOf`, `oneOf`) and products (`allOf`)."""
 
+from collections import deque
 from collections.abc import Generator
 
-from rookery.schemas.json_schema.differences import Difference
+from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
 from rookery.schemas.json_schema.shapes import Shape
-from rookery.schemas.json_schema.walk import Comparison, Differences, Pair, is_compatible
+from rookery.schemas.json_schema.walk import Comparison, Pair
 
 
 def compare_with_combined(writer: Shape, reader: Shape) -> Generator[Pair, Differences, Differences | None]:
@@ -29,18 +30,13 @@ def compare_combined(writer: Shape, reader: Shape) -> Comparison:
     differences = _compare_criteria(writer, reader)
     if not is_compatible(differences):
         return differences
-    old, new = writer.distinct_parts(), reader.distinct_parts()
+    old, new = [*writer.distinct_parts.values()], [*reader.distinct_parts.values()]
     differences += _compare_sizes(writer, reader, len(new) - len(old))
-    matches: list[dict[int, Differences]] = []
-    for index, old_part in enumerate(old):
-        matches.append({})
-        for number, new_part in enumerate(new):
-            found = yield Pair(old_part, new_part)
-            if is_compatible(found):
-                matches[-1][number] = [each.below(writer.kind, str(index)) for each in found]
-    chosen = _match(matches)
+    numbers = {key: number for number, key in enumerate(reader.distinct_parts)}
+    chosen = yield from _match(old, new, [numbers.get(key) for key in writer.distinct_parts])
     for number, index in chosen.items():
-        differences += matches[index][number]
+        found = yield Pair(old[index], new[number])
+        differences += below(found, writer.kind, str(index))
     if len(chosen) < min(len(old), len(new)):
         differences.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return differences
@@ -66,36 +62,49 @@ def _compare_sizes(writer: Shape, reader: Shape, growth: int) -> Differences:
     return []
 
 
-def _match(matches: list[dict[int, Differences]]) -> dict[int, int]:
+def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Generator[Pair, Differences, dict[int, int]]:
     """As many parts of the writer as possible, each with its own part of the reader, by number of the reader's part.
 
-    A part that finds all of its own taken has another one moved, which may have a third one moved, and so on."""
+    A part that finds all of its own taken has another one moved, which may have a third one moved, and so on. What such
+    a search saw in vain needs no second look. A search begins with the part that has the same text (`same`) and goes on
+    behind the last one that was found, as most parts are in the same order. All ends when there are more without a part
+    than there must be."""
     chosen: dict[int, int] = {}
-    for index in range(len(matches)):
+    numbers: dict[int, int] = {}
+    useless: set[int] = set()
+    first = 0
+    for index in range(len(old)):
         came_from: dict[int, int] = {}
-        pending = [index]
+        pending = deque([index])
         while pending:
-            current = pending.pop(0)
-            for number in matches[current]:
-                if number in came_from:
+            current = pending.popleft()
+            likely = same[current]
+            for number in (*([] if likely is None else [likely]), *range(first, len(new)), *range(first)):
+                if (
+                    number in came_from
+                    or number in useless
+                    or not is_compatible((yield Pair(old[current], new[number])))
+                ):
                     continue
                 came_from[number] = current
                 if number not in chosen:
-                    _move(chosen, came_from, number, index)
+                    _move(chosen, numbers, came_from, number)
+                    first = number + 1
                     pending.clear()
                     break
                 pending.append(chosen[number])
+        if index not in numbers:
+            useless.update(came_from)
+            if index + 1 - len(numbers) > max(0, len(old) - len(new)):
+                break
     return chosen
 
 
-def _move(chosen: dict[int, int], came_from: dict[int, int], number: int, first: int) -> None:
+def _move(chosen: dict[int, int], numbers: dict[int, int], came_from: dict[int, int], number: int) -> None:
     """Gives `number` to the part that found it free, whose former one goes to the part that wanted that, and so on to
-    `first`, which had none."""
-    while True:
-        owner = came_from[number]
-        former = next((each for each, index in chosen.items() if index == owner), None)
-        chosen[number] = owner
-        if owner == first:
-            return
-        assert former is not None
-        number = former
+    the one that had none."""
+    former: int | None = number
+    while former is not None:
+        number, owner = former, came_from[former]
+        former = numbers.get(owner)
+        chosen[number], numbers[owner] = owner, number

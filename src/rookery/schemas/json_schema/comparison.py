@@ -9,24 +9,29 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+from rookery.schemas.bounds import TOO_COMPLEX, take_first
 from rookery.schemas.interface import Incompatibility
 from rookery.schemas.json_schema.arrays import compare_arrays
 from rookery.schemas.json_schema.combinations import compare_combined, compare_with_combined
-from rookery.schemas.json_schema.differences import Difference, describe
+from rookery.schemas.json_schema.differences import Difference, Differences, describe, is_compatible, write_out
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.objects import compare_objects
 from rookery.schemas.json_schema.schema import JSONSchema
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.text import key_of
-from rookery.schemas.json_schema.walk import Comparison, Differences, Pair, is_compatible, walk
+from rookery.schemas.json_schema.walk import Comparison, Pair, TooComplexError, walk
 
 
 def check(reader: JSONSchema, writer: JSONSchema) -> list[Incompatibility]:
-    return [describe(each) for each in find_differences(reader, writer) if not each.is_compatible]
+    try:
+        differences = find_differences(reader, writer)
+    except TooComplexError:
+        return [TOO_COMPLEX]
+    return take_first(map(describe, write_out(differences, with_compatible=False)))
 
 
-def find_differences(reader: JSONSchema, writer: JSONSchema) -> list[Difference]:
-    """Also those that are compatible."""
+def find_differences(reader: JSONSchema, writer: JSONSchema) -> Differences:
+    """Also those that are compatible. Raises TooComplexError."""
     return walk(Pair(writer.root, reader.root), compare_shapes)
 
 
@@ -50,12 +55,13 @@ def _compare_families(writer: Shape, reader: Shape) -> Differences:
 
 
 def _compare_notes(writer: Shape, reader: Shape) -> Differences:
-    differences = []
+    differences: Differences = []
     writer_id, reader_id = (shape.notes.get(shape.dialect.id_keyword) for shape in (writer, reader))
     if writer_id != reader_id:
         differences.append(Difference("ID_CHANGED"))
     for keyword in ("title", "description", "default"):
-        if key_of(writer.notes.get(keyword)) != key_of(reader.notes.get(keyword)):
+        old, new = writer.notes.get(keyword), reader.notes.get(keyword)
+        if old is not new and key_of(old) != key_of(new):
             differences.append(Difference(f"{keyword.upper()}_CHANGED"))
     return differences
 

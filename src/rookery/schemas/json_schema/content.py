@@ -5,9 +5,9 @@ A model is open if it takes anything, partially open if it takes what fits a sch
 
 from typing import NamedTuple
 
-from rookery.schemas.json_schema.differences import Difference
+from rookery.schemas.json_schema.differences import Difference, below
 from rookery.schemas.json_schema.shapes import Shape, Tree
-from rookery.schemas.json_schema.walk import Comparison, Differences, Pair
+from rookery.schemas.json_schema.walk import Comparison, Pair
 
 
 class ContentModel(NamedTuple):
@@ -52,7 +52,7 @@ def _compare_additional(stem: str, keyword: str, writer: ContentModel, reader: C
     if writer.is_permitting != reader.is_permitting:
         return [Difference(f"{stem}_{'ADDED' if reader.is_permitting else 'REMOVED'}", (keyword,))]
     if old is not None and new is not None:
-        return _below(keyword, (yield Pair(old, new)))
+        return below((yield Pair(old, new)), keyword)
     if old is new:
         return []
     return [Difference(f"{stem}_{'NARROWED' if old is None else 'EXTENDED'}", (keyword,))]
@@ -65,7 +65,7 @@ def _compare_unevaluated(stem: str, keyword: str, writer: ContentModel, reader: 
     openness = [_openness(old), _openness(new)]
     if old is None or new is None or openness[0] != openness[1]:
         return [Difference(f"{stem}_{_name_change(*openness)}", (keyword,))]
-    return _below(keyword, (yield Pair(old, new)))
+    return below((yield Pair(old, new)), keyword)
 
 
 def _openness(shape: Shape | None) -> int:
@@ -79,7 +79,3 @@ def _name_change(old: int, new: int) -> str:
     if old < new:
         return "EXTENDED" if old else "ADDED"
     return "NARROWED" if new else "REMOVED"
-
-
-def _below(keyword: str, differences: Differences) -> Differences:
-    return [each.below(keyword) for each in differences]

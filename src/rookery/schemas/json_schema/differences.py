@@ -4,7 +4,9 @@ compatible, and what it says about the others.
 The rule behind the table: a change is compatible if everything that fitted the writer's schema fits the reader's.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
 
 from rookery.schemas.interface import Incompatibility
 
@@ -106,8 +108,42 @@ class Difference(NamedTuple):
     def pointer(self) -> str:
         return "#/" + "/".join(self.path)
 
-    def below(self, *steps: str) -> "Difference":
-        return Difference(self.kind, (*steps, *self.path))
+
+class Below(NamedTuple):
+    """The differences of a part. There may be very many ways to them, so they are shared, and not written out."""
+
+    steps: tuple[str, ...]
+    differences: "Differences"
+    is_compatible: bool
+
+
+Differences: TypeAlias = list[Difference | Below]
+
+
+def is_compatible(differences: Differences) -> bool:
+    return all(difference.is_compatible for difference in differences)
+
+
+def below(differences: Differences, *steps: str) -> Differences:
+    return [Below(steps, differences, is_compatible(differences))] if differences else []
+
+
+def write_out(differences: Differences, *, with_compatible: bool) -> Iterator[Difference]:
+    """One by one, each with the whole path."""
+    levels = [iter(differences)]
+    path: list[tuple[str, ...]] = []
+    while levels:
+        each = next(levels[-1], None)
+        if each is None:
+            levels.pop()
+            del path[-1:]
+        elif each.is_compatible and not with_compatible:
+            continue
+        elif isinstance(each, Below):
+            levels.append(iter(each.differences))
+            path.append(each.steps)
+        else:
+            yield Difference(each.kind, (*chain.from_iterable(path), *each.path))
 
 
 class JSONIncompatibility(Incompatibility):

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.schemas.json_schema.differences import Difference
+from rookery.schemas.json_schema.differences import Difference, Differences
 
 
-def compare_limit(keyword: str, stem: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+def compare_limit(keyword: str, stem: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Differences:
     """`stem` is what the kinds of difference begin with."""
     before, after = old.get(keyword), new.get(keyword)
     if before == after:

@@ -1,49 +1,60 @@
 """Comparison of the keywords of objects."""
 
-from rookery.schemas.json_schema.content import ContentModel, compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference
+from typing import Any
+
+from rookery.schemas.bounds import PARTS_PER_STEP
+from rookery.schemas.json_schema.content import compare_models, read_content_model
+from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.patterns import compile_pattern
 from rookery.schemas.json_schema.shapes import Shape
-from rookery.schemas.json_schema.walk import Comparison, Differences, Pair, is_compatible
+from rookery.schemas.json_schema.walk import STEPS_MAX, Comparison, Pair, TooComplexError
+
+
+class _Object:
+    """A shape, and what it takes beyond the properties that it names."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        additional = shape.tree.get("additionalProperties", True)
+        self.model = read_content_model(shape, additional, "unevaluatedProperties")
+        self._patterns: dict[str, Any] = shape.tree.get("patternProperties", {})
+
+    @property
+    def is_open(self) -> bool:
+        return not self._patterns and self.model.is_open
+
+    def find_covers(self, names: set[str]) -> dict[str, Shape | None]:
+        """What properties that are not named must fit, in a partially open model. Raises TooComplexError."""
+        if not names:
+            return {}
+        if len(self._patterns) * len(names) > STEPS_MAX * PARTS_PER_STEP:
+            raise TooComplexError
+        patterns = [(compile_pattern(pattern), self.shape.child(tree)) for pattern, tree in self._patterns.items()]
+        return {name: next((cover for matches, cover in patterns if matches(name)), self.model.cover) for name in names}
 
 
 def compare_objects(writer: Shape, reader: Shape) -> Comparison:
+    old, new = _Object(writer), _Object(reader)
     return [
         *_compare_required(writer, reader),
-        *(yield from _compare_properties(writer, reader)),
+        *(yield from _compare_properties(old, new)),
         *(yield from _compare_dependencies(writer, reader)),
-        *(yield from compare_models("PROPERTIES", "Properties", _model(writer), _model(reader))),
+        *(yield from compare_models("PROPERTIES", "Properties", old.model, new.model)),
         *compare_limit("maxProperties", "MAX_PROPERTIES", writer.tree, reader.tree),
         *compare_limit("minProperties", "MIN_PROPERTIES", writer.tree, reader.tree),
     ]
 
 
-def _model(shape: Shape) -> ContentModel:
-    return read_content_model(shape, shape.tree.get("additionalProperties", True), "unevaluatedProperties")
-
-
-def _is_open(shape: Shape) -> bool:
-    return _model(shape).is_open and not shape.tree.get("patternProperties")
-
-
-def _find_cover(shape: Shape, name: str) -> Shape | None:
-    """What a property that is not named must fit, in a partially open model."""
-    for pattern, tree in shape.tree.get("patternProperties", {}).items():
-        if compile_pattern(pattern)(name):
-            return shape.child(tree)
-    return _model(shape).cover
-
-
 def _compare_required(writer: Shape, reader: Shape) -> Differences:
     """Only of properties that both schemas name."""
-    old, new = writer.tree.get("required", ()), reader.tree.get("required", ())
-    shapes = reader.children("properties")
-    differences = []
-    for name in writer.tree.get("properties", {}):
-        if name not in shapes or (name in old) == (name in new):
+    if writer.required == reader.required:
+        return []
+    differences: Differences = []
+    for name in writer.properties:
+        if name not in reader.properties or (name in writer.required) == (name in reader.required):
             continue
-        change = "REMOVED" if name in old else f"{_with_default(shapes[name])}ADDED"
+        change = "REMOVED" if name in writer.required else f"{_with_default(reader.properties[name])}ADDED"
         differences.append(Difference(f"REQUIRED_ATTRIBUTE_{change}", ("required", name)))
     return differences
 
@@ -53,25 +64,27 @@ def _with_default(shape: Shape) -> str:
     return "WITH_DEFAULT_" if "default" in shape.notes else ""
 
 
-def _compare_properties(writer: Shape, reader: Shape) -> Comparison:
-    old, new = writer.children("properties"), reader.children("properties")
+def _compare_properties(writer: _Object, reader: _Object) -> Comparison:
+    old, new = writer.shape.properties, reader.shape.properties
+    old_covers = {} if writer.is_open else writer.find_covers(new.keys() - old.keys())
+    new_covers = {} if reader.is_open else reader.find_covers(old.keys() - new.keys())
     differences: Differences = []
     for name in old | new:
-        if name not in new:
-            found = yield from _compare_removed(old[name], reader, name)
-        elif name not in old:
-            found = yield from _compare_added(writer, reader, name)
-        else:
+        if name in old and name in new:
             found = yield Pair(old[name], new[name])
-        differences += [each.below("properties", name) for each in found]
+        elif name in old:
+            found = yield from _compare_removed(old[name], reader.is_open, new_covers.get(name))
+        else:
+            is_required = name in reader.shape.required
+            found = yield from _compare_added(new[name], is_required, writer.is_open, old_covers.get(name))
+        differences += below(found, "properties", name)
     return differences
 
 
-def _compare_removed(old: Shape, reader: Shape, name: str) -> Comparison:
+def _compare_removed(old: Shape, is_open: bool, cover: Shape | None) -> Comparison:
     """What the writer may still write must fit the reader's content model."""
-    if _is_open(reader):
+    if is_open:
         return [Difference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    cover = _find_cover(reader, name)
     if cover is None:
         with_false = "WITH_FALSE_" if old.kind == "false" else ""
         return [Difference(f"PROPERTY_{with_false}REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -80,16 +93,13 @@ def _compare_removed(old: Shape, reader: Shape, name: str) -> Comparison:
     return [*differences, Difference(f"PROPERTY_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
-def _compare_added(writer: Shape, reader: Shape, name: str) -> Comparison:
+def _compare_added(new: Shape, is_required: bool, is_open: bool, cover: Shape | None) -> Comparison:
     """What the writer's content model lets through under this name must fit the property."""
-    new = reader.child(reader.tree["properties"][name])
-    is_required = name in reader.tree.get("required", ())
     need = f"REQUIRED_PROPERTY_{_with_default(new)}" if is_required else "OPTIONAL_PROPERTY_"
-    if _is_open(writer):
+    if is_open:
         kind = "PROPERTY_WITH_EMPTY_SCHEMA_" if new.is_anything else need
         return [Difference(f"{kind}ADDED_TO_OPEN_CONTENT_MODEL")]
-    differences = [Difference(f"{need}ADDED_TO_UNOPEN_CONTENT_MODEL")]
-    cover = _find_cover(writer, name)
+    differences: Differences = [Difference(f"{need}ADDED_TO_UNOPEN_CONTENT_MODEL")]
     if cover is None:
         return differences
     found = yield Pair(cover, new)
@@ -102,15 +112,15 @@ def _compare_dependencies(writer: Shape, reader: Shape) -> Comparison:
     old, new = _dependent_schemas(writer), _dependent_schemas(reader)
     for name in old | new:
         if name not in old or name not in new:
-            found = [Difference(f"DEPENDENCY_SCHEMA_{'REMOVED' if name in old else 'ADDED'}")]
+            found: Differences = [Difference(f"DEPENDENCY_SCHEMA_{'REMOVED' if name in old else 'ADDED'}")]
         else:
             found = yield Pair(old[name], new[name])
-        differences += [each.below("dependencies", name) for each in found]
+        differences += below(found, "dependencies", name)
     return differences
 
 
 def _compare_dependent_names(old: dict[str, set[str]], new: dict[str, set[str]]) -> Differences:
-    differences = []
+    differences: Differences = []
     for name in old | new:
         before, after = old.get(name), new.get(name)
         if before == after:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import jsonschema_rs
 import msgspec
 
+from rookery.schemas.bounds import is_too_deep
 from rookery.schemas.interface import InvalidSchemaError, Reference
 from rookery.schemas.json_schema import text as json_text
 from rookery.schemas.json_schema.dialects import find_dialect, require_schema
@@ -69,9 +70,12 @@ def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Referen
 
 def _read(text: str) -> tuple[str, Any]:
     try:
-        return json_text.print_compact(text), json_text.read(text)
+        canonical, tree = json_text.print_compact(text), json_text.read(text)
     except _NO_JSON as error:
         raise InvalidSchemaError(f"Invalid JSON schema: {error}") from error
+    if is_too_deep(tree):
+        raise InvalidSchemaError("Invalid JSON schema: it is nested too deeply")
+    return canonical, tree
 
 
 def _require_sound(root: Shape) -> None:

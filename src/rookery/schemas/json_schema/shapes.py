@@ -9,6 +9,8 @@ shapes are the same if they are the same object.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rookery.schemas.interface import InvalidSchemaError
@@ -32,11 +34,13 @@ class Scope(NamedTuple):
     dialect: Dialect
 
 
+_Key: TypeAlias = tuple[bytes, Scope]
+_DIGEST_SIZE_BYTES = 16
+
+
 class Shape:
     """`kind`: "true", "false", "empty", "string", "number", "integer", "boolean", "null", "array", "object", "enum",
     "const", "not", "if" or one of CRITERIA. `tree` has the keywords, `notes` those that assert nothing."""
-
-    __slots__ = ("_model", "_parts", "_scope", "kind", "notes", "tree")
 
     def __init__(
         self,
@@ -71,23 +75,35 @@ class Shape:
     def is_anything(self) -> bool:
         return self.kind in ("true", "empty")
 
-    @property
+    @cached_property
     def parts(self) -> "list[Shape]":
         """Of a combined shape."""
         return [part if isinstance(part, Shape) else self.child(part) for part in self._parts]
 
-    def distinct_parts(self) -> "list[Shape]":
-        """Without repetitions of a text; two references may have the same shape and count as two."""
+    @cached_property
+    def distinct_parts(self) -> "dict[Shape | bytes, Shape]":
+        """By text, without repetitions; two references may have the same shape and count as two."""
         keys = [part if isinstance(part, Shape) else key_of(part) for part in self._parts]
-        return list(dict(zip(keys, self.parts, strict=True)).values())
+        return dict(zip(keys, self.parts, strict=True))
 
     def child(self, tree: Tree) -> "Shape":
         """Of a schema inside this one."""
         return self._model.shape(tree, self._scope)
 
-    def children(self, keyword: str) -> "dict[str, Shape]":
-        """Of the schemas under a keyword, by name."""
-        return {name: self.child(tree) for name, tree in self.tree.get(keyword, _NOTHING).items()}
+    @cached_property
+    def size(self) -> int:
+        """How many properties, values and so on it has."""
+        return sum(len(value) for value in self.tree.values() if isinstance(value, dict | list))
+
+    @cached_property
+    def properties(self) -> "dict[str, Shape]":
+        """Of an object, by name."""
+        return {name: self.child(tree) for name, tree in self.tree.get("properties", _NOTHING).items()}
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The names of an object's properties that must be there."""
+        return frozenset(self.tree.get("required", ()))
 
     def neighbours(self) -> "Iterator[Shape]":
         """All that this one is made of, one step down."""
@@ -108,29 +124,33 @@ class Model:
 
     def __init__(self, tree: Tree, dialect: Dialect, documents: Documents) -> None:
         self._documents = documents
-        self._shapes: dict[tuple[bytes, Scope], Shape] = {}
+        self._shapes: dict[_Key, Shape] = {}
+        self._digests: dict[int, tuple[Tree, bytes]] = {}
         self.root = self.shape(tree, Scope(documents.root_uri, dialect))
 
     def shape(self, tree: Tree, scope: Scope) -> Shape:
-        key = (key_of(tree), scope)
-        if key not in self._shapes:
-            target, target_scope = self._follow(tree, scope)
-            if target is tree:
+        """Of a reference with nothing beside it that counts, the shape at the end of the chain that begins there."""
+        passed: set[_Key] = set()
+        while (key := (self._digest(tree), scope)) not in self._shapes:
+            reference = _sole_reference(tree, scope.dialect)
+            if reference is None:
                 self._shapes[key] = self._read(tree, self._enter(tree, scope))
+            elif key in passed:
+                raise InvalidSchemaError(f"Invalid JSON schema: $ref '{reference}' leads back to itself")
             else:
-                self._shapes[key] = self.shape(target, target_scope)
+                passed.add(key)
+                tree, base_uri, dialect = self._documents.find(self._enter(tree, scope).base_uri, reference)
+                scope = Scope(base_uri, dialect)
+        self._shapes |= dict.fromkeys(passed, self._shapes[key])
         return self._shapes[key]
 
-    def _follow(self, tree: Tree, scope: Scope) -> tuple[Tree, Scope]:
-        """To the end of a chain of references that have nothing beside them that counts."""
-        passed: set[int] = set()
-        while (reference := _sole_reference(tree, scope.dialect)) is not None:
-            if id(tree) in passed:
-                raise InvalidSchemaError(f"Invalid JSON schema: $ref '{reference}' leads back to itself")
-            passed.add(id(tree))
-            tree, base_uri, dialect = self._documents.find(self._enter(tree, scope).base_uri, reference)
-            scope = Scope(base_uri, dialect)
-        return tree, scope
+    def _digest(self, tree: Tree) -> bytes:
+        """Of its text, once for each tree; these are kept, so that no other can be at the same place."""
+        known = self._digests.get(id(tree))
+        if known is None:
+            digest = blake2b(key_of(tree), digest_size=_DIGEST_SIZE_BYTES).digest()
+            known = self._digests[id(tree)] = (tree, digest)
+        return known[1]
 
     def _enter(self, tree: Tree, scope: Scope) -> Scope:
         """Into a schema that may have an `$id` of its own."""

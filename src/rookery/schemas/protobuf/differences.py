@@ -3,13 +3,18 @@
 Fields are compared by their tags, wherever they are in the message. A type that is imported is followed into the schema
 that the import refers to, unless both sides refer to the same version of the same subject. Paths name the messages and
 then the tag: `#/Order/Line/2`; of fields in a oneof, the oneof is in between.
+
+Where Confluent's registry is lenient, so is this. Labels are compared only where both sides have one, so that a field
+may change from `repeated int32` to `int32`; other fields than numbers may change to `required`. Groups, extensions and
+the features of editions (a field that is required by one, too) are not compared at all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from rookery.schemas.bounds import take_first
 from rookery.schemas.interface import Incompatibility, Reference
 from rookery.schemas.protobuf.elements import SCALAR_TYPES, Enum, Field, File, Message
 from rookery.schemas.protobuf.names import Names, TypeInfo, join
@@ -101,16 +106,17 @@ def compare(old: Side, new: Side) -> list[Difference]:
     comparison = _Comparison(old, new)
     if old.file.package != new.file.package:
         comparison.add("PACKAGE_CHANGED")
-    comparison.types(old.file, new.file)
-    return list(dict.fromkeys(comparison.differences))
+    _run(comparison.types(old.file, new.file))
+    return list(comparison.differences)
 
 
 def to_incompatibilities(differences: Sequence[Difference]) -> list[Incompatibility]:
-    return [
+    """The first of them, if there are many."""
+    return take_first(
         ProtobufIncompatibility(each.kind, DESCRIPTIONS[each.kind].replace("{path}", each.path), each.path)
         for each in differences
         if each.kind in DESCRIPTIONS
-    ]
+    )
 
 
 class _FieldType(NamedTuple):
@@ -151,30 +157,39 @@ class _Fields:
         return fields
 
 
+_Walk: TypeAlias = Generator["_Walk", None, None]
+"""Yields walks that are to be done before it goes on: imports are as deep as there are messages, which is deeper than
+the interpreter's stack."""
+
+
 class _Comparison:
-    """Walks through both schemas at once. `_path` is where it is; `_scopes` is what names are looked up in."""
+    """Walks through both schemas at once. `differences` has each once, in order. `_path` is where it is; `_scopes` is
+    what names are looked up in; `_is_broken` says whether a reader survives what was found so far. `_compared` has that
+    for imported messages, whose differences are the same whatever way leads to them."""
 
     def __init__(self, old: Side, new: Side) -> None:
-        self.differences: list[Difference] = []
+        self.differences: dict[Difference, None] = {}
         self._old = old
         self._new = new
         self._path: list[str] = []
         self._scopes = (old.file.package, new.file.package)
-        self._compared: dict[tuple[int, int], list[Difference]] = {}
+        self._is_broken = False
+        self._compared: dict[tuple[int, int], bool] = {}
 
     def add(self, kind: str, *path: str) -> None:
-        self.differences.append(Difference(kind, "#/" + "/".join([*self._path, *path])))
+        self.differences[Difference(kind, "#/" + "/".join([*self._path, *path]))] = None
+        self._is_broken |= kind in DESCRIPTIONS
 
     # Messages and enums.
 
-    def types(self, old: File | Message, new: File | Message) -> None:
+    def types(self, old: File | Message, new: File | Message) -> _Walk:
         old_messages, new_messages = ({each.name: each for each in side.messages} for side in (old, new))
-        both = old_messages.keys() & new_messages.keys()
+        moved = _find_moved([*old_messages], [*new_messages])
         for name in sorted(old_messages.keys() | new_messages.keys()):
             with self._enter(name):
-                self._message_pair(old_messages.get(name), new_messages.get(name))
+                yield from self._message_pair(old_messages.get(name), new_messages.get(name))
                 # Indexes count in the schema that data was written with: a move does no harm.
-                if name in both and [*old_messages].index(name) != [*new_messages].index(name):
+                if name in moved:
                     self.add("MESSAGE_MOVED")
         old_enums, new_enums = ({each.name: each for each in side.enums} for side in (old, new))
         for name in sorted(old_enums.keys() | new_enums.keys()):
@@ -190,9 +205,9 @@ class _Comparison:
         self._path.pop()
         self._scopes = scopes
 
-    def _message_pair(self, old: Message | None, new: Message | None) -> None:
+    def _message_pair(self, old: Message | None, new: Message | None) -> _Walk:
         if old is not None and new is not None:
-            self._message(old, new)
+            yield from self._message(old, new)
         elif old is not None and not old.is_map_entry:
             self.add("MESSAGE_REMOVED")
         elif new is not None and not new.is_map_entry:
@@ -211,13 +226,14 @@ class _Comparison:
             elif old_names[number] != new_names[number]:
                 self.add("ENUM_CONST_CHANGED", str(number))
 
-    def _message(self, old: Message, new: Message) -> None:
+    def _message(self, old: Message, new: Message) -> _Walk:
         old_fields, new_fields = _Fields.of(old), _Fields.of(new)
         self._new_exclusions(old_fields, new_fields)
         self._oneofs(old_fields, new_fields)
+        gone = _find_gone(old_fields, new_fields)
         for tag in sorted(old_fields.by_tag.keys() | new_fields.by_tag.keys()):
-            self._tag(tag, old_fields, new_fields)
-        self.types(old, new)
+            yield from self._tag(tag, old_fields, new_fields, gone)
+        yield from self.types(old, new)
 
     # Oneofs.
 
@@ -237,10 +253,10 @@ class _Comparison:
 
     # Fields.
 
-    def _tag(self, tag: int, old: _Fields, new: _Fields) -> None:
+    def _tag(self, tag: int, old: _Fields, new: _Fields, gone: set[str]) -> _Walk:
         old_field, new_field = old.by_tag.get(tag), new.by_tag.get(tag)
         if new_field is None and old_field is not None:
-            self._removed(old_field, old, new)
+            self._removed(old_field, old, gone)
         elif old_field is None and new_field is not None:
             self._added(new_field, new)
         elif old_field is not None and new_field is not None:
@@ -249,15 +265,14 @@ class _Comparison:
                 self.add("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", str(tag))
             path = [str(tag)] if oneof is None else [oneof, str(tag)]
             self._path += path
-            self._field(old_field, new_field)
+            yield from self._field(old_field, new_field)
             del self._path[-len(path) :]
 
-    def _removed(self, removed: Field, old: _Fields, new: _Fields) -> None:
+    def _removed(self, removed: Field, old: _Fields, gone: set[str]) -> None:
         oneof = old.oneof_of.get(removed.number)
         if oneof is None:
             self.add("REQUIRED_FIELD_REMOVED" if removed.label == "required" else "FIELD_REMOVED", str(removed.number))
-        elif oneof in new.oneofs or any(tag in new.by_tag for tag in old.oneofs[oneof]):
-            # A oneof that is gone with all of its fields does no harm.
+        elif oneof not in gone:
             self.add("ONEOF_FIELD_REMOVED", oneof, str(removed.number))
 
     def _added(self, added: Field, new: _Fields) -> None:
@@ -267,12 +282,12 @@ class _Comparison:
         else:
             self.add("REQUIRED_FIELD_ADDED" if added.label == "required" else "FIELD_ADDED", str(added.number))
 
-    def _field(self, old: Field, new: Field) -> None:
+    def _field(self, old: Field, new: Field) -> _Walk:
         if old.name != new.name:
             self.add("FIELD_NAME_CHANGED")
         old_type = self._type(self._old, self._scopes[0], old.type, old.key_type)
         new_type = self._type(self._new, self._scopes[1], new.type, new.key_type)
-        self._types(old_type, new_type, (old.label, new.label))
+        yield from self._types(old_type, new_type, (old.label, new.label))
 
     @staticmethod
     def _type(side: Side, scope: str, name: str, key: str | None = None) -> _FieldType:
@@ -285,23 +300,23 @@ class _Comparison:
                 return _FieldType(value_field.type, key_field.type)
         return _FieldType(name, None, found)
 
-    def _types(self, old: _FieldType, new: _FieldType, labels: tuple[str | None, str | None]) -> None:
+    def _types(self, old: _FieldType, new: _FieldType, labels: tuple[str | None, str | None]) -> _Walk:
         if old.kind != new.kind:
             self.add("FIELD_KIND_CHANGED")
         elif old.kind == "scalar":
             self._scalars(old, new, labels)
         elif old.kind == "message":
-            self._message_types(old, new)
+            yield from self._message_types(old, new)
         else:
             assert old.key is not None
             assert new.key is not None
-            self._part(old.key, new.key)
-            self._part(old.name, new.name)
+            yield from self._part(old.key, new.key)
+            yield from self._part(old.name, new.name)
 
-    def _part(self, old: str, new: str) -> None:
+    def _part(self, old: str, new: str) -> _Walk:
         """The key or the value of a map."""
         old_type, new_type = self._type(self._old, self._scopes[0], old), self._type(self._new, self._scopes[1], new)
-        self._types(old_type, new_type, (None, None))
+        yield from self._types(old_type, new_type, (None, None))
 
     def _scalars(self, old: _FieldType, new: _FieldType, labels: tuple[str | None, str | None]) -> None:
         if old.scalar_kind != new.scalar_kind:
@@ -310,36 +325,62 @@ class _Comparison:
             is_text = old.scalar_kind == _TEXT
             self.add("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if is_text else "FIELD_NUMERIC_LABEL_CHANGED")
 
-    def _message_types(self, old: _FieldType, new: _FieldType) -> None:
+    def _message_types(self, old: _FieldType, new: _FieldType) -> _Walk:
         if old.found is None or new.found is None:
             if old.name != new.name:
                 self.add("FIELD_NAMED_TYPE_CHANGED")
         elif old.found.local_name != new.found.local_name:
             self.add("FIELD_NAMED_TYPE_CHANGED")
         else:
-            self._imported(old.found, new.found)
+            yield from self._imported(old.found, new.found)
 
-    def _imported(self, old: TypeInfo, new: TypeInfo) -> None:
+    def _imported(self, old: TypeInfo, new: TypeInfo) -> _Walk:
         """Types of the schemas themselves are compared where they are defined, others here."""
         old_origin, new_origin = self._old.find_origin(old), self._new.find_origin(new)
         if old_origin is not None and old_origin == new_origin:
             return
+        assert isinstance(old.element, Message)
+        assert isinstance(new.element, Message)
         key = (id(old.element), id(new.element))
         if key not in self._compared:
             # It is there before it is known, because messages may contain each other.
-            self._compared[key] = []
-            self._compared[key] = self._compare_imported(old, new)
-        self.differences += self._compared[key]
-        if any(each.kind in DESCRIPTIONS for each in self._compared[key]):
+            self._compared[key] = False
+            inner = self._inside(old, new)
+            yield inner._message(old.element, new.element)
+            self._compared[key] = inner._is_broken
+        if self._compared[key]:
             self.add("FIELD_NAMED_TYPE_CHANGED")
 
-    def _compare_imported(self, old: TypeInfo, new: TypeInfo) -> list[Difference]:
-        """Each difference once, however many ways lead to it."""
-        assert isinstance(old.element, Message)
-        assert isinstance(new.element, Message)
+    def _inside(self, old: TypeInfo, new: TypeInfo) -> "_Comparison":
+        """The comparison of an imported message."""
         inner = _Comparison(self._old, self._new)
         inner._path = old.local_name.split(".")
         inner._scopes = (old.full_name, new.full_name)
         inner._compared = self._compared
-        inner._message(old.element, new.element)
-        return list(dict.fromkeys(inner.differences))
+        inner.differences = self.differences
+        return inner
+
+
+def _run(walk: _Walk) -> None:
+    walks = [walk]
+    while walks:
+        inner = next(walks[-1], None)
+        if inner is None:
+            walks.pop()
+        else:
+            walks.append(inner)
+
+
+def _find_moved(old: Sequence[str], new: Sequence[str]) -> set[str]:
+    """The names that are at another place."""
+    places = {name: index for index, name in enumerate(new)}
+    return {name for index, name in enumerate(old) if places.get(name, index) != index}
+
+
+def _find_gone(old: _Fields, new: _Fields) -> set[str]:
+    """The oneofs that went with all of their fields, which does no harm."""
+    return {
+        name
+        for name, tags in old.oneofs.items()
+        if name not in new.oneofs and not any(tag in new.by_tag for tag in tags)
+    }

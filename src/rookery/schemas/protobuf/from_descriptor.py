@@ -3,6 +3,7 @@
 Entries of maps stay messages of their own, as they are in the descriptor: they count in message indexes.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
@@ -104,9 +105,12 @@ class _Converter:
     def _oneofs(
         message: pb.DescriptorProto, members: Sequence[tuple[pb.FieldDescriptorProto, Field | Group]]
     ) -> Iterable[OneOf]:
+        by_oneof = defaultdict(list)
+        for each, member in members:
+            if _is_in_oneof(each):
+                by_oneof[each.oneof_index].append(member)
         for index, oneof in enumerate(message.oneof_decl):
-            own = [member for each, member in members if _is_in_oneof(each) and each.oneof_index == index]
-            if own:
+            if own := by_oneof.get(index):
                 yield OneOf(oneof.name, _options(oneof.options), _only_fields(own), _only_groups(own), own[0].place)
 
     def _member(self, field: pb.FieldDescriptorProto, grouped: Mapping[str, pb.DescriptorProto]) -> Field | Group:
@@ -200,7 +204,12 @@ def _is_in_oneof(field: pb.FieldDescriptorProto) -> bool:
 def _default(field: pb.FieldDescriptorProto) -> str | Word:
     if field.type == _F.TYPE_STRING:
         return str(field.default_value)
-    return decode_escapes(field.default_value) if field.type == _F.TYPE_BYTES else Word(field.default_value)
+    if field.type != _F.TYPE_BYTES:
+        return Word(field.default_value)
+    try:
+        return decode_escapes(field.default_value)
+    except ValueError as error:
+        raise InvalidSchemaError(f'"{field.name}": the default value cannot be read: {error}') from None
 
 
 def _reserved(
@@ -250,7 +259,7 @@ def _map(message: AnyMessage) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for field, value in message.ListFields():
         key = f"[{field.full_name}]" if field.is_extension else field.name
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        if field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry:
             found[key] = tuple(_map_entry(field, each, value[each]) for each in sorted(value))
         elif field.is_repeated:
             found[key] = tuple(_value(field, each) for each in value)
@@ -260,7 +269,7 @@ def _map(message: AnyMessage) -> dict[str, Value]:
 
 
 def _map_entry(field: FieldDescriptor, key: object, value: object) -> dict[str, Value]:
-    fields = field.message_type.fields_by_name
-    entry = {"key": _value(fields["key"], key), "value": _value(fields["value"], value)}
+    key_field, value_field = field.message_type.fields
+    entry = {"key": _value(key_field, key), "value": _value(value_field, value)}
     # Confluent's registry writes these two the other way round.
     return dict(reversed(entry.items())) if key in {"precision", "scale"} else entry

@@ -4,10 +4,11 @@ Fields are in the order of their tags, imports and options in that of their name
 written as maps. Messages keep their order: message indexes count on it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import reduce
+from typing import Final
 
 from rookery.schemas.interface import InvalidSchemaError
 from rookery.schemas.protobuf.elements import (
@@ -30,10 +31,13 @@ from rookery.schemas.protobuf.elements import (
     Word,
 )
 from rookery.schemas.protobuf.names import Names, join
+from rookery.schemas.protobuf.options import parse_integer, to_float
 from rookery.schemas.protobuf.printing import field_options
-from rookery.schemas.protobuf.reading import to_integer
+from rookery.schemas.protobuf.reading import flatten, to_integer
+from rookery.schemas.protobuf.to_descriptor import float_text
 
-_EXPONENT_MAX = 400
+_EXPONENT_MAX: Final = 400
+_INTEGER_LIMIT: Final = 10**_EXPONENT_MAX
 
 
 def normalize(file: File, names: Names) -> File:
@@ -123,7 +127,7 @@ class _Normalizer:
         return tuple(self._field(each, scope) for each in sorted(fields, key=lambda each: each.number))
 
     def _field(self, field: Field, scope: str) -> Field:
-        options = self._options(field_options(field), scope)
+        options = self._options(field_options(replace(field, default=_normal_default(field))), scope)
         field = self._as_map(field, scope)
         type_name = field.type if field.type in SCALAR_TYPES else self._resolve(field.type, scope)
         return replace(field, type=type_name, options=options, default=None, json_name=None)
@@ -201,8 +205,7 @@ class _Normalizer:
             if isinstance(one, Mapping) and isinstance(other, Mapping) and self._message_of(field) is not None:
                 return self._merge_maps(field, one, other)
             return other
-        values = [*(one if isinstance(one, tuple) else (one,)), *(other if isinstance(other, tuple) else (other,))]
-        return tuple(each for index, each in enumerate(values) if each not in values[:index])
+        return tuple({_hashable(each): each for each in flatten((one, other))}.values())
 
     def _message_of(self, field: Field | None) -> Message | None:
         found = None if field is None else self._names.find(field.type, self._file.package)
@@ -230,11 +233,32 @@ def _path_to_map(value: Value) -> Value:
     return {value.name: _path_to_map(value.value)} if isinstance(value, Option) else value
 
 
+def _hashable(value: Value) -> Hashable:
+    """Equal for equal values, and only for them."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _hashable(each)) for key, each in value.items())
+    if isinstance(value, tuple):
+        return tuple(map(_hashable, value))
+    if isinstance(value, Option):
+        return (value.name, value.is_extension, _hashable(value.value))
+    return value
+
+
+def _normal_default(field: Field) -> str | Word | None:
+    """Numbers as the descriptor has them, because the field's type says which of them are equal."""
+    if not isinstance(field.default, Word) or field.type not in SCALAR_TYPES or field.type == "bool":
+        return field.default
+    text = field.default.text
+    is_float = field.type in {"float", "double"}
+    return Word(float_text(to_float(text)) if is_float else str(parse_integer(text)))
+
+
 def _normal_number(text: str) -> str:
-    """In decimal, without an exponent and without zeros at the end; what is no number stays."""
-    integer = to_integer(text.removeprefix("-"))
+    """In decimal, without an exponent and without zeros at the end; what is no number, or too long, stays."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    integer = to_integer(digits)
     if integer is not None:
-        return str(-integer if text.startswith("-") else integer)
+        return f"{sign}{integer}" if integer < _INTEGER_LIMIT else text
     try:
         number = Decimal(text.rstrip("fF"))
     except InvalidOperation:

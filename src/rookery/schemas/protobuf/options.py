@@ -103,12 +103,12 @@ def _assign_message(target: AnyMessage, field: FieldDescriptor, value: Value, fi
 
 
 def _assign_entry(holder: Any, field: FieldDescriptor, entry: Value) -> None:
-    fields = field.message_type.fields_by_name
-    if not isinstance(entry, Mapping) or fields["value"].message_type is not None:
+    key_field, value_field = field.message_type.fields
+    if not isinstance(entry, Mapping) or value_field.message_type is not None:
         raise UnfitOptionError(f'the option "{field.name}" is a map')
     try:
-        holder[_convert(fields["key"], entry["key"])] = _convert(fields["value"], entry["value"])
-    except (ValueError, TypeError, KeyError) as error:
+        holder[_convert(key_field, entry["key"])] = _convert(value_field, entry["value"])
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise UnfitOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
 
 
@@ -151,6 +151,11 @@ def parse_integer(text: str) -> int:
 
 
 def to_float(text: str) -> float:
-    if to_integer(text.removeprefix("-")) is not None:
-        return float(parse_integer(text))
+    """Raises ValueError, and OverflowError for hexadecimal and octal numbers that are too large."""
+    if text.startswith("-"):
+        return -to_float(text[1:])
+    # Decimal ones may have any number of digits.
+    integer = to_integer(text) if text.startswith("0") else None
+    if integer is not None:
+        return float(integer)
     return float(text if text.endswith("inf") else text.rstrip("fF"))

@@ -5,7 +5,7 @@ parser, which Confluent's registry uses, does: a list as an option's value, `;` 
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from rookery.schemas.interface import InvalidSchemaError
@@ -91,21 +91,23 @@ class _Reader:
         is_syntax = self._advance().text == "syntax"
         self._expect("=")
         token = self._next
-        value = self._string()
+        value = self._utf8_string()
         self._expect(";")
         if is_syntax and value not in {"proto2", "proto3"}:
             raise self._text.error(token, f'unknown syntax "{value}"')
         return (value, None) if is_syntax else (None, value)
 
     def _package(self) -> str:
+        start = self._next
         name = self._full_name()
+        self._check_depth(name.count(".") + 1, start)
         self._expect(";")
         return name
 
     def _import(self) -> Import:
         place = self._text.place(self._next)
         modifier = self._advance().text if self._next.text in {"public", "weak"} else ""
-        name = self._string()
+        name = self._utf8_string()
         self._expect(";")
         return Import(name, modifier, place)
 
@@ -246,6 +248,8 @@ class _Reader:
         json_name = self._last_value(options, "json_name")
         if not isinstance(default, str | Word | None) or not isinstance(json_name, str | None):
             raise self._text.error(start, f'"{name}": the default value or the JSON name is not a plain value')
+        if json_name is not None and not is_utf8(json_name):
+            raise self._text.error(start, f'"{name}": the JSON name is not UTF-8')
         kept = tuple(each for each in options if each.is_extension or each.name not in {"default", "json_name"})
         return Field(name, type_name, number, label, key_type, kept, default, json_name, self._text.place(start))
 
@@ -271,7 +275,7 @@ class _Reader:
         place = self._text.place(self._next)
         values: tuple[int | Span | str, ...]
         if self._next.kind == "string":
-            values = self._separated(self._string)
+            values = self._separated(self._utf8_string)
         elif self._next.kind == "word":
             values = self._separated(self._name)
         else:
@@ -328,13 +332,14 @@ class _Reader:
         return options
 
     def _option(self) -> Option:
-        is_extension = self._next.text == "("
+        start = self._next
+        is_extension = start.text == "("
         path = [(self._option_name_part(), is_extension)]
         while self._accept("."):
             is_part_extension = self._next.text == "("
             path.append((self._option_name_part(), is_part_extension))
         self._expect("=")
-        value = self._value()
+        value = self._at_depth(len(path) - 1, self._value, start)
         if not is_extension and not any(is_part_extension for _, is_part_extension in path):
             return Option(".".join(name for name, _ in path), value)
         for name, is_part_extension in reversed(path[1:]):
@@ -374,20 +379,16 @@ class _Reader:
 
     def _map(self) -> dict[str, Value]:
         closing = "}" if self._advance().text == "{" else ">"
-        found: dict[str, Value] = {}
+        found: dict[str, list[Value]] = defaultdict(list)
         while not self._accept(closing):
             key = self._map_key()
             if self._next.text not in {"{", "<"}:
                 self._expect(":")
-            value = self._value()
-            # A key that is given several times is a list.
-            before = found.get(key)
-            if before is not None:
-                value = (*(before if isinstance(before, tuple) else (before,)), value)
-            found[key] = value
+            found[key].append(self._value())
             if not self._accept(","):
                 self._accept(";")
-        return found
+        # A key that is given several times is a list.
+        return {key: values[0] if len(values) == 1 else flatten(values) for key, values in found.items()}
 
     def _map_key(self) -> str:
         if not self._accept("["):
@@ -450,16 +451,23 @@ class _Reader:
             tokens.append(self._advance())
         return self._text.decode_strings(tokens)
 
+    def _utf8_string(self) -> str:
+        start = self._next
+        value = self._string()
+        if not is_utf8(value):
+            raise self._text.error(start, "the string is not UTF-8")
+        return value
+
     def _integer(self, may_be_negative: bool = False) -> int:
         token = self._next
         is_negative = may_be_negative and self._accept("-")
         value = to_integer(self._next.text) if self._next.kind == "number" else None
         if value is None:
             raise self._unexpected("a whole number")
-        self._advance()
+        text = self._advance().text
         number = -value if is_negative else value
         if not ENUM_NUMBER_MIN <= number <= ENUM_NUMBER_MAX:
-            raise self._text.error(token, f"{number} does not fit into 32 bits")
+            raise self._text.error(token, f"{'-' * is_negative}{text} does not fit into 32 bits")
         return number
 
     # Repetition.
@@ -486,13 +494,29 @@ class _Reader:
         found[word].append(readers[word]())
 
     def _nested(self, read: Callable[[], T]) -> T:
+        return self._at_depth(1, read, self._next)
+
+    def _at_depth(self, levels: int, read: Callable[[], T], start: Token) -> T:
         """Bounds the depth, so that no text can exhaust the stack."""
-        self._depth += 1
-        if self._depth > _DEPTH_MAX:
-            raise self._text.error(self._next, f"more than {_DEPTH_MAX} levels of nesting")
+        self._depth += levels
+        self._check_depth(self._depth, start)
         result = read()
-        self._depth -= 1
+        self._depth -= levels
         return result
+
+    def _check_depth(self, depth: int, start: Token) -> None:
+        if depth > _DEPTH_MAX:
+            raise self._text.error(start, f"more than {_DEPTH_MAX} levels of nesting")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether there were no other bytes in a string: they are surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def flatten(values: Iterable[Value]) -> tuple[Value, ...]:
+    """One list of values and of lists of values."""
+    return tuple(each for value in values for each in (value if isinstance(value, tuple) else (value,)))
 
 
 def to_integer(text: str) -> int | None:

@@ -159,6 +159,16 @@ class ProtobufSchema:
 
 def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> ProtobufSchema:
     """`text` is .proto or the base64 of a FileDescriptorProto, and so is each text of `resolved`."""
+    schema = parse_registered(text, resolved, references)
+    # A schema that is valid but breaks a limit of protobuf's library could be registered and never used.
+    schema.pool  # noqa: B018
+    return schema
+
+
+def parse_registered(
+    text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()
+) -> ProtobufSchema:
+    """Without asking protobuf's own library whether it can read messages with it."""
     imported = {}
     for name, each in resolved.items():
         try:
@@ -166,11 +176,12 @@ def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Referen
         except InvalidSchemaError as error:
             raise InvalidSchemaError(f'"{name}": {error}') from None
     read = _read(text)
-    file = _recognize_options(read, imported)
-    schema = ProtobufSchema(file, imported, references, print_file(file))
+    schema = ProtobufSchema(read.file, imported, references, print_file(read.file))
+    validate(schema.raw, schema.names)
     if read.descriptor is not None:
+        file = _recognize_options(schema, read.descriptor)
+        schema = ProtobufSchema(file, imported, references, print_file(file))
         _check_can_be_written(schema.canonical)
-    validate(file, schema.names)
     # Values that do not fit their options are found here.
     schema.descriptor  # noqa: B018
     return schema
@@ -220,17 +231,20 @@ def _is_utf8(message: AnyMessage) -> bool:
     return True
 
 
-def _recognize_options(read: _ReadText, imported: Mapping[str, File]) -> File:
+def _recognize_options(schema: ProtobufSchema, descriptor: pb.FileDescriptorProto) -> File:
     """In a descriptor, options that are extensions are bytes. With the files that define them they can be read."""
-    file, descriptor = read
-    if descriptor is None or not (file.extends or file.imports):
+    file = schema.raw
+    if not (file.extends or file.imports):
         return file
     try:
-        pool = _options_pool(ProtobufSchema(file, imported, (), "").descriptors)
+        pool = _options_pool(schema.descriptors)
     except InvalidSchemaError:
         return file
     known = message_factory.GetMessageClass(pool.FindMessageTypeByName(descriptor.DESCRIPTOR.full_name))
-    return read_descriptor(known.FromString(descriptor.SerializeToString()))
+    try:
+        return read_descriptor(known.FromString(descriptor.SerializeToString()))
+    except DecodeError as error:
+        raise InvalidSchemaError(f"the descriptor's options cannot be read: {error}") from None
 
 
 def _check_can_be_written(canonical: str) -> None:

@@ -35,6 +35,7 @@ from rookery.schemas.protobuf.options import (
     set_plain_options,
     to_float,
 )
+from rookery.schemas.protobuf.reading import is_utf8
 
 _F = pb.FieldDescriptorProto
 _UNSIGNED_TYPES: Final = frozenset({_F.TYPE_UINT32, _F.TYPE_UINT64, _F.TYPE_FIXED32, _F.TYPE_FIXED64})
@@ -291,6 +292,8 @@ def _default_text(proto: pb.FieldDescriptorProto, element: Field) -> str:
     value = element.default
     if isinstance(value, str):
         if proto.type == _F.TYPE_STRING:
+            if not is_utf8(value):
+                raise InvalidSchemaError(f'{element.place}: "{element.name}": the default value is not UTF-8')
             return value
         if proto.type == _F.TYPE_BYTES:
             return _escape_bytes(value.encode("utf-8", "surrogateescape"))
@@ -304,7 +307,7 @@ def _default_word(proto: pb.FieldDescriptorProto, text: str) -> str:
         return text
     try:
         if proto.type in {_F.TYPE_DOUBLE, _F.TYPE_FLOAT}:
-            return _float_text(to_float(text))
+            return float_text(to_float(text))
         number = parse_integer(text)
     except (ValueError, OverflowError) as error:
         raise InvalidSchemaError(f'"{proto.name}": the default value does not fit: {error}') from None
@@ -315,7 +318,7 @@ def _default_word(proto: pb.FieldDescriptorProto, text: str) -> str:
     return str(number)
 
 
-def _float_text(value: float) -> str:
+def float_text(value: float) -> str:
     """The shorter of two precisions that gives the value back, as C's printf writes it."""
     short = f"{value:.15g}"
     return short if float(short) == value or value != value else f"{value:.17g}"

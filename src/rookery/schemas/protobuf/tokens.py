@@ -26,6 +26,8 @@ _ESCAPE: Final = re.compile(
 ESCAPES: Final = dict(zip("abfnrtv\\'\"?", "\a\b\f\n\r\t\v\\'\"?", strict=True))
 """What a letter after a backslash stands for."""
 
+_NAME_LENGTH_MAX: Final = 512
+
 
 class Token(NamedTuple):
     kind: TokenKind
@@ -53,6 +55,8 @@ class Text:
         offset = 0
         while match := _TOKEN.match(self._text, offset):
             kind = match.lastgroup
+            if kind == "word" and match.end() - offset > _NAME_LENGTH_MAX:
+                raise self.error(Token("word", "", offset), f"a name with more than {_NAME_LENGTH_MAX} characters")
             if kind != "skipped":
                 tokens.append(Token(kind, match[0], offset))  # type: ignore[arg-type]  # the groups are the kinds
             offset = match.end()

@@ -4,7 +4,9 @@ Two things that protoc refuses pass, because Confluent's registry takes them: im
 long as no type of theirs is used, and fields of proto2 without a label.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from rookery.schemas.interface import InvalidSchemaError
@@ -30,6 +32,8 @@ from rookery.schemas.protobuf.well_known import WELL_KNOWN_FILES
 
 EDITIONS: Final = frozenset({"2023", "2024"})
 _KEY_TYPES: Final = SCALAR_TYPES - {"double", "float", "bytes"}
+_BOOLEANS: Final = frozenset({Word("true"), Word("false")})
+_ENTRY_FIELDS: Final = [(1, "key"), (2, "value")]
 _OWN_TAGS: Final = Span(19_000, 19_999)
 
 
@@ -56,10 +60,37 @@ class _Member(NamedTuple):
     place: Place
 
 
+class _Range(NamedTuple):
+    span: Span
+    holder: Reserved | Extensions
+
+
+class _Ranges:
+    """Numbers that are set aside. `declared` is in the order of the text."""
+
+    def __init__(self, holders: Iterable[Reserved | Extensions]) -> None:
+        self.declared = [_Range(span, holder) for holder in holders for span in _spans(holder)]
+        self._order = sorted(range(len(self.declared)), key=lambda index: self.declared[index].span)
+        self._starts = [self.declared[index].span.start for index in self._order]
+
+    def check_overlaps(self, where: str) -> None:
+        for one, other in pairwise(self._order):
+            if self.declared[one].span.end >= self.declared[other].span.start:
+                later = self.declared[max(one, other)]
+                raise _error(later.holder.place, f'"{where}": {span_text(later.span)} overlaps with another range')
+
+    def find(self, number: int) -> Reserved | Extensions | None:
+        index = bisect_right(self._starts, number) - 1
+        found = self.declared[self._order[index]] if index >= 0 else None
+        return found.holder if found is not None and number <= found.span.end else None
+
+
 class _Validator:
     def __init__(self, file: File, names: Names) -> None:
         self._file = file
         self._names = names
+        self._extension_ranges: dict[str, _Ranges] = {}
+        self._enum_words: dict[str, frozenset[Word]] = {}
 
     def validate(self) -> None:
         file = self._file
@@ -83,8 +114,10 @@ class _Validator:
         groups = list(message.all_groups())
         types = [*_named(message.messages, message.enums, message.extends), *(group.body for group in groups)]
         self._check_names_in(scope, [*_members(message), *message.oneofs, *types, *_map_entries(message)])
-        self._ranges(message, scope)
-        self._check_tags(message, scope)
+        self._check_tags(message, self._ranges(message, scope), scope)
+        if message.is_map_entry and sorted((each.number, each.name) for each in message.all_fields()) != _ENTRY_FIELDS:
+            problem = 'the entry of a map has the fields "key" and "value" with the tags 1 and 2'
+            raise _error(message.place, f'"{scope}": {problem}')
         for field in message.all_fields():
             self._field(field, scope)
         for oneof in message.oneofs:
@@ -105,17 +138,17 @@ class _Validator:
             if isinstance(member, Field) and member.key_type is not None:
                 raise _error(member.place, f'"{join(scope, member.name)}": a map cannot be in a oneof')
 
-    def _ranges(self, message: Message, scope: str) -> None:
+    def _ranges(self, message: Message, scope: str) -> _Ranges:
         if message.extensions and self._file.syntax == "proto3":
             raise _error(message.extensions[0].place, f'"{scope}": proto3 has no extension ranges')
-        taken: list[Span] = []
-        for each in _ranges_of(message):
-            for span in _spans(each):
-                if not 1 <= span.start <= span.end <= TAG_MAX:
-                    raise _error(each.place, f'"{scope}": {span_text(span)} is not a range of tags')
-                _check_overlap(taken, span, each.place, scope)
+        ranges = _Ranges([*message.reserved, *message.extensions])
+        for span, holder in ranges.declared:
+            if not 1 <= span.start <= span.end <= TAG_MAX:
+                raise _error(holder.place, f'"{scope}": {span_text(span)} is not a range of tags')
+        ranges.check_overlaps(scope)
+        return ranges
 
-    def _check_tags(self, message: Message, scope: str) -> None:
+    def _check_tags(self, message: Message, ranges: _Ranges, scope: str) -> None:
         taken: dict[int, str] = {}
         reserved_names = {value for each in message.reserved for value in each.values if isinstance(value, str)}
         for member in sorted(_members(message), key=lambda each: each.place):
@@ -124,10 +157,10 @@ class _Validator:
                 raise _error(member.place, f'{where}: tag {member.number} belongs to "{taken[member.number]}" already')
             taken[member.number] = member.name
             self._check_tag(member.number, member.place, where)
-            for each in _ranges_of(message):
-                if any(span.start <= member.number <= span.end for span in _spans(each)):
-                    kind = "reserved" if isinstance(each, Reserved) else "for extensions"
-                    raise _error(member.place, f"{where}: tag {member.number} is {kind}")
+            holder = ranges.find(member.number)
+            if holder is not None:
+                kind = "reserved" if isinstance(holder, Reserved) else "for extensions"
+                raise _error(member.place, f"{where}: tag {member.number} is {kind}")
             if member.name in reserved_names:
                 raise _error(member.place, f"{where}: the name is reserved")
 
@@ -144,6 +177,9 @@ class _Validator:
         if field.key_type is not None and (field.key_type not in _KEY_TYPES or field.label is not None):
             raise _error(field.place, f"{where}: a map has no label, and whole numbers, bool or string as keys")
         found = None if field.type in SCALAR_TYPES else self._find(field.type, scope, field.place)
+        is_entry = found is not None and isinstance(found.element, Message) and found.element.is_map_entry
+        if is_entry and field.label != "repeated":
+            raise _error(field.place, f"{where}: the entry of a map can only be repeated")
         if field.default is not None:
             self._check_default(field, found, where)
 
@@ -158,13 +194,18 @@ class _Validator:
         if not is_plain or (found is not None and isinstance(found.element, Message)):
             raise _error(field.place, f"{where}: a default value is not allowed here")
         if found is not None and isinstance(found.element, Enum):
-            known = {Word(each.name) for each in found.element.values}
+            known = self._words_of(found.full_name, found.element)
         elif field.type == "bool":
-            known = {Word("true"), Word("false")}
+            known = _BOOLEANS
         else:
             return
         if field.default not in known:
             raise _error(field.place, f"{where}: the default value is not of the type {field.type}")
+
+    def _words_of(self, full_name: str, enum: Enum) -> frozenset[Word]:
+        if full_name not in self._enum_words:
+            self._enum_words[full_name] = frozenset(Word(each.name) for each in enum.values)
+        return self._enum_words[full_name]
 
     def _group(self, group: Group, scope: str) -> None:
         where = f'"{join(scope, group.name)}"'
@@ -178,18 +219,23 @@ class _Validator:
         if self._file.syntax == "proto3" and not is_of_options:
             raise _error(extend.place, f'"{extend.name}": proto3 can extend options only')
         assert isinstance(found.element, Message)
-        allowed = [span for each in found.element.extensions for span in _spans(each)]
+        allowed = self._extension_ranges_of(found.full_name, found.element)
         members: list[Field | Group] = [*extend.fields, *extend.groups]
         for each in members:
             where = f'"{join(scope, each.name)}"'
             self._check_tag(each.number, each.place, where)
-            if not any(span.start <= each.number <= span.end for span in allowed):
+            if allowed.find(each.number) is None:
                 raise _error(each.place, f"{where}: {found.full_name} has no extension range with tag {each.number}")
         for field in extend.fields:
             self._field(field, scope)
         if not scope or scope == self._file.package:
             for group in extend.groups:
                 self._group(group, scope)
+
+    def _extension_ranges_of(self, full_name: str, message: Message) -> _Ranges:
+        if full_name not in self._extension_ranges:
+            self._extension_ranges[full_name] = _Ranges(message.extensions)
+        return self._extension_ranges[full_name]
 
     # Enums.
 
@@ -199,16 +245,15 @@ class _Validator:
             raise _error(enum.place, f'the enum "{full_name}" has no values')
         if self._file.syntax == "proto3" and enum.values[0].number != 0:
             raise _error(enum.values[0].place, f'"{full_name}": the first value has to be 0 in proto3')
-        taken: list[Span] = []
-        for each in enum.reserved:
-            for span in _spans(each):
-                if span.start > span.end:
-                    raise _error(each.place, f'"{full_name}": {span_text(span)} is not a range')
-                _check_overlap(taken, span, each.place, full_name)
-        self._check_values(enum, taken, full_name)
+        ranges = _Ranges(enum.reserved)
+        for span, holder in ranges.declared:
+            if span.start > span.end:
+                raise _error(holder.place, f'"{full_name}": {span_text(span)} is not a range')
+        ranges.check_overlaps(full_name)
+        self._check_values(enum, ranges, full_name)
 
     @staticmethod
-    def _check_values(enum: Enum, reserved: list[Span], full_name: str) -> None:
+    def _check_values(enum: Enum, reserved: _Ranges, full_name: str) -> None:
         may_repeat = any(each.name == "allow_alias" and each.value == Word("true") for each in enum.options)
         names = {value for each in enum.reserved for value in each.values if isinstance(value, str)}
         taken: set[int] = set()
@@ -217,7 +262,7 @@ class _Validator:
             if value.number in taken and not may_repeat:
                 raise _error(value.place, f"{where}: {value.number} is there already; allow_alias would allow it")
             taken.add(value.number)
-            if value.name in names or any(span.start <= value.number <= span.end for span in reserved):
+            if value.name in names or reserved.find(value.number) is not None:
                 raise _error(value.place, f"{where}: the name or the number is reserved")
 
     # Names.
@@ -278,16 +323,6 @@ def _named(messages: Iterable[Message], enums: Iterable[Enum], extends: Iterable
     return found
 
 
-def _ranges_of(message: Message) -> list[Reserved | Extensions]:
-    return [*message.reserved, *message.extensions]
-
-
 def _spans(ranges: Reserved | Extensions) -> list[Span]:
     values = [value for value in ranges.values if not isinstance(value, str)]
     return [value if isinstance(value, Span) else Span(value, value) for value in values]
-
-
-def _check_overlap(taken: list[Span], span: Span, place: Place, where: str) -> None:
-    if any(other.start <= span.end and span.start <= other.end for other in taken):
-        raise _error(place, f'"{where}": {span_text(span)} overlaps with another range')
-    taken.append(span)

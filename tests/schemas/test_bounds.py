@@ -1,0 +1,29 @@
+from rookery.schemas.bounds import DEPTH_MAX, INCOMPATIBILITIES_MAX, is_too_deep, take_first
+from rookery.schemas.interface import Incompatibility
+
+
+def test_as_many_are_taken_as_an_answer_has_room_for() -> None:
+    short = [Incompatibility("KIND", f"about {number}") for number in range(INCOMPATIBILITIES_MAX + 1)]
+    assert take_first(short) == short[:-1]
+    assert take_first(short[:3]) == short[:3]
+    assert take_first([]) == []
+
+
+def test_long_ones_leave_less_room() -> None:
+    long = [Incompatibility("KIND", "x" * 30_000)] * 10
+    assert len(take_first(long)) == 3
+    assert len(take_first([Incompatibility("KIND", "x" * 1_000_000), *long])) == 1
+
+
+def test_nothing_is_asked_for_that_is_not_taken() -> None:
+    asked = iter([Incompatibility("KIND", "text")] * 1_000)
+    take_first(asked)
+    assert len(list(asked)) == 1_000 - INCOMPATIBILITIES_MAX - 1
+
+
+def test_depth() -> None:
+    value: object = {}
+    for _ in range(DEPTH_MAX - 1):
+        value = {"a": 1, "b": [], "c": value}
+    assert not is_too_deep(value)
+    assert is_too_deep([value])
