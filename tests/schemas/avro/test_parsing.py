@@ -129,3 +129,11 @@ def test_large_schemas() -> None:
     symbols = [f"S{number}" for number in range(10_000)]
     fields = [field(f"f{number}", fixed(f"F{number}", 1)) for number in range(2_000)]
     assert len(parse_shape(record("R", *fields, field("e", enum("E", *symbols)))).raw["fields"]) == 2_001
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_a_default_beyond_all_numbers(type_: str) -> None:
+    text = text_of(one(type_, default=10**400))
+    with pytest.raises(InvalidSchemaError, match="Invalid default for field f"):
+        parse(text)
+    assert '"default":"Infinity"' in parse_registered(text).normalized().canonical

@@ -130,8 +130,8 @@ class _Frame:
 
 
 class _Comparison:
-    """`_found` has what is known, `_open` the pairs under way, and `_assumed` those of `_found` that rely on one of them
-    being compatible, in the order in which they were found."""
+    """`_found` has what is known, `_open` the pairs under way, and `_assumed` those of `_found` that rely on one
+    of them being compatible, in the order in which they were found."""
 
     def __init__(self) -> None:
         self._found: dict[_Pair, _Findings] = {}

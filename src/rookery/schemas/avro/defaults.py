@@ -3,6 +3,7 @@
 import math
 import re
 import struct
+import sys
 from typing import Any, Final
 
 from rookery.schemas.avro.json_text import sort_json
@@ -52,7 +53,7 @@ def _is_valid_scalar(type_: str, value: Any) -> bool:
             limit = 1 << (_INTEGER_BITS[type_] - 1)
             return is_integer and -limit <= value < limit
         case "float" | "double":
-            return is_integer or isinstance(value, float)
+            return isinstance(value, float) or (is_integer and abs(value) <= sys.float_info.max)
         case "array" | "map" | "union" | "record":
             return False
         case _:
@@ -71,7 +72,7 @@ def normalize_default(node: Node, value: Any) -> Any:
         case dict() if isinstance(node, Record):
             return {key: _normalize_field(node, key, value[key]) for key in sorted(value)}
         case float() | int() if node.type in ("float", "double") and not isinstance(value, bool):
-            return _round_to_float(value) if node.type == "float" else float(value)
+            return _round_to_float(value) if node.type == "float" else _to_double(value)
         case _:
             return value if value is MISSING else sort_json(value)
 
@@ -81,8 +82,16 @@ def _normalize_field(record: Record, name: str, value: Any) -> Any:
     return sort_json(value) if field is None else normalize_default(field.type, value)
 
 
+def _to_double(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _round_to_float(value: float) -> float:
     """The shortest decimal number that is the same in 32 bits."""
+    value = _to_double(value)
     try:
         packed = struct.pack("f", value)
     except OverflowError:
