@@ -19,6 +19,9 @@ BENCH_ARGS ?=
 # Further arguments of `make profile`, such as PROFILE_ARGS="--scenarios fetch --native"
 PROFILE_ARGS ?=
 
+# Tests start hundreds of Python processes: each would compile what it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 

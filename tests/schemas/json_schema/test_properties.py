@@ -68,7 +68,7 @@ def test_a_schema_takes_what_it_writes(tree: Any) -> None:
     assert check(normal, schema) == check(schema, normal) == []
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data(), st.integers(0, 1000))
 def test_compatible_readers_take_what_fits_the_writer(data: st.DataObject, seed: int) -> None:
     random = Random(seed)
