@@ -32,6 +32,28 @@ async def run_once(data_dir: Path) -> None:
     await node.stop()
 
 
+def test_settings_of_the_registry_go_through_the_broker_s(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("ann: pass\n", encoding="utf-8")
+
+    async def scenario() -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        assignments = [
+            f"schema.registry.listeners={url}",
+            "schema.registry.authentication.method=BASIC",
+            f"schema.registry.authentication.credentials.file={tmp_path / 'users'}",
+        ]
+        node = make_node(tmp_path / "data", *assignments)
+        await node.start()
+        try:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                assert (await client.get(f"{url}/subjects")).status_code == 401
+                assert (await client.get(f"{url}/subjects", auth=("ann", "pass"))).json() == []
+        finally:
+            await node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_node_with_a_registry_serves_it_and_stops_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         port = free_port()

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from rookery.client.admin import Admin
-    from rookery.client.cluster import Cluster
     from rookery.client.consume.consumer import Consumer
     from rookery.client.produce.producer import Producer
 
@@ -56,12 +55,6 @@ def producer_config(
         # The least that the producer allows. What is no number it will name.
         config.setdefault("delivery.timeout.ms", min(sum(map(int, parts)), _INT_MAX))
     return config
-
-
-def with_cluster(bootstrap_server: str, timeout_s: float, work: "Callable[[Cluster], Awaitable[Result]]") -> Result:
-    from rookery.client.cluster import Cluster
-
-    return _with_client(lambda: Cluster.at(bootstrap_server, client_id=CLIENT_ID, timeout_s=timeout_s), work)
 
 
 def with_admin(bootstrap_server: str, timeout_s: float, work: "Callable[[Admin], Awaitable[Result]]") -> Result:

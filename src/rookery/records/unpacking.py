@@ -5,7 +5,7 @@ One loop over a few local integers takes the records apart, with varints of one 
 plain words; tests compare.
 
 Like all reading of records it raises `InvalidBatchError` and nothing else, whatever the bytes are. Called by
-`client.consume`, once per batch.
+`client.consume` and `broker.schema_checks`, once per batch.
 """
 
 from collections.abc import Sequence

@@ -14,8 +14,9 @@ that request is given up, and the next one goes over another connection; not mor
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
@@ -570,9 +571,7 @@ class Fetcher:
             # A damaged header led us there. The position itself is good; whoever decodes will tell the next one.
             self._defer(tp, generation)
             return
-        failure: Callable[[], ApiError] | None = None
-        if not self._positions.may_reset:
-            failure = lambda: OffsetOutOfRangeError(tp, offset)  # noqa: E731
+        failure = None if self._positions.may_reset else partial(OffsetOutOfRangeError, tp, offset)
         self._subscription.on_out_of_range(tp, generation, failure=failure)
 
     def _defer(self, tp: TopicPartition, generation: int) -> None:

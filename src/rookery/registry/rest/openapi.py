@@ -99,4 +99,5 @@ def _schema_of_other(kind: type) -> dict[str, Any]:
     if kind is object:
         # An empty schema would say the same, but counts as none.
         return {"description": "Anything."}
+    # How msgspec wants to be told that a type has no schema: it is a mistake in the table of endpoints.
     raise NotImplementedError
