@@ -2,7 +2,7 @@
 
 `make explore` draws new ones instead. What it finds becomes a test of its own.
 
-Ctrl-C means something again: a shell that runs the tests in its background lets them, and all their children, ignore it.
+Ctrl-C means something again: a shell that runs the tests in its background has them, and their children, ignore it.
 """
 
 import os
