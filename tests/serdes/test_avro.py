@@ -345,6 +345,26 @@ def test_missing_fields_are_written_with_their_defaults(registry: RegistryClient
     assert AvroDeserializer(registry)("topic", written(registry, schema, [{}])) == [{"b": b"\xff", "l": 5}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "value"),
+    [
+        ({"type": "array", "items": "int"}, [], [1]),
+        ({"type": "map", "values": "int"}, {}, {"a": 1}),
+        ({"type": "record", "name": "I", "fields": [field("n", "int", default=7)]}, {}, {"n": 1}),
+    ],
+    ids=["array", "map", "record"],
+)
+def test_fields_with_defaults_of_many_parts_are_written(
+    registry: RegistryClient, kind: Any, default: Any, value: Any
+) -> None:
+    """fastavro's writer takes plain dictionaries for fields, no kinds of them."""
+    serialize = AvroSerializer(registry, record("R", field("id", "int"), field("parts", kind, default=default)))
+    deserialize = AvroDeserializer(registry)
+    assert deserialize("t", serialize("t", {"id": 1, "parts": value})) == {"id": 1, "parts": value}
+    filled = {"n": 7} if kind["type"] == "record" else default
+    assert deserialize("t", serialize("t", {"id": 1})) == {"id": 1, "parts": filled}
+
+
 @pytest.mark.parametrize("default", ["x", 2**40, None, {}], ids=str)
 def test_defaults_that_do_not_fit_do_not_count(registry: RegistryClient, default: Any) -> None:
     """Registries of old kept such schemas, and data was written with them."""

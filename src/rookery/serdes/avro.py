@@ -48,7 +48,7 @@ class AvroSerializer(TextSerializer[AvroSchema]):
         config: Mapping[str, object] = {},
     ) -> None:
         settings = SerializerSettings.parse(AVRO_SERIALIZER_KEYS, config)
-        parse = partial(parse_avro, registry)
+        parse = partial(parse_avro, registry, for_writing=True)
         super().__init__(registry, settings, schema, schema_type="AVRO", parse=parse, to_dict=to_dict, is_key=is_key)
         self._strict = settings.values.boolean("validate.strict")
         self._strict_allow_default = settings.values.boolean("validate.strict.allow.default")

@@ -1,8 +1,8 @@
 """The defaults of fields, as the values that they stand for.
 
 In a schema they are JSON: texts for bytes, numbers for dates, records without the fields that have defaults themselves.
-fastavro hands them out as they stand there, and the same list each time. So they are converted once, and what a program
-could change is copied for each record.
+fastavro hands them out as they stand there, and the same list each time. So they are converted once, and for readers
+what a program could change is copied for each record. fastavro's writer changes nothing, and takes plain fields only.
 
 A default that does not fit its type counts as none: registries of old kept such schemas.
 """
@@ -27,7 +27,7 @@ class _WithMutableDefault(dict[str, Any]):
         return deepcopy(value) if key == "default" else value
 
 
-def with_default(raw: dict[str, Any], field: Field) -> dict[str, Any]:
+def with_default(raw: dict[str, Any], field: Field, *, for_writing: bool) -> dict[str, Any]:
     """`raw` is fastavro's field, without default."""
     try:
         default = _Conversion().convert_default(field)
@@ -36,7 +36,7 @@ def with_default(raw: dict[str, Any], field: Field) -> dict[str, Any]:
     if default is MISSING:
         return raw
     made = raw | {"default": default}
-    return _WithMutableDefault(made) if isinstance(default, list | dict) else made
+    return made if for_writing or not isinstance(default, list | dict) else _WithMutableDefault(made)
 
 
 class _Conversion:

@@ -36,7 +36,7 @@ class AvroSchema(NamedTuple):
         return self.root.type == "bytes"
 
 
-def parse_avro(registry: RegistryClient, schema: Schema) -> AvroSchema:
+def parse_avro(registry: RegistryClient, schema: Schema, *, for_writing: bool = False) -> AvroSchema:
     """With what it refers to. The name of a primitive type may stand alone, without the quotation marks that JSON asks
     for. Raises InvalidSchemaError."""
     bare = schema.text.strip()
@@ -50,7 +50,7 @@ def parse_avro(registry: RegistryClient, schema: Schema) -> AvroSchema:
     for node in walk(parsed.root):
         if isinstance(node, Record):
             fields = named[node.full_name]["fields"]
-            fields[:] = [with_default(each, node.fields[each["name"]]) for each in fields]
+            fields[:] = [with_default(each, node.fields[each["name"]], for_writing=for_writing) for each in fields]
     _mark_parsed(raw, named)
     return AvroSchema(raw, parsed.root, find_risk(parsed.root))
 
