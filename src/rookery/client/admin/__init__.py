@@ -42,6 +42,7 @@ from rookery.client.admin.transactions import (
 )
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Broker, Partition, Topic
+from rookery.client.prepared import EndOutcome, PreparedTransaction
 
 __all__ = [
     "BROKER_DEFAULT",
@@ -68,6 +69,7 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "DeletedRecords",
+    "EndOutcome",
     "EpochEnd",
     "Feature",
     "Features",
@@ -86,6 +88,7 @@ __all__ = [
     "PartitionDetails",
     "PartitionLag",
     "PartitionProducers",
+    "PreparedTransaction",
     "RemovedMember",
     "ResourceConfigs",
     "ResourceType",

@@ -4,7 +4,8 @@ Two sides know of a transaction: its coordinator, by the transactional id, and t
 producer id of the open batches there. `list_transactions` and `describe_transactions` ask the first, and
 `describe_producers` the second. A transaction hangs on a partition if only the second knows of it (`hanging` finds
 those): nobody will end it, and readers of committed records wait behind it. `abort_transaction` ends it there.
-`fence_producers` ends transactions that their coordinators know, and locks their producers out.
+`fence_producers` ends transactions that their coordinators know, and locks their producers out. `end_transaction` ends
+one that its producer prepared and left open.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,6 +25,7 @@ from rookery.base.types import (
 from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart, partition_rows, several
 from rookery.client.admin.outcomes import Outcome, check
+from rookery.client.prepared import EndOutcome, PreparedTransaction
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 
@@ -38,6 +40,15 @@ _ID_PATTERN_SINCE = 2
 # The oldest coordinator epoch there can be: for a producer whose transactions never ended here.
 _FIRST_COORDINATOR_EPOCH = 0
 TRANSACTION_TIMEOUT_MS = 60_000
+# By protocol: EndTxn 5 means transactions v2 (KIP-890).
+_END_VERSIONS = {False: 4, True: 5}
+_END_OUTCOMES = {
+    ErrorCode.NONE: EndOutcome.DONE,
+    ErrorCode.INVALID_TXN_STATE: EndOutcome.ENDED_OTHERWISE,
+    ErrorCode.PRODUCER_FENCED: EndOutcome.FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: EndOutcome.FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: EndOutcome.UNKNOWN,
+}
 
 
 @value_class
@@ -238,6 +249,33 @@ class TransactionAdmin(AdminPart):
         answer = response.markers[0].topics[0].partitions[0]
         check(answer.error_code, f"partition {target.partition}, producer id {target.producer_id}")
 
+    async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> EndOutcome:
+        """Commit or abort what a producer prepared. May be repeated, also after an answer that got lost.
+
+        Returns when the outcome is certain; readers see it soon after. Raises ApiError where there is no telling.
+        """
+        request = Message(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.producer_epoch,
+            committed=commit,
+        )
+        return await self._cluster.retry(partial(self._end, prepared, request), retriable=_is_being_ended)
+
+    async def _end(self, prepared: PreparedTransaction, request: Message) -> EndOutcome:
+        version = _END_VERSIONS[prepared.is_v2]
+        response = await self._transactions.call(
+            prepared.transactional_id,
+            ApiKey.END_TXN,
+            lambda: request,
+            codes=lambda answer: [answer.error_code],
+            version_max=version,
+        )
+        code = ErrorCode(response.error_code)
+        if code not in _END_OUTCOMES:
+            check(code, f"transactional id {prepared.transactional_id}")
+        return _END_OUTCOMES[code]
+
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
     ) -> list[FencedProducer]:
@@ -265,6 +303,11 @@ class TransactionAdmin(AdminPart):
             return await self._cluster.retry(ask, retriable=lambda code: code is ErrorCode.CONCURRENT_TRANSACTIONS)
         except ApiError as error:
             return FencedProducer(transactional_id, error.code, error.message)
+
+
+def _is_being_ended(code: ErrorCode) -> bool:
+    """The end is decided, and its markers are being written."""
+    return code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def _description(row: Message, coordinator: NodeId) -> TransactionDescription:

@@ -10,6 +10,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
 from rookery.client.consume.base import ConsumerBase
 from rookery.client.consume.positions import EARLIEST, LATEST
+from rookery.client.consume.ranges import RangeProbe, StoredRun
 from rookery.client.consume.records import OffsetAndTimestamp, SomePartitions, partition_of, partitions_of
 from rookery.client.metadata import ClusterMetadata, Partition
 
@@ -37,6 +38,24 @@ class LookupMethods(ConsumerBase):
                 raise ValueError(f"{time_ms} is no timestamp (for {partition_of(tp)})")
         wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
         return await self._queries.find(wanted, timeout_s=self._patience_s(timeout_s))
+
+    async def wait_for_records(self, positions: Mapping[TopicPartition, Offset], *, timeout_s: float) -> bool:
+        """Whether there is a record at or behind any of these positions; waits for the first up to the time-out.
+
+        Not tried again where it fails.
+        """
+        self._check_open()
+        return await RangeProbe(self._cluster, self._settings).wait(positions, timeout_s=timeout_s)
+
+    async def measure(
+        self, positions: Mapping[TopicPartition, Offset], *, size_max: int
+    ) -> dict[TopicPartition, StoredRun]:
+        """What the first offsets from each position on take where they are stored, up to about `size_max` bytes.
+
+        Partitions with nothing there are left out. Not tried again where it fails.
+        """
+        self._check_open()
+        return await RangeProbe(self._cluster, self._settings).measure(positions, size_max=size_max)
 
     async def partitions_for(self, topic: TopicName, *, timeout_s: float | None = None) -> list[Partition]:
         """The partitions of a topic, by index. Raises ApiError if it does not exist."""

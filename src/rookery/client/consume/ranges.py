@@ -2,10 +2,13 @@
 
 Beside the consumer's own fetching: no session, a connection of its own, no assignment, no position is touched. The next
 round is under way while the user works on the last one; its positions come from the headers of the batches alone.
+
+`RangeProbe` asks by the same fetches whether there is anything to read, and how large it is.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
@@ -25,9 +28,12 @@ from rookery.protocol.fetch import (
     decode_fetch_response,
     encode_fetch_request,
 )
+from rookery.records.batch import iterate_headers
 
 # A connection of its own: not behind a fetch that is parked.
 _CHANNEL: Final = "ranges"
+# Another one: what is parked there must not hold up ranges that can be read.
+_PROBE_CHANNEL: Final = "probe"
 _CONSUMER: Final = -1
 _NO_SESSION: Final = 0
 _NO_SESSION_EPOCH: Final = -1
@@ -48,10 +54,18 @@ class FetchedRange(NamedTuple):
     aborted: list[tuple[int, Offset]] | None
 
 
+class StoredRun(NamedTuple):
+    """Consecutive batches as the broker keeps them, compressed or not."""
+
+    size_bytes: int
+    offset_count: int
+
+
 class RangeReader:
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, channel: str = _CHANNEL) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._channel = channel
 
     async def read(self, ranges: Mapping[TopicPartition, OffsetRange]) -> AsyncIterator[list[FetchedRange]]:
         """Rounds of data, one piece per partition at most."""
@@ -82,16 +96,22 @@ class RangeReader:
     async def _fetch_once(
         self, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> list[tuple[TopicPartition, FetchedPartition]]:
-        by_leader: dict[NodeId, dict[TopicPartition, OffsetRange]] = {}
-        for tp, some in ranges.items():
-            by_leader.setdefault(await self._cluster.leader(tp), {})[tp] = some
-        answers = await asyncio.gather(*(self._fetch(node, theirs) for node, theirs in by_leader.items()))
+        by_leader = await self.by_leader(ranges)
+        answers = await asyncio.gather(*(self.fetch(node, theirs) for node, theirs in by_leader.items()))
         return [row for rows in answers for row in rows]
 
-    async def _fetch(
+    async def by_leader(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[NodeId, dict[TopicPartition, OffsetRange]]:
+        found: dict[NodeId, dict[TopicPartition, OffsetRange]] = {}
+        for tp, some in ranges.items():
+            found.setdefault(await self._cluster.leader(tp), {})[tp] = some
+        return found
+
+    async def fetch(
         self, node: NodeId, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> list[tuple[TopicPartition, FetchedPartition]]:
-        connection = await self._cluster.connection(node, _CHANNEL)
+        connection = await self._cluster.connection(node, self._channel)
         metadata = self._cluster.metadata
         topics = {tp.topic: FetchTopic(tp.topic, metadata.topic_id(tp.topic), []) for tp in ranges}
         for tp, some in ranges.items():
@@ -133,6 +153,52 @@ class RangeReader:
             [],
             settings.common.client_rack,
         )
+
+
+class RangeProbe:
+    """Questions about what lies behind positions. One attempt each: errors are the caller's."""
+
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    async def wait(self, positions: Mapping[TopicPartition, Offset], *, timeout_s: float) -> bool:
+        """Whether there is a record at or behind any of these positions; waits for the first up to the time-out."""
+        reader = self._reader(wait_ms=int(timeout_s * 1000), size_max=1)
+        by_leader = await reader.by_leader(_open_ranges(positions))
+        fetches = [asyncio.ensure_future(reader.fetch(node, theirs)) for node, theirs in by_leader.items()]
+        try:
+            for fetched in asyncio.as_completed(fetches):
+                if any(row.records for _, row in await fetched):
+                    return True
+            return False
+        finally:
+            for each in fetches:
+                each.cancel()
+            await asyncio.gather(*fetches, return_exceptions=True)
+
+    async def measure(
+        self, positions: Mapping[TopicPartition, Offset], *, size_max: int
+    ) -> dict[TopicPartition, StoredRun]:
+        """The first batches from each position on, up to about `size_max` bytes of each; none where nothing is."""
+        reader = self._reader(wait_ms=0, size_max=size_max)
+        by_leader = await reader.by_leader(_open_ranges(positions))
+        answers = await asyncio.gather(*(reader.fetch(node, theirs) for node, theirs in by_leader.items()))
+        return {tp: _stored_run(row.records) for rows in answers for tp, row in rows if row.records}
+
+    def _reader(self, *, wait_ms: int, size_max: int) -> RangeReader:
+        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, max_partition_fetch_bytes=size_max)
+        return RangeReader(self._cluster, settings, _PROBE_CHANNEL)
+
+
+def _open_ranges(positions: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, OffsetRange]:
+    return {tp: OffsetRange(offset, offset) for tp, offset in positions.items()}
+
+
+def _stored_run(data: memoryview) -> StoredRun:
+    headers = [header for _, header in iterate_headers(data)]
+    offset_count = headers[-1].last_offset + 1 - headers[0].base_offset if headers else 0
+    return StoredRun(sum(header.size_bytes for header in headers), offset_count)
 
 
 def _rows(

@@ -23,6 +23,7 @@ from rookery.client.errors import (
 )
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
+from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.batches import Batch
 from rookery.client.produce.making import make_limits, make_metrics, make_split_settings, make_transactions
@@ -181,7 +182,7 @@ class ProducerBase:
     async def close(self, timeout_s: float | None = None) -> None:
         """Wait for what was sent, at most that long; then drop what is left, which fails. 0: drop it now.
 
-        A transaction that is open is aborted, unless there is no time.
+        A transaction that is open is aborted, unless there is no time; not one that was prepared.
         """
         if self._is_closed:
             await self._await_close(timeout_s)
@@ -257,6 +258,14 @@ class ProducerBase:
         """Wait for everything that was sent, then commit; raises the transaction's first error, if it has one."""
         with self._timed(self._metrics.txn_commit_time):
             await self._transactional().end(commit=True, settle=self.flush)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Wait for everything that was sent, and leave the transaction open: `Admin.end_transaction` ends it, anywhere.
+
+        No more records are taken; this producer may commit or abort it, too. `close` leaves it as it is. Raises the
+        transaction's first error, if it has one.
+        """
+        return await self._transactional().prepare(settle=self.flush)
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent, wait for the rest, and abort."""

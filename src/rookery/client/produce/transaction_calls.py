@@ -24,6 +24,7 @@ from rookery.client.cluster import Cluster
 from rookery.client.connection import software
 from rookery.client.coordinators import Coordinators
 from rookery.client.errors import ClientStateError, TransactionAbortableError
+from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.sequences import ProducerIdentity
 from rookery.client.produce.transactions import (
     GroupLike,
@@ -186,6 +187,20 @@ class Transactions:
                 self._machine.begin_offsets(group_offsets)
                 await self._commit_offsets(group_offsets, self._deadline_s())
 
+    async def prepare(self, *, settle: Callable[[], Awaitable[object]]) -> PreparedTransaction:
+        """Have everything written, and leave the transaction open for others to end."""
+        async with self._calling:
+            deadline_s = self._deadline_s()
+            self._machine.begin_prepare()
+            await self._settle(settle, deadline_s)
+            # A batch may have failed: then there is nothing to prepare any more.
+            self._machine.begin_prepare()
+            await self._finish(deadline_s)
+            identity = self._machine.identity
+            return PreparedTransaction(
+                self.transactional_id, identity.producer_id, identity.producer_epoch, is_v2=self.is_v2
+            )
+
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[object]] | None = None) -> None:
         """Commit or abort. From the start no record is accepted; `settle` then waits for those that were.
 
@@ -197,14 +212,17 @@ class Transactions:
             if not commit:
                 self._give_up_adding()
             if settle is not None:
-                try:
-                    async with asyncio.timeout_at(deadline_s):
-                        await settle()
-                except TimeoutError:
-                    raise self._late("the delivery of what was sent", None) from None
+                await self._settle(settle, deadline_s)
                 # A batch may have failed: then there is no commit any more.
                 self._machine.begin_end(commit=commit)
             await self._finish(deadline_s)
+
+    async def _settle(self, settle: Callable[[], Awaitable[object]], deadline_s: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await settle()
+        except TimeoutError:
+            raise self._late("the delivery of what was sent", None) from None
 
     def _give_up_adding(self) -> None:
         """Batches that wait for their partitions are not to be sent."""

@@ -13,20 +13,25 @@ through in the one it began with:
 
 The states, and the ways between them (a way to FATAL_ERROR leads from everywhere):
 
-    from \\ to          UNINITIALIZED  INITIALIZING  READY  IN_TRANSACTION  COMMITTING  ABORTING  ABORTABLE_ERROR
-    UNINITIALIZED                          x
-    INITIALIZING             x                        x                                               x
-    READY                                                        x
-    IN_TRANSACTION                                                              x          x          x
-    COMMITTING                             x          x                                     x         x
-    ABORTING                               x          x
-    ABORTABLE_ERROR                                                                        x
+    from \\ to    UNINITIALIZED INITIALIZING READY IN_TRANSACTION PREPARING PREPARED COMMITTING ABORTING ABORTABLE_ERROR
+    UNINITIALIZED                   x
+    INITIALIZING      x                      x                                                                x
+    READY                                               x
+    IN_TRANSACTION                                                  x                   x         x           x
+    PREPARING                                                                 x                   x           x
+    PREPARED                                                                            x         x
+    COMMITTING                      x        x                                                    x           x
+    ABORTING                        x        x
+    ABORTABLE_ERROR                                                                                x
     FATAL_ERROR
 
-Calls that wait for the coordinator (init, commit, abort) are operations. An operation that ran out of time has not
-failed: it stays pending, calling it again goes on with the same requests, and no other call is allowed before it is
-done; only a commit may still be aborted, as long as the coordinator was not asked for it. `next_request` says what is
-missing. A repeated EndTxn is harmless: the coordinator knows by the epoch what it has ended.
+Calls that wait for the coordinator (init, prepare, commit, abort) are operations. An operation that ran out of time has
+not failed: it stays pending, calling it again goes on with the same requests, and no other call is allowed before it is
+done; only a commit may still be aborted, as long as the coordinator was not asked for it, and so may a preparation.
+`next_request` says what is missing. A repeated EndTxn is harmless: the coordinator knows by the epoch what it ended.
+
+A prepared transaction has all its records and takes no more; who has its identity may end it (`Admin.end_transaction`),
+and this producer may be closed without touching it.
 
 What an error means depends on the request that got it (`judge`); the classes are those of Kafka's own client, as
 KIP-1050 sums them up: retriable; abortable (the transaction is lost, the producer is not); fenced, or otherwise fatal
@@ -56,6 +61,8 @@ class State(Enum):
     INITIALIZING = auto()
     READY = auto()
     IN_TRANSACTION = auto()
+    PREPARING = auto()
+    PREPARED = auto()
     COMMITTING = auto()
     ABORTING = auto()
     ABORTABLE_ERROR = auto()
@@ -74,11 +81,19 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     },
     State.READY: {State.IN_TRANSACTION: "begin_transaction", **_FATAL},
     State.IN_TRANSACTION: {
+        State.PREPARING: "prepare_transaction",
         State.COMMITTING: "commit_transaction",
         State.ABORTING: "abort_transaction",
         State.ABORTABLE_ERROR: "a failed batch, partition or group",
         **_FATAL,
     },
+    State.PREPARING: {
+        State.PREPARED: "everything that was sent is written",
+        State.ABORTING: "abort_transaction",
+        State.ABORTABLE_ERROR: "a failed batch, partition or group",
+        **_FATAL,
+    },
+    State.PREPARED: {State.COMMITTING: "commit_transaction", State.ABORTING: "abort_transaction", **_FATAL},
     State.COMMITTING: {
         State.READY: "committed",
         State.INITIALIZING: "committed, and the epoch must be raised",
@@ -101,6 +116,8 @@ _MISSING_CALLS: Final[Mapping[State, str]] = {
     State.INITIALIZING: "init_transactions() is not done: await it, or call it again",
     State.READY: "call begin_transaction() first",
     State.IN_TRANSACTION: "a transaction is open: call commit_transaction() or abort_transaction() first",
+    State.PREPARING: "prepare_transaction() is not done: await it, or call it again",
+    State.PREPARED: "the transaction is prepared: end it, here or with Admin.end_transaction()",
     State.COMMITTING: "commit_transaction() is not done: await it, or call it again",
     State.ABORTING: "abort_transaction() is not done: await it, or call it again",
 }
@@ -110,6 +127,7 @@ class Operation(Enum):
     """The calls that can run out of time, by their names."""
 
     INIT = "init_transactions"
+    PREPARE = "prepare_transaction"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
 
@@ -286,8 +304,14 @@ class TransactionMachine:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to abort."""
-        return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR)
+        """Whether there is something to abort. What is prepared is for others to end."""
+        return self.state in (
+            State.IN_TRANSACTION,
+            State.PREPARING,
+            State.COMMITTING,
+            State.ABORTING,
+            State.ABORTABLE_ERROR,
+        )
 
     @property
     def is_over(self) -> bool:
@@ -324,18 +348,28 @@ class TransactionMachine:
         self._unfinished_offsets.append(offsets)
         self._has_started = self._has_started or self.is_v2
 
+    def begin_prepare(self) -> None:
+        if not self._goes_on(Operation.PREPARE):
+            self._check(Operation.PREPARE.value, State.IN_TRANSACTION)
+            if not (self._has_started or self._new or self._unfinished_offsets):
+                raise ClientStateError("prepare_transaction() is not possible: nothing was sent in the transaction")
+            self._start(Operation.PREPARE, State.PREPARING)
+
     def begin_end(self, *, commit: bool) -> None:
         operation = Operation.COMMIT if commit else Operation.ABORT
-        may_turn_back = not commit and self.state is State.COMMITTING and not self._commit_is_out
-        if not may_turn_back:
+        if commit or not self._may_turn_back():
             if self._goes_on(operation):
                 return
-            if commit or self.state is not State.ABORTABLE_ERROR:
+            if self.state is not State.PREPARED and (commit or self.state is not State.ABORTABLE_ERROR):
                 self._check(operation.value, State.IN_TRANSACTION)
         self._start(operation, State.COMMITTING if commit else State.ABORTING)
         if not commit:
             self._new.clear()
             self._unfinished_offsets.clear()
+
+    def _may_turn_back(self) -> bool:
+        """Whether an operation that is under way may still become an abort."""
+        return self.state is State.PREPARING or (self.state is State.COMMITTING and not self._commit_is_out)
 
     # What is to be asked
 
@@ -343,8 +377,10 @@ class TransactionMachine:
         """What brings the pending operation nearer to its end; None: it is done."""
         if self.state is State.INITIALIZING:
             return Request.INIT
-        if self.state is State.COMMITTING and self._unfinished_offsets:
+        if self.state in (State.PREPARING, State.COMMITTING) and self._unfinished_offsets:
             return Request.COMMIT_OFFSETS
+        if self.state is State.PREPARING:
+            self._move(State.PREPARED)
         if self.state is State.COMMITTING and self._has_started:
             return Request.END_COMMIT
         if self.state is State.ABORTING and (self._has_started or self._may_have_started):
@@ -372,7 +408,7 @@ class TransactionMachine:
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
         """All that wait, in one request: those that are needed now, and those that will be soon."""
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING):
+        if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
             raise self._blocking_error() or TransactionAbortableError(
                 f"{self._name()}: the transaction is being aborted"
             )

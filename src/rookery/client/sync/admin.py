@@ -33,6 +33,7 @@ from rookery.client.admin.transactions import (
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.metadata import Topic
 from rookery.client.metrics.names import MetricName
+from rookery.client.prepared import EndOutcome, PreparedTransaction
 from rookery.client.sync.loop import shared_loop
 from rookery.protocol.api import VersionRange
 
@@ -158,6 +159,13 @@ class Admin:
     def abort_transaction(self, target: AbortTarget) -> None:
         """End a transaction on one partition only, whatever its coordinator knows. Raises ApiError."""
         self._loop.run(self._admin.abort_transaction(target))
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> EndOutcome:
+        """Commit or abort what a producer prepared. May be repeated, also after an answer that got lost.
+
+        Returns when the outcome is certain; readers see it soon after. Raises ApiError where there is no telling.
+        """
+        return self._loop.run(self._admin.end_transaction(prepared, commit=commit))
 
     def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int = TRANSACTION_TIMEOUT_MS

@@ -23,6 +23,7 @@ from rookery.base.types import Offset, TimestampMs, TopicName, TopicPartition
 from rookery.client.consume.columns import Positions
 from rookery.client.consume.consumer import DEFAULT_CLOSE_S, DEFAULT_POLL_S, Offsets
 from rookery.client.consume.consumer import Consumer as AsyncConsumer
+from rookery.client.consume.ranges import StoredRun
 from rookery.client.consume.records import (
     BEGINNING,
     END,
@@ -296,6 +297,20 @@ class Consumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record with each time or a later one; None where no record is so late."""
         return self._conversation.wait(self._consumer.offsets_for_times(times_ms, timeout_s=timeout_s))
+
+    def wait_for_records(self, positions: Mapping[TopicPartition, Offset], *, timeout_s: float) -> bool:
+        """Whether there is a record at or behind any of these positions; waits for the first up to the time-out.
+
+        Not tried again where it fails.
+        """
+        return self._conversation.wait(self._consumer.wait_for_records(positions, timeout_s=timeout_s))
+
+    def measure(self, positions: Mapping[TopicPartition, Offset], *, size_max: int) -> dict[TopicPartition, StoredRun]:
+        """What the first offsets from each position on take where they are stored, up to about `size_max` bytes.
+
+        Partitions with nothing there are left out. Not tried again where it fails.
+        """
+        return self._conversation.wait(self._consumer.measure(positions, size_max=size_max))
 
     def partitions_for(self, topic: TopicName, *, timeout_s: float | None = None) -> list[Partition]:
         """The partitions of a topic, by index. Raises ApiError if it does not exist."""

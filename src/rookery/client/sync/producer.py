@@ -40,6 +40,7 @@ from rookery.client.errors import (
 from rookery.client.generics import K, V
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
+from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.batches import headers_size
 from rookery.client.produce.partitioners import PartitionerLike
 from rookery.client.produce.receipts import Interceptors
@@ -367,7 +368,7 @@ class Producer(Generic[K, V]):
     def close(self, timeout_s: float | None = None) -> None:
         """Wait for what was sent, at most that long; then drop what is left, which fails. 0: drop it now.
 
-        A transaction that is open is aborted.
+        A transaction that is open is aborted; not one that was prepared.
         """
         if self._is_ended:
             return
@@ -415,14 +416,30 @@ class Producer(Generic[K, V]):
         """Wait for everything that was sent, then commit; raises the transaction's first error, if it has one."""
 
         async def commit() -> None:
-            await self._hand_over()
-            if self._failure is not None:
-                raise TransactionAbortableError(
-                    f"a record of the transaction was not sent: {self._failure.message}", self._failure.code
-                )
+            await self._hand_over_all()
             await self._producer.commit_transaction()
 
         self._loop.run(commit())
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Wait for everything that was sent, and leave the transaction open: `Admin.end_transaction` ends it, anywhere.
+
+        No more records are taken; this producer may commit or abort it, too. `close` leaves it as it is.
+        """
+
+        async def prepare() -> PreparedTransaction:
+            await self._hand_over_all()
+            return await self._producer.prepare_transaction()
+
+        return self._loop.run(prepare())
+
+    async def _hand_over_all(self) -> None:
+        """Raises if a record of the transaction did not get into a batch."""
+        await self._hand_over()
+        if self._failure is not None:
+            raise TransactionAbortableError(
+                f"a record of the transaction was not sent: {self._failure.message}", self._failure.code
+            )
 
     def abort_transaction(self) -> None:
         """Drop what was not sent, wait for the rest, and abort."""
