@@ -1,0 +1,182 @@
+"""`rookery dlq`: list, show, redrive."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    Json,
+    Timeout,
+    Yes,
+)
+
+if TYPE_CHECKING:
+    from rookery.dead_letters.letters import Selection
+
+app = typer.Typer(help="Look at dead letters, and send them again.", no_args_is_help=True)
+
+_SHOWN = 20
+# As in `dead_letters.planning`, which is loaded when a command runs.
+_MAX_ATTEMPTS = 3
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="A dead-letter topic, such as orders.dlq.")]
+OriginTopics = Annotated[
+    list[str] | None, typer.Option("--origin", metavar="TOPIC", help="Only what came from this topic. Repeatable.")
+]
+ErrorClasses = Annotated[
+    list[str] | None,
+    typer.Option("--error", metavar="CLASS", help="Only this error, with or without its package. Repeatable."),
+]
+Stages = Annotated[
+    list[str] | None, typer.Option("--stage", metavar="STAGE", help="Only what failed in this step. Repeatable.")
+]
+Pipelines = Annotated[
+    list[str] | None, typer.Option("--pipeline", metavar="NAME", help="Only of this pipeline. Repeatable.")
+]
+Offsets = Annotated[
+    list[str] | None,
+    typer.Option("--offset", metavar="P:N[-M]", help="Only these offsets of the dead-letter topic. Repeatable."),
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Only what failed at this ISO 8601 time, or MS, or later.")
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only what failed before.")]
+
+
+@app.command("list", epilog="Example: rookery dlq list")
+def list_(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All topics that end in .dlq if none is named.")
+    ] = None,
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """List dead-letter topics: how many records failed, how many wait to be sent again, when, and why."""
+    from rookery.cli.dlq_runs import DeadLetterRun
+    from rookery.cli.dlq_tables import print_summaries
+
+    print_summaries(DeadLetterRun(bootstrap_server, timeout_s).summarize(names or []), as_json=as_json)
+
+
+@app.command(
+    "show",
+    epilog="Examples:"
+    "\n\nrookery dlq show orders.dlq --limit 5"
+    "\n\nrookery dlq show orders.dlq --error SchemaError --since 2026-03-01T12:00Z --json",
+)
+def show(
+    topic: Topic,
+    origins: OriginTopics = None,
+    errors: ErrorClasses = None,
+    stages: Stages = None,
+    pipelines: Pipelines = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            "-r",
+            envvar="ROOKERY_SCHEMA_REGISTRY",
+            metavar="URL[,...]",
+            help="Decode keys and values by the schemas of this registry.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = _SHOWN,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all headers.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show dead letters: where they came from, what failed, and what is in them."""
+    from rookery.cli.dlq_runs import DeadLetterRun
+    from rookery.cli.dlq_tables import print_letters
+    from rookery.cli.dlq_values import RegistryValues
+    from rookery.cli.errors import needs_extra
+
+    selection = _selection(origins, errors, stages, pipelines, offsets, since, until)
+    letters = DeadLetterRun(bootstrap_server, timeout_s).find(topic, selection, count=limit)
+    try:
+        values = None if registry is None else RegistryValues(registry)
+    except ImportError as error:
+        raise needs_extra("registry", error) from None
+    print_letters(letters, values=values, as_json=as_json)
+
+
+@app.command(
+    "redrive",
+    epilog="Examples:"
+    "\n\nrookery dlq redrive orders.dlq --dry-run"
+    "\n\nrookery dlq redrive orders.dlq --error SchemaError --yes"
+    "\n\nrookery dlq redrive orders.dlq --to orders-repaired --yes",
+)
+def redrive(
+    topic: Topic,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TOPIC", help="Send all to this topic; else where each came from.")
+    ] = None,
+    max_attempts: Annotated[
+        int, typer.Option("--max-attempts", min=1, help="Leave out what was tried so often already.")
+    ] = _MAX_ATTEMPTS,
+    origins: OriginTopics = None,
+    errors: ErrorClasses = None,
+    stages: Stages = None,
+    pipelines: Pipelines = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Send dead letters again, each once. Asks first. What was sent is remembered: a second run sends the rest."""
+    from rookery.cli.dlq_runs import DeadLetterRun
+    from rookery.cli.dlq_tables import print_report
+    from rookery.cli.output import confirm
+    from rookery.dead_letters.planning import Wish
+
+    if to == topic:
+        raise typer.BadParameter("this is the dead-letter topic itself", param_hint="--to")
+    selection = _selection(origins, errors, stages, pipelines, offsets, since, until)
+    wish = Wish(topic, selection, to, max_attempts)
+    run = DeadLetterRun(bootstrap_server, timeout_s)
+    if dry_run or not yes:
+        preview = run.preview(wish)
+        if dry_run or not preview.sent:
+            print_report(preview, executed=False, as_json=as_json)
+            return
+        targets = ", ".join(f"{count:,} to {name}" for name, count in sorted(preview.sent.items()))
+        confirm(f"Send {targets}?", yes=yes)
+    print_report(run.redrive(wish), executed=True, as_json=as_json)
+
+
+def _selection(
+    origins: list[str] | None,
+    errors: list[str] | None,
+    stages: list[str] | None,
+    pipelines: list[str] | None,
+    offsets: list[str] | None,
+    since: str | None,
+    until: str | None,
+) -> "Selection":
+    from rookery.cli.positions import parse_timestamp_ms
+    from rookery.dead_letters.letters import Selection, parse_span
+
+    try:
+        return Selection(
+            frozenset(origins or ()),
+            frozenset(errors or ()),
+            frozenset(stage.upper() for stage in stages or ()),
+            frozenset(pipelines or ()),
+            tuple(map(parse_span, offsets or ())),
+            None if since is None else parse_timestamp_ms(since),
+            None if until is None else parse_timestamp_ms(until),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

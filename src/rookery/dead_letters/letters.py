@@ -1,0 +1,134 @@
+"""Dead letters as they are read from their topic: which of them are wanted, and what they are together. Pure.
+
+`Selection` is what `rookery dlq show` and `redrive` filter by; `Summary` is what `list` counts. Times are those of the
+dead letters, that is of the failures, not of the records that failed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rookery.base.types import Offset, PartitionIndex, TimestampMs
+from rookery.client.consume.records import ConsumerRecord
+from rookery.dead_letters.standard import Failure, Identity, read_failure
+
+
+class DeadLetter(NamedTuple):
+    """A record of a dead-letter topic. `failure` is None if its headers do not tell where it came from."""
+
+    record: ConsumerRecord[bytes, bytes]
+    failure: Failure | None
+
+    @property
+    def identity(self) -> Identity:
+        """Of the origin; what has none stands for itself."""
+        if self.failure is not None:
+            return self.failure.origin.identity
+        return (self.record.topic, self.record.partition, self.record.offset)
+
+
+def read_letter(record: ConsumerRecord[bytes, bytes]) -> DeadLetter:
+    return DeadLetter(record, read_failure(record.headers))
+
+
+class OffsetSpan(NamedTuple):
+    """Offsets of a partition of the dead-letter topic; both ends belong to it."""
+
+    partition: PartitionIndex
+    first: Offset
+    last: Offset
+
+    def holds(self, partition: PartitionIndex, offset: Offset) -> bool:
+        return partition == self.partition and self.first <= offset <= self.last
+
+
+def parse_span(text: str) -> OffsetSpan:
+    """`PARTITION:OFFSET` or `PARTITION:FIRST-LAST`. Raises ValueError with a sentence."""
+    partition, colon, offsets = text.partition(":")
+    first, dash, last = offsets.partition("-")
+    words = [partition, first, last if dash else first]
+    if not colon or not all(word.isascii() and word.isdigit() for word in words):
+        raise ValueError(f"'{text}' is neither PARTITION:OFFSET nor PARTITION:FIRST-LAST")
+    span = OffsetSpan(*map(int, words))
+    if span.last < span.first:
+        raise ValueError(f"'{text}' ends before it begins")
+    return span
+
+
+class Selection(NamedTuple):
+    """Which dead letters are wanted: of each kind any of those named, and all if none is."""
+
+    origin_topics: frozenset[str] = frozenset()
+    error_classes: frozenset[str] = frozenset()
+    stages: frozenset[str] = frozenset()
+    pipelines: frozenset[str] = frozenset()
+    spans: tuple[OffsetSpan, ...] = ()
+    # From the first on, and before the second.
+    since_ms: TimestampMs | None = None
+    until_ms: TimestampMs | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        record, failure = letter.record, letter.failure
+        if self.since_ms is not None and record.timestamp_ms < self.since_ms:
+            return False
+        if self.until_ms is not None and record.timestamp_ms >= self.until_ms:
+            return False
+        if self.spans and not any(span.holds(record.partition, record.offset) for span in self.spans):
+            return False
+        if failure is None:
+            return not (self.origin_topics or self.error_classes or self.stages or self.pipelines)
+        return (
+            (not self.origin_topics or failure.origin.topic in self.origin_topics)
+            and (not self.error_classes or self._takes_class(failure.error_class))
+            and (not self.stages or failure.stage.upper() in self.stages)
+            and (not self.pipelines or failure.pipeline in self.pipelines)
+        )
+
+    def _takes_class(self, error_class: str) -> bool:
+        """By the whole name, or the part that people say: `DataException` for `org.apache...DataException`."""
+        return error_class in self.error_classes or short_class(error_class) in self.error_classes
+
+
+def short_class(error_class: str) -> str:
+    return error_class.rpartition(".")[2]
+
+
+class Summary:
+    """What the dead letters of a topic are together."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.newest_ms: TimestampMs | None = None
+        self._open: set[Identity] = set()
+        self._redriven: set[Identity] = set()
+        self._classes: dict[Identity, str] = {}
+
+    def add(self, letter: DeadLetter, *, is_redriven: bool) -> None:
+        self.total += 1
+        time_ms, identity = letter.record.timestamp_ms, letter.identity
+        self.newest_ms = time_ms if self.newest_ms is None else max(self.newest_ms, time_ms)
+        (self._redriven if is_redriven else self._open).add(identity)
+        self._classes[identity] = letter.failure.error_class if letter.failure else ""
+
+    @property
+    def origins(self) -> int:
+        """How many records failed."""
+        return len(self._classes)
+
+    @property
+    def waiting(self) -> int:
+        """Those of them that were not sent again."""
+        return len(self._open - self._redriven)
+
+    def error_classes(self) -> list[tuple[str, int]]:
+        """With the number of records that each was the reason for, the most frequent first."""
+        counts = Counter(self._classes.values())
+        return sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
+
+
+def newest(letters: Iterable[DeadLetter], count: int) -> list[DeadLetter]:
+    """The last so many by time, in order."""
+    ordered = sorted(
+        letters, key=lambda letter: (letter.record.timestamp_ms, letter.record.partition, letter.record.offset)
+    )
+    return ordered[-count:]
