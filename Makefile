@@ -9,9 +9,14 @@ PYTHON ?= python3
 WORKERS ?= 4
 # Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
 PYTEST_ARGS ?=
+# What `make test` leaves to other targets, and pytest's exit code if arguments select no test of a kind.
+QUICK := not java and not kcat and not long and not soak
+NONE_SELECTED := 5
 # The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
 SEEDS ?= 1..100
 SIM_ARGS ?=
+# How many runs `make soak` makes.
+RUNS ?= 200
 # Which rows `make bench` runs (all without it), how often, and further arguments: make bench ROWS="produce/*" ROUNDS=5
 ROWS ?=
 ROUNDS ?= 3
@@ -25,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim explore conformance demo up bench profile compiled test-compiled docs clean
+.PHONY: help setup check format test sim explore conformance soak demo tour up bench profile compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +53,8 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m "$(QUICK) and spark" $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
@@ -61,8 +67,14 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	scripts/conformance-setup.sh .cache/java
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "" tests/conformance tests/faults $(PYTEST_ARGS)
 
-demo: $(INSTALLED) ## A broker, its own client and three others, kills, restarts, transactions, and what became of the records
+soak: $(INSTALLED) ## The Spark sink under kills of drivers, workers and brokers: make soak RUNS=300
+	$(BIN)/python -m tests.soak --runs $(RUNS)
+
+demo: $(INSTALLED) ## A website's page views through broker, registry and Spark, and whether exactly the right things came out
 	$(BIN)/python -W ignore -m demo
+
+tour: $(INSTALLED) ## The broker with four clients: kills, restarts, groups, transactions, columns, schemas
+	$(BIN)/python -W ignore -m demo.tour
 
 up: $(INSTALLED) ## The whole platform on its usual ports, until Ctrl-C
 	$(BIN)/rookery up
@@ -84,6 +96,7 @@ docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their ta
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md
 	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
+	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md
 
 clean: ## Remove .venv and all caches
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

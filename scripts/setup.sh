@@ -24,5 +24,15 @@ if ! "$python" -c 'import venv, ensurepip' 2> /dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package"
 fi
 
+# Spark runs on Java. Everything else works without it.
+if [ -z "${JAVA_HOME:-}" ] && ! command -v java > /dev/null; then
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
+        apt-get update -q
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends default-jre-headless
+    else
+        echo "setup: there is no Java: Spark's tests and the demo need Java 17 or newer" >&2
+    fi
+fi
+
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[dev]'

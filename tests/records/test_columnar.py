@@ -296,4 +296,4 @@ def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same() -> None:
     scope: dict[str, Any] = {}
     # Without a file of its own there is nowhere to keep it.
     exec("def double(number): return 2 * number", scope)
-    assert kernels._compile(scope["double"], numba.int64(numba.int64))(21) == 42
+    assert kernels.compile_kernel(scope["double"], numba.int64(numba.int64))(21) == 42

@@ -12,10 +12,12 @@ from typer.core import TyperGroup
 from rookery.cli import (
     configs,
     consume,
+    dlq,
     features,
     groups,
     log,
     perf,
+    pipelines,
     produce,
     registry,
     schemas,
@@ -54,6 +56,8 @@ app.command("consume", epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(schemas.app, name="schemas")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(perf.app, name="perf")
 app.add_typer(configs.app, name="configs")
 app.add_typer(features.app, name="features")

@@ -9,10 +9,11 @@ the end before a byte is read there; a size is compared with what is left before
 written but for records that passed, and for these the caller has made room (`columnar` says how much). Numbers are
 64-bit and wrap around.
 
-Everything that is wrong is told by the return value. `columnar` is the only caller.
+Everything that is wrong is told by the return value. `columnar` is the only caller of the kernels; other modules that
+have kernels of their own build them with `compile_kernel`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -101,6 +102,14 @@ def _store_byte(_: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
+def _store_int64(_: Any, address: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[1], builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 def _copy_bytes(_: Any, target: Any, source: Any, size: Any) -> Any:
     """The C library's: for 100 bytes a loop takes three times as long, and an assigned slice twice."""
 
@@ -116,6 +125,7 @@ def _copy_bytes(_: Any, target: Any, source: Any, size: Any) -> Any:
 load_byte: Any = intrinsic(_load_byte)
 load_int64: Any = intrinsic(_load_int64)
 store_byte: Any = intrinsic(_store_byte)
+store_int64: Any = intrinsic(_store_int64)
 copy_bytes: Any = intrinsic(_copy_bytes)
 
 
@@ -479,8 +489,7 @@ _HELPERS: tuple[Callable[..., Any], ...] = (
 @cache
 def load_kernels() -> Kernels:
     """Compile, or find what was compiled before; some seconds once on a machine, then a fraction of one per process."""
-    for helper in _HELPERS:
-        register_jitable(helper)
+    use_in_kernels(_HELPERS)
     source, numbers = types.Array(types.uint8, 1, "C", readonly=True), types.Array(types.int64, 1, "C", readonly=True)
     groups = types.Array(types.int32, 1, "C", readonly=True)
     out, int32s, int64s, table = types.uint8[::1], types.int32[::1], types.int64[::1], types.int64[:, ::1]
@@ -490,15 +499,22 @@ def load_kernels() -> Kernels:
     rows = group((int64s, int64s, int32s, int32s, out, out, int32s, out, out))
     header_rows = group((int32s, int32s, out, int32s, out, out))
     return Kernels(
-        _compile(decode, types.int64(source, table, rows, int64s)),
-        _compile(decode_headers, types.void(source, table, header_rows, int64s)),
-        _compile(measure, types.int64(groups, binary, binary, headers, int64s)),
-        _compile(encode, types.int64(groups, numbers, binary, binary, headers, types.int64, int64s, out, table)),
-        _compile(hash_keys, types.void(binary, int32s)),
+        compile_kernel(decode, types.int64(source, table, rows, int64s)),
+        compile_kernel(decode_headers, types.void(source, table, header_rows, int64s)),
+        compile_kernel(measure, types.int64(groups, binary, binary, headers, int64s)),
+        compile_kernel(encode, types.int64(groups, numbers, binary, binary, headers, types.int64, int64s, out, table)),
+        compile_kernel(hash_keys, types.void(binary, int32s)),
     )
 
 
-def _compile(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
+def use_in_kernels(helpers: Iterable[Callable[..., Any]]) -> None:
+    """Kernels may call these from then on."""
+    for helper in helpers:
+        register_jitable(helper)
+
+
+def compile_kernel(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
+    """`signature` is one of numba's, or its text. Kernels elsewhere keep the rules above."""
     try:
         compiled: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True)(function)
     except Exception:

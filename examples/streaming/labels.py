@@ -1,0 +1,9 @@
+"""A transform in Python: a function of DataFrames that returns one."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+
+def label(clicked: DataFrame) -> DataFrame:
+    is_sale = F.col("button") == "buy"
+    return clicked.withColumn("label", F.when(is_sale, F.lit("sale")).otherwise(F.lit("interest")))

@@ -1,0 +1,155 @@
+"""What `rookery pipelines` does and prints; `pipelines` describes the commands."""
+
+from datetime import datetime
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import typer
+
+from rookery.base.clock import SystemClock
+from rookery.cli.errors import FAILED, CommandError
+from rookery.cli.output import Cell, Styled, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from rookery.spark.pipelines.application import RunOptions
+    from rookery.spark.pipelines.progress import Figures
+    from rookery.spark.pipelines.states import Found, StateDirectory
+
+_POLL_S = 0.1
+_MS_PER_S = 1000
+
+
+def write_template(name: str, template: str, directory: Path) -> None:
+    from rookery.spark.pipelines.templates import render
+
+    path = directory / f"{name}.yaml"
+    if path.exists():
+        raise CommandError(f"there is a file {path} already")
+    text = render(template, name)
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    typer.echo(f"wrote {path}")
+    note(f"With `rookery up` running: rookery pipelines validate {path}; rookery pipelines run {path}")
+
+
+def print_validation(file: Path, options: "RunOptions", *, offline: bool, as_json: bool) -> None:
+    from rookery.spark.pipelines.application import validate
+    from rookery.spark.pipelines.spec import PipelineError
+
+    try:
+        pipeline = validate(file, options, offline=offline)
+    except PipelineError as error:
+        rows = [
+            {"file": problem.place.file, "line": problem.place.line, "message": problem.message}
+            for problem in error.problems
+        ]
+        if as_json:
+            print_json({"valid": False, "problems": rows})
+        else:
+            typer.echo(str(error), err=True)
+        raise typer.Exit(FAILED) from None
+    if as_json:
+        print_json({"valid": True, "problems": []})
+    else:
+        flows = ", ".join(sink.name for sink in pipeline.sinks)
+        typer.echo(f"{file} is valid: pipeline {pipeline.name} with the flows {flows}")
+
+
+def print_list(states: "StateDirectory", *, as_json: bool) -> None:
+    found = states.list()
+    if as_json:
+        print_json([_as_json(each) for each in found])
+        return
+    rows: list[list[Cell]] = [
+        [
+            each.pipeline.name,
+            _state(each),
+            each.pipeline.pid if each.alive else None,
+            _time_text(each.pipeline.started_ms),
+            len(each.pipeline.flows),
+            _total_lag(each.pipeline.flows),
+            each.pipeline.file,
+        ]
+        for each in found
+    ]
+    print_table(("PIPELINE", "STATE", "PID", "STARTED", "FLOWS", "LAG", "FILE"), rows)
+
+
+def print_status(states: "StateDirectory", name: str, *, as_json: bool) -> None:
+    found = _find(states, name)
+    if as_json:
+        print_json(_as_json(found))
+        return
+    pipeline = found.pipeline
+    served = f", metrics on {pipeline.metrics_address}" if pipeline.metrics_address else ""
+    state = "running" if found.alive else "not running any more: it ended without cleaning up"
+    title = f"{name}: {state}, process {pipeline.pid} since {_time_text(pipeline.started_ms)}, {pipeline.file}{served}"
+    rows = [_flow_row(each) for each in pipeline.flows]
+    columns = ("FLOW", "STATE", "BATCH", "ROWS IN", "ROWS OUT", "IN/S", "OUT/S", "BATCH MS", "LAG", "BEHIND S")
+    print_table((*columns, "DEAD LETTERS", "RESTARTS"), rows, title=title)
+    for each in pipeline.flows:
+        if each.error:
+            typer.echo(f"{each.flow}: {each.error}")
+
+
+def stop_pipeline(states: "StateDirectory", name: str, *, timeout_s: float) -> None:
+    found = _find(states, name)
+    if not states.signal_stop(name):
+        states.forget(name)
+        typer.echo(f"{name} does not run any more: process {found.pipeline.pid} ended without cleaning up")
+        return
+    clock = SystemClock()
+    deadline_s = clock.monotonic() + timeout_s
+    while (again := states.find(name)) is not None and again.alive:
+        if clock.monotonic() > deadline_s:
+            raise CommandError(f"{name} has not ended within {timeout_s:g} s; process {found.pipeline.pid} still runs")
+        Event().wait(_POLL_S)
+    typer.echo(f"stopped {name}")
+
+
+def _find(states: "StateDirectory", name: str) -> "Found":
+    found = states.find(name)
+    if found is None:
+        known = ", ".join(each.pipeline.name for each in states.list()) or "none"
+        raise CommandError(f"no pipeline {name} runs on this machine; running: {known}")
+    return found
+
+
+def _as_json(found: "Found") -> dict[str, object]:
+    return {**found.pipeline.to_json(), "alive": found.alive}
+
+
+def _state(found: "Found") -> Cell:
+    if not found.alive:
+        return Styled("dead", "red")
+    states = {each.state for each in found.pipeline.flows}
+    if states & {"restarting", "failed"}:
+        return Styled("failing", "yellow")
+    return "running" if "running" in states else "starting"
+
+
+def _total_lag(flows: "tuple[Figures, ...]") -> int | None:
+    known = [each.lag_records for each in flows if each.lag_records is not None]
+    return sum(known) if known else None
+
+
+def _flow_row(figures: "Figures") -> list[Cell]:
+    return [
+        figures.flow,
+        figures.state,
+        figures.batch_id if figures.batches else None,
+        figures.rows_in,
+        figures.rows_out,
+        round(figures.rows_in_per_s),
+        round(figures.rows_out_per_s),
+        figures.batch_ms,
+        figures.lag_records,
+        None if figures.lag_s is None else f"{figures.lag_s:.1f}",
+        figures.dead_letters,
+        figures.restarts,
+    ]
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / _MS_PER_S).astimezone().isoformat(" ", "seconds")

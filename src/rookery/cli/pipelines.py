@@ -1,0 +1,157 @@
+"""`rookery pipelines`: init, validate, run, list, status, stop."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.options import Json, parse_pairs
+
+if TYPE_CHECKING:
+    from rookery.spark.pipelines.application import RunOptions
+    from rookery.spark.pipelines.states import StateDirectory
+
+app = typer.Typer(help="Data pipelines on Spark: topics, files and databases, by a small file.", no_args_is_help=True)
+
+PipelineFile = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The pipeline's YAML file.")
+]
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark's master: local[*], local[2], spark://host:7077 ...")
+]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="spark.KEY=VALUE", help="A setting of Spark. Repeatable.")
+]
+DEFAULT_MASTER = "local[*]"
+
+
+class Template(StrEnum):
+    """Starters that `init` writes."""
+
+    stream = "stream"
+    etl = "etl"
+    elt = "elt"
+
+
+@app.command(
+    "init", epilog="Examples:\n\nrookery pipelines init page-views\n\nrookery pipelines init orders --template etl"
+)
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name; the file is NAME.yaml.")],
+    template: Annotated[
+        Template,
+        typer.Option("--template", "-t", help="stream: windows; etl: clean, then load; elt: load raw, then SQL."),
+    ] = Template.stream,
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", metavar="DIR", file_okay=False, help="Where to write it.")
+    ] = Path(),
+) -> None:
+    """Write a pipeline to start from, with comments. It runs as it is against `rookery up`."""
+    from rookery.cli.pipeline_commands import write_template
+
+    write_template(name, template.value, directory)
+
+
+@app.command(
+    "validate",
+    epilog="Examples:\n\nrookery pipelines validate page-views.yaml"
+    "\n\nrookery pipelines validate page-views.yaml --offline --json",
+)
+def validate(
+    file: PipelineFile,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only what the file itself shows: without Spark and the platform.")
+    ] = False,
+    as_json: Json = False,
+    master: Master = DEFAULT_MASTER,
+    settings: SparkSettings = None,
+) -> None:
+    """Check a pipeline before it runs: keys, topics, columns, schemas, output modes. Tells all problems, with lines."""
+    from rookery.cli.pipeline_commands import print_validation
+
+    print_validation(file, _options(master, settings), offline=offline, as_json=as_json)
+
+
+@app.command(
+    "run",
+    epilog="Examples:\n\nrookery pipelines run page-views.yaml\n\nrookery pipelines run page-views.yaml --available-now"
+    "\n\nrookery pipelines run page-views.yaml --master spark://host:7077 --metrics-port 9400"
+    " --set spark.executor.memory=4g",
+)
+def run(
+    file: PipelineFile,
+    master: Master = DEFAULT_MASTER,
+    settings: SparkSettings = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics; 0: any port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve them on.")
+    ] = "127.0.0.1",
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Process what is there now, then end, whatever the file's trigger.")
+    ] = False,
+) -> None:
+    """Run a pipeline. A terminal shows its progress; Ctrl-C or SIGTERM ends it after the batches that run."""
+    from dataclasses import replace
+
+    from rookery.cli.output import note
+    from rookery.spark.pipelines import application
+
+    options = _options(master, settings)
+    application.run(
+        file,
+        replace(options, metrics_host=metrics_host, metrics_port=metrics_port, available_now=available_now),
+        say=note,
+    )
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the pipelines that run on this machine."""
+    from rookery.cli.pipeline_commands import print_list
+
+    print_list(_states(), as_json=as_json)
+
+
+@app.command("status", epilog="Example: rookery pipelines status page-views --json")
+def status(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")], as_json: Json = False
+) -> None:
+    """Show a running pipeline's flows: rows, batches, lag, dead letters."""
+    from rookery.cli.pipeline_commands import print_status
+
+    print_status(_states(), name, as_json=as_json)
+
+
+@app.command("stop", epilog="Example: rookery pipelines stop page-views")
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")],
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for its end.")
+    ] = 120.0,
+) -> None:
+    """End a running pipeline after the batches that run, and wait until it has ended."""
+    from rookery.cli.pipeline_commands import stop_pipeline
+
+    stop_pipeline(_states(), name, timeout_s=timeout_s)
+
+
+def _options(master: str, settings: list[str] | None) -> "RunOptions":
+    try:
+        from rookery.spark.pipelines.application import RunOptions
+    except ImportError as error:
+        from rookery.cli.errors import needs_extra
+
+        raise needs_extra("spark", error) from None
+    return RunOptions(master=master, settings=parse_pairs(settings or (), "--set"))
+
+
+def _states() -> "StateDirectory":
+    import os
+
+    from rookery.spark.pipelines.states import StateDirectory, default_directory
+
+    return StateDirectory(default_directory(os.environ))

@@ -1,0 +1,75 @@
+"""Clients of this process, one for each set of settings: Spark's Python processes serve many queries and tasks.
+
+Connections and what is known of the cluster outlive a task this way. They end with the process: a forked child makes
+its own. Each kind of client takes the keys of `kafka.*` that it knows.
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from threading import Lock
+from typing import Final, TypeAlias, TypeVar
+
+from rookery.base.errors import ApiError
+from rookery.client.settings.admin import ADMIN_KEYS
+from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.client.settings.producer import PRODUCER_KEYS
+from rookery.client.sync import Admin, Consumer, Producer
+from rookery.spark.failures import unreachable
+
+# How long a cluster may take to answer for the first time: a wrong address shows soon, a broker that starts is waited
+# for. Later on the client's own time-outs hold.
+_FIRST_ANSWER_MS: Final = 10_000
+_LIMITS: Final = ("default.api.timeout.ms", "request.timeout.ms")
+
+Client = TypeVar("Client")
+_Key: TypeAlias = tuple[int, frozenset[tuple[str, str]]]
+
+_lock = Lock()
+_admins: dict[_Key, Admin] = {}
+_consumers: dict[_Key, Consumer[bytes, bytes]] = {}
+_producers: dict[_Key, Producer[bytes, bytes]] = {}
+
+
+def admin_for(config: Mapping[str, str]) -> Admin:
+    """Raises SourceError if no broker answers."""
+
+    def make(settings: dict[str, str]) -> Admin:
+        _check_reachable(settings)
+        return Admin(settings)
+
+    return _find(_admins, config, ADMIN_KEYS, make)
+
+
+def consumer_for(config: Mapping[str, str]) -> Consumer[bytes, bytes]:
+    """For one thread at a time, as Spark's workers are."""
+    return _find(_consumers, config, CONSUMER_KEYS, Consumer)
+
+
+def producer_for(config: Mapping[str, str]) -> Producer[bytes, bytes]:
+    return _find(_producers, config, PRODUCER_KEYS, Producer)
+
+
+def _find(
+    clients: dict[_Key, Client],
+    config: Mapping[str, str],
+    keys: Collection[str],
+    make: Callable[[dict[str, str]], Client],
+) -> Client:
+    settings = {name: text for name, text in config.items() if name in keys}
+    key = (os.getpid(), frozenset(settings.items()))
+    with _lock:
+        if key not in clients:
+            clients[key] = make(settings)
+        return clients[key]
+
+
+def _check_reachable(settings: Mapping[str, str]) -> None:
+    limits = {name: int(settings.get(name, _FIRST_ANSWER_MS)) for name in _LIMITS}
+    quick = {name: str(min(limit_ms, _FIRST_ANSWER_MS)) for name, limit_ms in limits.items()}
+    admin = Admin({**settings, **quick})
+    try:
+        admin.describe_cluster()
+    except ApiError as error:
+        raise unreachable(settings, error) from None
+    finally:
+        admin.close()

@@ -1,0 +1,70 @@
+"""`format("rookery")`: what Spark asks for schema, readers and writers. Parts are imported by who needs them.
+
+Spark makes an instance in one process, pickles it, and asks it for a reader in another. An instance is therefore no
+more than its options.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from rookery.spark.options import ReadOptions, parse_read_options, parse_write_options
+
+if TYPE_CHECKING:
+    from rookery.spark.source.batch_reader import BatchReader
+    from rookery.spark.source.reading import ReadPlan
+    from rookery.spark.source.stream_reader import StreamReader
+
+
+class DefaultSource(DataSource):
+    """The name is the one that Spark looks for in the module `pyspark_rookery`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rookery"
+
+    def schema(self) -> StructType:
+        from rookery.spark.source.schema import plan_decoders, source_schema
+
+        options = parse_read_options(self.options, streaming=None)
+        return source_schema(options, plan_decoders(options, partial(_topics, options)))
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        from rookery.spark.source.batch_reader import BatchReader
+
+        return BatchReader(self._plan(schema, streaming=False))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name
+        from rookery.spark.source.stream_reader import StreamReader
+
+        return StreamReader(self._plan(schema, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from rookery.spark.sink.batch_writer import BatchWriter
+
+        return BatchWriter(parse_write_options(self.options, streaming=False), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from rookery.spark.sink.stream_writer import StreamWriter
+
+        return StreamWriter(parse_write_options(self.options, streaming=True), schema)
+
+    def _plan(self, schema: StructType, *, streaming: bool) -> "ReadPlan":
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from rookery.spark.source.reading import ReadPlan
+        from rookery.spark.source.schema import check_schema, plan_decoders, source_schema
+
+        options = parse_read_options(self.options, streaming=streaming)
+        decoders = plan_decoders(options, partial(_topics, options), schema)
+        check_schema(source_schema(options, decoders), schema)
+        return ReadPlan(options, decoders, to_arrow_schema(schema, timezone="UTC"))
+
+
+def _topics(options: ReadOptions) -> frozenset[str]:
+    """For the names of subjects."""
+    from rookery.spark.source.lookups import Lookups
+
+    return frozenset(tp.topic for tp in Lookups(options.client_config).existing_partitions(options.selection))

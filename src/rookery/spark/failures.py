@@ -1,0 +1,57 @@
+"""What went wrong with a cluster, in words that name the option to change. Pure.
+
+Spark shows the text of an exception that ends a query, and the user of a query knows its options only.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.spark.offsets import describe
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class SourceError(Exception):
+    """A topic cannot be read, and what to do about it."""
+
+
+class DataLossError(SourceError):
+    """Records are gone that the query was to read."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"data loss: {what}. Retention or somebody deleted what the query has not read. To go on with what is "
+            f"left, set the option failOnDataLoss to false"
+        )
+
+
+def lose(what: str, *, is_fatal: bool) -> None:
+    """Records are gone: the end of the query, or a line in the log, as failOnDataLoss says."""
+    if is_fatal:
+        raise DataLossError(what)
+    _LOG.warning("data loss, and failOnDataLoss is false: %s", what)
+
+
+def unreachable(config: Mapping[str, str], error: ApiError) -> SourceError:
+    return SourceError(
+        f"no broker answers at {config.get('bootstrap.servers')}: check the option kafka.bootstrap.servers ({error})"
+    )
+
+
+def unknown_topics(option: str, names: Iterable[str]) -> SourceError:
+    return SourceError(f"no such topic: {', '.join(sorted(names))}. Check the option {option}, or create the topic")
+
+
+def unknown_partitions(option: str, partitions: Iterable[TopicPartition]) -> SourceError:
+    return SourceError(f"no such partition: {describe(partitions)}. Check the option {option}")
+
+
+def refused(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:
+    """Any other failure; most are of the network."""
+    hint = "the options kafka.*"
+    if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION) or error.code.retriable:
+        hint = f"the brokers and the option kafka.bootstrap.servers ({config.get('bootstrap.servers')})"
+    return SourceError(f"{what} failed: {error}. Check {hint}")

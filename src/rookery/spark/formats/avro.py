@@ -1,0 +1,126 @@
+"""Avro columns out of rows in the registry's wire format.
+
+Every row is read as the reader's schema has it, whatever schema it was written with; `avro_program` has the rules. New
+schemas of writers are asked of the registry when a row has their id, so nothing has to be restarted for them.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from rookery.schemas.avro import parse_registered
+from rookery.schemas.avro.model import PRIMITIVES, Node
+from rookery.schemas.avro.printing import print_schema
+from rookery.serdes import RegistryClient, Schema
+from rookery.serdes.errors import InvalidSchemaError, SerdesError
+from rookery.spark.formats import avro_kernel as kernel
+from rookery.spark.formats.avro_arrays import Decoding
+from rookery.spark.formats.avro_program import Program
+from rookery.spark.formats.avro_shapes import Shapes
+from rookery.spark.formats.columns import Array, ColumnDecoder, DecodedColumn, RowError
+from rookery.spark.formats.errors import FormatError
+from rookery.spark.formats.framing import NO_ID, Frames, read_frames
+from rookery.spark.formats.registries import Writers, registry_of, row_error
+
+_NO_ENTRY = -1
+
+
+def parse_root(registry: RegistryClient | None, schema: Schema) -> Node:
+    """Raises InvalidSchemaError."""
+    resolved = registry.resolve(schema) if registry is not None and schema.references else {}
+    try:
+        return parse_registered(quoted(schema.text), resolved).root
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidSchemaError(f"not a schema of Avro: {error}") from error
+
+
+def quoted(text: str) -> str:
+    """The name of a type may stand alone, without the quotation marks that JSON asks for."""
+    bare = text.strip()
+    return f'"{bare}"' if bare in PRIMITIVES else text
+
+
+class AvroDecoder(ColumnDecoder):
+    """`reader` is the text of a schema that refers to no others; `settings` are those of the registry."""
+
+    def __init__(self, reader: str, reader_id: int | None, settings: Mapping[str, str]) -> None:
+        self._reader = reader
+        self._reader_id = reader_id
+        self._settings = dict(settings)
+        try:
+            self._root = parse_root(None, Schema(reader))
+        except InvalidSchemaError as error:
+            raise FormatError(str(error)) from error
+        self.spark_type = Shapes(self._root).spark_type
+
+    @classmethod
+    def of(cls, schema: Schema, schema_id: int | None, settings: Mapping[str, str]) -> "AvroDecoder":
+        """`schema` may refer to others, which are asked for now."""
+        registry = registry_of(settings) if schema.references else None
+        try:
+            return cls(print_schema(parse_root(registry, schema)), schema_id, settings)
+        except InvalidSchemaError as error:
+            raise FormatError(str(error)) from error
+
+    @classmethod
+    def of_pin(cls, pin: str, settings: Mapping[str, str]) -> "AvroDecoder":
+        pinned = json.loads(pin)
+        return cls(pinned["schema"], pinned["id"], settings)
+
+    def pin(self) -> str:
+        return json.dumps({"schema": self._reader, "id": self._reader_id})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AvroDecoder, (self._reader, self._reader_id, self._settings)
+
+    def decode(self, column: Array, topic: str) -> DecodedColumn:
+        frames = read_frames(column)
+        entries, errors = self._machine.entries(frames)
+        rows = np.stack([frames.starts, frames.ends, entries], axis=1)
+        size_bytes = int(frames.ends[-1] - frames.starts[0]) if len(column) else 0
+        values, failures = self._machine.decoding.decode(frames.address, rows, size_bytes)
+        failed = (int(row) for row in np.flatnonzero(failures))
+        errors += [self._machine.explain(row, int(frames.ids[row]), int(failures[row])) for row in failed]
+        return DecodedColumn(values, sorted(errors), frames.schema_ids())
+
+    @cached_property
+    def _machine(self) -> "_Machine":
+        return _Machine(self._root, partial(registry_of, self._settings))
+
+
+class _Machine:
+    """What a process knows of writers, and has compiled for them."""
+
+    def __init__(self, reader: Node, registry: Callable[[], RegistryClient]) -> None:
+        self._reader = reader
+        self._program = Program(Shapes(reader))
+        self.decoding = Decoding(self._program)
+        self._registry = registry
+        self._writers: Writers[int] = Writers(registry, "AVRO", self._add)
+
+    def entries(self, frames: Frames) -> tuple[Any, list[RowError]]:
+        """For each row where the program of its writer starts, and errors of rows that have none."""
+        ids, inverse = np.unique(frames.ids, return_inverse=True)
+        entries, errors = np.full(len(ids), _NO_ENTRY, np.int64), list(frames.errors)
+        for index, schema_id in enumerate(ids):
+            found = _NO_ENTRY if schema_id == NO_ID else self._writers.find(int(schema_id))
+            if isinstance(found, SerdesError):
+                errors += [row_error(int(row), found) for row in np.flatnonzero(inverse == index)]
+            else:
+                entries[index] = found
+        return entries[inverse], errors
+
+    def explain(self, row: int, schema_id: int, failure: int) -> RowError:
+        if failure >= kernel.FAILURE_MESSAGES:
+            told = self._program.messages[failure - kernel.FAILURE_MESSAGES]
+        else:
+            told = kernel.FAILURES[failure]
+        return RowError(row, "InvalidDataError", f"data of the schema {schema_id} cannot be read: {told}")
+
+    def _add(self, schema: Schema) -> int:
+        entry = self._program.add(parse_root(self._registry(), schema), self._reader)
+        self.decoding.reload()
+        return entry

@@ -1,0 +1,149 @@
+"""Arrow arrays out of what `avro_kernel` collects.
+
+Rooms are estimated from what the batch before needed. If they were too small the kernel has counted what it needs, and
+runs a second time.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rookery.spark.formats import avro_kernel as kernel
+from rookery.spark.formats.avro_program import Program
+from rookery.spark.formats.avro_shapes import NO_SLOT, Kind, Shape
+from rookery.spark.formats.columns import Array, arrow_type_of
+from rookery.spark.formats.errors import FormatError
+
+_WITH_TEXT: Final = frozenset({Kind.TEXT, Kind.BINARY})
+# What the next batch may have more of than the last, per row.
+_SPARE: Final = 1.25
+# Arrow's offsets have 32 bits.
+_SIZE_MAX: Final = 2**31 - 1
+
+
+class Decoding:
+    """Runs programs of one reader, for batch after batch."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._arrays = program.arrays()
+        kinds = program.shapes.slot_kinds
+        self._has_text = np.array([kind in _WITH_TEXT for kind in kinds], bool)
+        self._widths = np.array([2 if kind is Kind.DECIMAL else 1 for kind in kinds], np.int64)
+        # Per row: values, and bytes of text.
+        self._values_per_row = np.ones(len(kinds))
+        self._bytes_per_row = np.zeros(len(kinds))
+        self._run = kernel.load_decode_rows()
+
+    def reload(self) -> None:
+        """The program has grown."""
+        self._arrays = self._program.arrays()
+
+    def decode(self, data: Any, rows: Any, size_bytes: int) -> tuple[Array, Any]:
+        """`data` is an address, `rows` a table as the kernel takes it. The values, and failures by row."""
+        count = len(rows)
+        text_room = np.minimum(self._bytes_per_row * count + 64, size_bytes + 64).astype(np.int64)
+        rooms = _Rooms((self._values_per_row * count).astype(np.int64) + 1, text_room * self._has_text, self._widths)
+        failures = self._fill(rooms, data, rows)
+        if not rooms.are_enough(self._has_text):
+            counted = rooms.slots
+            rooms = _Rooms(counted[:, kernel.COUNT] + 1, counted[:, kernel.SIZE] * self._has_text, self._widths)
+            failures = self._fill(rooms, data, rows)
+        if count:
+            self._values_per_row = np.maximum(rooms.slots[:, kernel.COUNT] / count * _SPARE, 1)
+            self._bytes_per_row = rooms.slots[:, kernel.SIZE] / count * _SPARE
+        if rooms.slots[:, kernel.SIZE].max(initial=0) > _SIZE_MAX:
+            raise FormatError("a column of this batch has more than 2 GB: read fewer records at a time")
+        return _build(self._program.shapes.root, rooms, count), failures
+
+    def _fill(self, rooms: "_Rooms", data: Any, rows: Any) -> Any:
+        failures = np.zeros(len(rows), np.int64)
+        self._run(data, rows, self._program.null_entry, *self._arrays, rooms.slots, failures)
+        return failures
+
+
+class _Rooms:
+    """One stretch of memory for all numbers, one for flags, one for texts."""
+
+    def __init__(self, values: Any, text_sizes: Any, widths: Any) -> None:
+        self.slots = np.zeros((len(values), kernel.SLOT_COLUMNS), np.int64)
+        self.numbers_starts = _starts(values * widths)
+        self.flag_starts = _starts(values)
+        self.text_starts = _starts(text_sizes)
+        self.numbers = np.empty(self.numbers_starts[-1], np.int64)
+        self.flags = np.ones(self.flag_starts[-1], np.uint8)
+        self.texts = np.empty(self.text_starts[-1], np.uint8)
+        self.slots[:, kernel.NUMBERS] = self.numbers.ctypes.data + 8 * self.numbers_starts[:-1]
+        self.slots[:, kernel.FLAGS] = self.flags.ctypes.data + self.flag_starts[:-1]
+        self.slots[:, kernel.TEXTS] = self.texts.ctypes.data + self.text_starts[:-1]
+        self.slots[:, kernel.ROOM] = values
+        self.slots[:, kernel.TEXT_ROOM] = text_sizes
+
+    def are_enough(self, has_text: Any) -> bool:
+        fit = self.slots[:, kernel.COUNT] <= self.slots[:, kernel.ROOM]
+        text_fits = (self.slots[:, kernel.SIZE] <= self.slots[:, kernel.TEXT_ROOM]) | ~has_text
+        return bool((fit & text_fits).all())
+
+    def numbers_of(self, slot: int, length: int) -> Any:
+        start = self.numbers_starts[slot]
+        return self.numbers[start : start + length]
+
+    def validity_of(self, slot: int, length: int) -> Any:
+        """None if nothing is null."""
+        start = self.flag_starts[slot]
+        flags = self.flags[start : start + length]
+        return None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+    def text_of(self, slot: int) -> Any:
+        start = self.text_starts[slot]
+        return pa.py_buffer(self.texts[start : start + self.slots[slot, kernel.SIZE]])
+
+
+def _starts(sizes: Any) -> Any:
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def _build(shape: Shape, rooms: _Rooms, length: int) -> Array:
+    kind = shape.kind
+    arrow_type = arrow_type_of(shape.spark_type)
+    if kind is Kind.NULL:
+        return pa.nulls(length)
+    validity = rooms.validity_of(shape.slot, length) if shape.is_nullable and shape.slot != NO_SLOT else None
+    if kind is Kind.STRUCT:
+        parts = [_build(part, rooms, length) for part in shape.parts]
+        return pa.Array.from_buffers(arrow_type, length, [validity], children=parts)
+    if kind in (Kind.LIST, Kind.MAP):
+        count = int(rooms.slots[shape.slot, kernel.SIZE])
+        parts = [_build(part, rooms, count) for part in shape.parts]
+        if kind is Kind.MAP:
+            entry = pa.struct([arrow_type.key_field, arrow_type.item_field])
+            parts = [pa.Array.from_buffers(entry, count, [None], children=parts)]
+        return pa.Array.from_buffers(arrow_type, length, [validity, _offsets(shape, rooms, length)], children=parts)
+    if kind in _WITH_TEXT:
+        buffers = [validity, _offsets(shape, rooms, length), rooms.text_of(shape.slot)]
+        return pa.Array.from_buffers(arrow_type, length, buffers)
+    if kind is Kind.ENUM:
+        indexes = pa.Array.from_buffers(pa.int64(), length, [validity, _values(shape, rooms, length)])
+        return pa.array(shape.symbols, pa.string()).take(indexes)
+    return pa.Array.from_buffers(arrow_type, length, [validity, _values(shape, rooms, length)])
+
+
+def _offsets(shape: Shape, rooms: _Rooms, length: int) -> Any:
+    offsets = np.zeros(length + 1, np.int32)
+    offsets[1:] = rooms.numbers_of(shape.slot, length)
+    return pa.py_buffer(offsets)
+
+
+def _values(shape: Shape, rooms: _Rooms, length: int) -> Any:
+    numbers = rooms.numbers_of(shape.slot, 2 * length if shape.kind is Kind.DECIMAL else length)
+    match shape.kind:
+        case Kind.BOOLEAN:
+            numbers = np.packbits(numbers.astype(bool), bitorder="little")
+        case Kind.NUMBER_32:
+            numbers = numbers.astype(np.int32)
+        case Kind.FLOAT:
+            numbers = numbers.view(np.float64).astype(np.float32)
+    return pa.py_buffer(numbers)

@@ -1,0 +1,69 @@
+"""The Avro schema that follows from a Spark type, as Spark's `to_avro` derives it, but for two things.
+
+What can be null is a union with null first and null as its default, so that columns may be added later; and decimals
+are bytes, which their width does not change.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+from pyspark.sql import types as spark
+
+from rookery.spark.formats.errors import FormatError
+
+# Spark's name for the record around all.
+RECORD_NAME: Final = "topLevelRecord"
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SCALARS: Final[dict[type[spark.DataType], Any]] = {
+    spark.NullType: "null",
+    spark.BooleanType: "boolean",
+    spark.ByteType: "int",
+    spark.ShortType: "int",
+    spark.IntegerType: "int",
+    spark.LongType: "long",
+    spark.FloatType: "float",
+    spark.DoubleType: "double",
+    spark.StringType: "string",
+    spark.BinaryType: "bytes",
+    spark.DateType: {"type": "int", "logicalType": "date"},
+    spark.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    spark.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+    spark.DayTimeIntervalType: "long",
+}
+
+
+def derive_schema(kind: spark.DataType) -> str:
+    """Raises FormatError for types that Avro has none for. A null row is no value, so the outermost is never null."""
+    return json.dumps(_derive(kind, RECORD_NAME, "$"))
+
+
+def _derive(kind: spark.DataType, name: str, path: str) -> Any:
+    match kind:
+        case spark.StructType():
+            for field in kind:
+                if _NAME.fullmatch(field.name) is None:
+                    raise FormatError(f"{path}.{field.name} is no name in Avro: rename the column, or give a schema")
+            fields = [_field(each, f"{name}.{each.name}", f"{path}.{each.name}") for each in kind]
+            namespace, _, simple = name.rpartition(".")
+            return {"type": "record", "name": simple, "namespace": namespace, "fields": fields}
+        case spark.ArrayType():
+            return {"type": "array", "items": _nullable(kind.elementType, kind.containsNull, name, f"{path}[]")}
+        case spark.MapType(keyType=spark.StringType()):
+            return {"type": "map", "values": _nullable(kind.valueType, kind.valueContainsNull, name, f"{path}[]")}
+        case spark.DecimalType():
+            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    for each, schema in _SCALARS.items():
+        if isinstance(kind, each):
+            return schema
+    raise FormatError(f"{path} is of type {kind.simpleString()}, which Avro has none for")
+
+
+def _field(field: spark.StructField, name: str, path: str) -> dict[str, Any]:
+    made = {"name": field.name, "type": _nullable(field.dataType, field.nullable, name, path)}
+    return made | {"default": None} if field.nullable else made
+
+
+def _nullable(kind: spark.DataType, is_nullable: bool, name: str, path: str) -> Any:
+    schema = _derive(kind, name, path)
+    return ["null", schema] if is_nullable and schema != "null" else schema

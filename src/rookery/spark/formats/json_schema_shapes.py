@@ -1,0 +1,90 @@
+"""JSON Schemas as shapes: objects are structs or maps, arrays are arrays, and what is none of them is kept as JSON.
+
+A schema says what is allowed, not what a value is; most say it in a way that leaves one type, and that is what is
+looked for here. docs/spark-formats.md has the table.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType
+
+from rookery.schemas.interface import InvalidSchemaError
+from rookery.schemas.json_schema.documents import Documents
+from rookery.spark.formats.errors import FormatError
+from rookery.spark.formats.json_shapes import JsonShape, list_shape, map_shape, raw_shape, struct_shape
+
+_SCALARS: Final = {"string": StringType(), "integer": LongType(), "number": DoubleType(), "boolean": BooleanType()}
+_SHAPES_MAX: Final = 5000
+_NULL: Final = {"type": "null"}
+
+
+def shape_of_schema(tree: Any, documents: Documents) -> JsonShape:
+    return _Reading(documents).shape(tree, _Place(documents.root_uri, frozenset({(documents.root_uri, "#")})))
+
+
+class _Place(NamedTuple):
+    """Where references start from, and which were followed on the way here."""
+
+    base: str
+    inside: frozenset[tuple[str, str]]
+
+
+class _Reading:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._count = 0
+
+    def shape(self, tree: Any, place: _Place) -> JsonShape:
+        self._count += 1
+        if self._count > _SHAPES_MAX:
+            raise FormatError(f"the schema has more than {_SHAPES_MAX} parts, too many for columns")
+        if not isinstance(tree, dict):
+            return raw_shape()
+        if isinstance(tree.get("$ref"), str):
+            return self._referred(tree["$ref"], place)
+        for word in ("oneOf", "anyOf", "allOf"):
+            if isinstance(tree.get(word), list):
+                left = [each for each in tree[word] if each != _NULL]
+                return self.shape(left[0], place) if len(left) == 1 else raw_shape()
+        return self._typed(tree, place)
+
+    def _referred(self, reference: str, place: _Place) -> JsonShape:
+        """What contains itself ends in JSON."""
+        followed = (place.base, reference)
+        try:
+            tree, base, _ = self._documents.find(place.base, reference)
+        except InvalidSchemaError:
+            return raw_shape()
+        if followed in place.inside:
+            return raw_shape()
+        return self.shape(tree, _Place(base, place.inside | {followed}))
+
+    def _typed(self, tree: dict[str, Any], place: _Place) -> JsonShape:
+        kind = _single_type(tree)
+        if kind in _SCALARS:
+            return JsonShape(_SCALARS[kind])
+        if kind == "array" and isinstance(tree.get("items"), dict):
+            return list_shape(self.shape(tree["items"], place))
+        if kind == "object":
+            properties, rest = tree.get("properties"), tree.get("additionalProperties")
+            if isinstance(properties, dict) and properties:
+                parts = tuple(self.shape(each, place) for each in properties.values())
+                return struct_shape(list(properties), parts)
+            if isinstance(rest, dict):
+                return map_shape(self.shape(rest, place))
+        return raw_shape()
+
+
+def _single_type(tree: dict[str, Any]) -> str | None:
+    """The only one besides null; by what the schema is about if it does not say it."""
+    types = tree.get("type")
+    if isinstance(types, str):
+        return types
+    if isinstance(types, list):
+        left = [each for each in types if each != "null"]
+        return left[0] if len(left) == 1 else None
+    if isinstance(tree.get("properties"), dict):
+        return "object"
+    values = tree.get("enum")
+    is_text = isinstance(values, list) and all(isinstance(each, str) or each is None for each in values)
+    return "string" if is_text else None

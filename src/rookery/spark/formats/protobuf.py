@@ -1,0 +1,140 @@
+"""Protobuf columns out of rows in the registry's wire format.
+
+Rows are read as the reader's message, which Protobuf's own rules allow for older and newer writers alike. The writer's
+schema is asked for only to learn which message of its file a row has: another one than the reader's is an error.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from rookery.schemas.interface import Reference
+from rookery.schemas.protobuf import ProtobufSchema, parse
+from rookery.serdes import RegistryClient, Schema
+from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, SerdesError
+from rookery.serdes.wire import read_indexes
+from rookery.spark.formats.arrays import build_isolated
+from rookery.spark.formats.columns import Array, ColumnDecoder, DecodedColumn
+from rookery.spark.formats.errors import FormatError, naming_the_registry
+from rookery.spark.formats.framing import read_frames
+from rookery.spark.formats.protobuf_shapes import shape_of_message
+from rookery.spark.formats.registries import Writers, registry_of, row_error
+
+
+def find_message(schema: ProtobufSchema, name: str | None) -> type[Message]:
+    """By its full name, its name in the file's package, or the first one of the file. Raises FormatError."""
+    wanted = name or schema.name
+    if wanted is None:
+        raise FormatError("the schema has no message")
+    package = schema.raw.package
+    for each in (wanted, f"{package}.{wanted}" if package else wanted):
+        try:
+            return schema.message_class(each)
+        except KeyError:
+            continue
+    raise FormatError(f"the schema has no message {wanted}")
+
+
+class ParsedReader:
+    """A schema with all that it imports, as texts: what a pin holds."""
+
+    def __init__(self, schema: Schema, resolved: Mapping[str, str], message: str | None) -> None:
+        self.texts = (schema, dict(resolved), message)
+        try:
+            self.schema = parse(schema.text, resolved, schema.references)
+        except InvalidSchemaError as error:
+            raise FormatError(f"not a Protobuf schema: {error}") from error
+        self.message_class = find_message(self.schema, message)
+        self.name: str = self.message_class.DESCRIPTOR.full_name
+
+    @classmethod
+    def of(cls, schema: Schema, message: str | None, settings: Mapping[str, str]) -> "ParsedReader":
+        with naming_the_registry():
+            return cls(schema, registry_of(settings).resolve(schema) if schema.references else {}, message)
+
+    @classmethod
+    def of_json(cls, values: dict[str, Any]) -> "ParsedReader":
+        references = tuple(Reference(*each) for each in values["references"])
+        return cls(Schema(values["schema"], "PROTOBUF", references), values["resolved"], values["message"])
+
+    def as_json(self) -> dict[str, Any]:
+        schema, resolved, _ = self.texts
+        return {
+            "schema": schema.text,
+            "references": [list(each) for each in schema.references],
+            "resolved": resolved,
+            "message": self.name,
+        }
+
+
+class ProtobufDecoder(ColumnDecoder):
+    def __init__(self, reader: ParsedReader, reader_id: int | None, settings: Mapping[str, str]) -> None:
+        self._reader = reader
+        self._reader_id = reader_id
+        self._settings = dict(settings)
+        self._shape = shape_of_message(reader.message_class.DESCRIPTOR)
+        self.spark_type = self._shape.spark_type
+        # By id, how rows with the reader's message begin.
+        self._indexes: dict[int, bytes] = {}
+
+    @classmethod
+    def of_pin(cls, pin: str, settings: Mapping[str, str]) -> "ProtobufDecoder":
+        pinned = json.loads(pin)
+        return cls(ParsedReader.of_json(pinned), pinned["id"], settings)
+
+    def pin(self) -> str:
+        return json.dumps(self._reader.as_json() | {"id": self._reader_id})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ProtobufDecoder.of_pin, (self.pin(), self._settings)
+
+    def decode(self, column: Array, topic: str) -> DecodedColumn:
+        frames = read_frames(column)
+        errors, messages = list(frames.errors), [None] * len(column)
+        for row, schema_id, payload in frames.payloads():
+            try:
+                messages[row] = self._read(schema_id, payload)
+            except SerdesError as error:
+                errors.append(row_error(row, error))
+        values = build_isolated(messages, self._shape.build, errors)
+        return DecodedColumn(values, sorted(errors), frames.schema_ids())
+
+    def _read(self, schema_id: int, payload: bytes) -> Any:
+        indexes = self._indexes.get(schema_id)
+        if indexes is None or not payload.startswith(indexes):
+            indexes = self._find_indexes(schema_id, payload)
+        message = self._reader.message_class()
+        try:
+            message.ParseFromString(payload[len(indexes) :])
+        except DecodeError as error:
+            told = f"data of the schema {schema_id} is no message {self._reader.name}: {error}"
+            raise InvalidDataError(told) from error
+        return message
+
+    def _find_indexes(self, schema_id: int, payload: bytes) -> bytes:
+        """The bytes that say which message it is, if that is the reader's."""
+        found = self._writers.find(schema_id)
+        if isinstance(found, SerdesError):
+            raise found
+        indexes, data = read_indexes(payload)
+        try:
+            name = found.find_message_name(indexes)
+        except KeyError:
+            raise InvalidDataError(f"the schema {schema_id} has no message at {list(indexes)}") from None
+        if name != self._reader.name:
+            raise InvalidDataError(f"it is a message {name}, but {self._reader.name} is read")
+        # No such bytes begin with others, so what begins with these means the same message.
+        self._indexes[schema_id] = payload[: len(payload) - len(data)]
+        return self._indexes[schema_id]
+
+    @cached_property
+    def _writers(self) -> Writers[ProtobufSchema]:
+        registry = partial(registry_of, self._settings)
+        return Writers(registry, "PROTOBUF", lambda schema: _parse(registry(), schema))
+
+
+def _parse(registry: RegistryClient, schema: Schema) -> ProtobufSchema:
+    return parse(schema.text, registry.resolve(schema), schema.references)

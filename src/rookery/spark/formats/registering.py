@@ -1,0 +1,86 @@
+"""Which schema a column is written with, and under which id: as `serdes.registration` has it, with options of columns.
+
+a version is named           that version of the subject
+use.latest.version           the latest version of the subject
+otherwise                    the schema that is given, or that follows from the column's type; it is registered if it is
+                             new, unless auto.register.schemas is false
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rookery.base.config_key import ConfigKey
+from rookery.base.errors import ConfigError
+from rookery.schemas.interface import SchemaType
+from rookery.serdes import Schema
+from rookery.serdes.errors import InvalidDataError, NotRegisteredError, RegistryRequestError
+from rookery.serdes.registration import Chosen, Registration
+from rookery.serdes.settings import SerializerSettings
+from rookery.serdes.subjects import field_of
+from rookery.serdes.wire import encode_prefix
+from rookery.spark.formats.errors import FormatError, naming_the_registry
+from rookery.spark.formats.registries import fetch_version, registry_of, serdes_settings
+
+if TYPE_CHECKING:
+    from rookery.spark.options import FormatOptions
+
+
+# Incompatible with those before, or not valid.
+_REFUSED: Final = (409, 422)
+
+
+class WriterSchema(NamedTuple):
+    """`resolved` has the texts of what it refers to."""
+
+    schema: Schema
+    schema_id: int
+    resolved: Mapping[str, str]
+
+    @property
+    def prefix(self) -> bytes:
+        return encode_prefix(self.schema_id)
+
+
+def choose_schema(
+    options: "FormatOptions",
+    own: Schema | None,
+    *,
+    schema_type: SchemaType,
+    keys: Mapping[str, ConfigKey],
+    record_name: str | None,
+    topic: str,
+    is_key: bool,
+) -> WriterSchema:
+    """`own` is the schema that is given or derived, if any. Raises FormatError."""
+    registry = registry_of(options.registry)
+    config: dict[str, Any] = dict(serdes_settings(options.registry, keys))
+    subject = options.subject
+    if options.version != "latest":
+        found = fetch_version(registry, subject or f"{topic}-{field_of(is_key=is_key)}", options.version, schema_type)
+        with naming_the_registry():
+            return WriterSchema(found.schema, found.id, registry.resolve(found.schema))
+    if subject is not None:
+        config["subject.name.strategy"] = lambda context, name: subject
+    try:
+        settings = SerializerSettings.parse(keys, config)
+        registration: Registration[Chosen] = Registration(
+            registry,
+            settings,
+            schema_type=schema_type,
+            parse=lambda chosen: chosen,
+            complete=None if own is None else lambda: own,
+            record_name=record_name,
+            field=field_of(is_key=is_key),
+        )
+    except ConfigError as error:
+        raise FormatError(str(error)) from error
+    with naming_the_registry():
+        try:
+            chosen = registration.target(topic).schema
+        except RegistryRequestError as error:
+            if error.status not in _REFUSED:
+                raise
+            raise FormatError(f"the registry does not take the schema of the column: {error}") from error
+        except (NotRegisteredError, InvalidDataError) as error:
+            raise FormatError(str(error)) from error
+        return WriterSchema(chosen.schema, chosen.schema_id, registry.resolve(chosen.schema))

@@ -1,0 +1,138 @@
+"""The schemas that a decoder asks the registry for. Registry clients are shared by all decoders of a process.
+
+What an id stands for is asked once. An id that the registry does not know is an error of the rows that have it, and is
+asked for again after a while: somebody may restore it. A registry that does not answer is no error of any row: that
+ends the query, so that nothing is taken for malformed that is not.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Final, Generic, TypeVar
+
+from rookery.base.clock import Clock, SystemClock
+from rookery.schemas.interface import SchemaType
+from rookery.serdes import RegistryClient, Schema
+from rookery.serdes.entities import RegisteredSchema
+from rookery.serdes.errors import (
+    InvalidDataError,
+    InvalidSchemaError,
+    NotRegisteredError,
+    RegistryRequestError,
+    SerdesError,
+)
+from rookery.serdes.registration import check_type, fetch_by_id
+from rookery.serdes.settings import (
+    AVRO_SERIALIZER_KEYS,
+    JSON_DESERIALIZER_KEYS,
+    JSON_SERIALIZER_KEYS,
+    PROTOBUF_SERIALIZER_KEYS,
+    REGISTRY_KEYS,
+)
+from rookery.spark.formats.columns import RowError
+from rookery.spark.formats.errors import FormatError, naming_the_registry
+
+_URL: Final = "schema.registry.url"
+_UNKNOWN_REMEMBERED_S: Final = 10.0
+_NOT_FOUND: Final = 404
+
+_STRATEGY: Final = "subject.name.strategy"
+_ALL_KEYS: Final = (
+    _URL,
+    _STRATEGY,
+    *dict.fromkeys(
+        (
+            *REGISTRY_KEYS,
+            *AVRO_SERIALIZER_KEYS,
+            *JSON_SERIALIZER_KEYS,
+            *PROTOBUF_SERIALIZER_KEYS,
+            *JSON_DESERIALIZER_KEYS,
+        )
+    ),
+)
+
+_Parsed = TypeVar("_Parsed")
+
+
+def serdes_settings(settings: Mapping[str, str], keys: Container[str]) -> dict[str, str]:
+    """What a serializer or deserializer with these keys knows: the same settings may serve both."""
+    for key in settings:
+        if key not in _ALL_KEYS:
+            near = get_close_matches(key, _ALL_KEYS, n=1)
+            hint = f"; is {near[0]} meant?" if near else ""
+            raise FormatError(f"there is no setting {key} of a registry or a serializer{hint}")
+    return {key: value for key, value in settings.items() if key == _STRATEGY or key in keys}
+
+
+def registry_of(settings: Mapping[str, str]) -> RegistryClient:
+    if not settings.get(_URL):
+        raise FormatError("set schema.registry.url: this format has its schemas in a registry")
+    return _client(tuple(sorted((key, settings[key]) for key in (_URL, *REGISTRY_KEYS) if key in settings)))
+
+
+@cache
+def _client(settings: tuple[tuple[str, str], ...]) -> RegistryClient:
+    config = dict(settings)
+    with naming_the_registry():
+        return RegistryClient(config.pop(_URL), config)
+
+
+def fetch_version(registry: RegistryClient, subject: str, version: str, schema_type: SchemaType) -> RegisteredSchema:
+    with naming_the_registry():
+        try:
+            found = registry.get_version(subject, "latest" if version == "latest" else int(version))
+        except RegistryRequestError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            raise FormatError(
+                f"the registry has no version {version} of the subject {subject} ({error.message}): register a schema, "
+                "or give the schema or the subject by an option"
+            ) from error
+    try:
+        check_type(found.schema, schema_type, f"of {subject}")
+    except InvalidDataError as error:
+        raise FormatError(f"{error}: check the format") from error
+    return found
+
+
+class Writers(Generic[_Parsed]):
+    """By id; `parse` makes of a schema what the decoder works with, and may raise InvalidSchemaError."""
+
+    def __init__(
+        self,
+        registry: Callable[[], RegistryClient],
+        schema_type: SchemaType,
+        parse: Callable[[Schema], _Parsed],
+        clock: Clock | None = None,
+    ) -> None:
+        self._registry = registry
+        self._schema_type = schema_type
+        self._parse = parse
+        self._clock = clock or SystemClock()
+        self._known: dict[int, _Parsed] = {}
+        self._unknown: dict[int, tuple[float, SerdesError]] = {}
+
+    def find(self, schema_id: int) -> _Parsed | SerdesError:
+        """The error is the same for all rows with this id."""
+        if schema_id in self._known:
+            return self._known[schema_id]
+        now = self._clock.monotonic()
+        until, remembered = self._unknown.get(schema_id, (now, None))
+        if remembered is not None and now < until:
+            return remembered
+        try:
+            with naming_the_registry():
+                made = self._parse(fetch_by_id(self._registry(), schema_id, self._schema_type))
+        except (NotRegisteredError, InvalidDataError) as error:
+            self._unknown[schema_id] = (now + _UNKNOWN_REMEMBERED_S, error)
+            return error
+        except InvalidSchemaError as error:
+            unusable = InvalidDataError(f"the schema with the id {schema_id} cannot be used: {error}")
+            self._unknown[schema_id] = (now + _UNKNOWN_REMEMBERED_S, unusable)
+            return unusable
+        self._known[schema_id] = made
+        return made
+
+
+def row_error(row: int, error: SerdesError) -> RowError:
+    return RowError(row, type(error).__name__, str(error))

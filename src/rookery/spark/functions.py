@@ -1,0 +1,156 @@
+"""Functions for columns: `from_registry` decodes what has its schema in a registry, `to_registry` encodes so.
+
+For data that does not come from a topic, or is decoded later: the source and the sink do the same by options, which is
+quicker, since rows then do not travel to Python and back once more.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
+
+from rookery.spark.formats import ColumnDecoder, ColumnEncoder, FormatError, plan_decoder, plan_encoder
+from rookery.spark.formats.columns import Array, DecodedColumn, arrow_type_of
+from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
+from rookery.spark.options import FormatOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+OnError = Literal["fail", "null"]
+
+
+def from_registry(
+    column: "Column | str",
+    *,
+    format: str = "avro",
+    url: str | None = None,
+    settings: Mapping[str, str] = {},
+    topic: str | None = None,
+    subject: str | None = None,
+    version: int | Literal["latest"] = "latest",
+    schema: str | None = None,
+    message: str | None = None,
+    is_key: bool = False,
+    details: bool = False,
+    on_error: OnError = "fail",
+) -> "Column":
+    """The binary column decoded. Its type is found out now: from `schema`, or a version of the subject, by default the
+    latest of `<topic>-value`.
+
+    With `details` it is a struct of value, error and schema_id, and no row is an error. `settings` are those of the
+    registry's client and of deserializers: docs/spark-formats.md.
+    """
+    options = _options(
+        format, url, settings, subject=subject, version=version, schema=schema, message=message, details=details
+    )
+    if on_error not in ("fail", "null"):
+        raise FormatError(f"on_error is fail or null, and not {on_error}: dead letters are for the source's onError")
+    decoder = plan_decoder(options, topics=[topic] if topic else [], is_key=is_key)
+    kind = detailed_type(decoder.spark_type) if details else decoder.spark_type
+    return _apply(_decoding(decoder, topic or "", details=details, on_error=on_error), kind, column)
+
+
+def to_registry(
+    column: "Column | str",
+    *,
+    format: str = "avro",
+    url: str | None = None,
+    settings: Mapping[str, str] = {},
+    topic: str | None = None,
+    subject: str | None = None,
+    version: int | Literal["latest"] = "latest",
+    schema: str | None = None,
+    message: str | None = None,
+    is_key: bool = False,
+) -> "Column":
+    """The column encoded as binary, with `schema`, or a version of the subject, or what follows from its type.
+
+    The schema is registered by the first task, under `subject` or `<topic>-value`.
+    """
+    options = _options(format, url, settings, subject=subject, version=version, schema=schema, message=message)
+    if topic is None and subject is None and format in ("avro", "json-schema", "protobuf"):
+        raise FormatError("give the topic or the subject, under which the schema is registered")
+    return _apply(_encoding(options, topic or "", is_key=is_key), BinaryType(), column)
+
+
+def detailed_type(kind: DataType) -> StructType:
+    names = {"value": kind, "error": StringType(), "schema_id": IntegerType()}
+    return StructType([StructField(name, each) for name, each in names.items()])
+
+
+def detailed_array(decoded: DecodedColumn, kind: DataType) -> Array:
+    """The struct of value, error and schema_id; the error is its class and its text."""
+    errors: list[str | None] = [None] * len(decoded.values)
+    for each in decoded.errors:
+        errors[each.row] = f"{each.error_class}: {each.message}"
+    parts = [decoded.values, pa.array(errors, pa.string()), decoded.schema_ids]
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type_of(detailed_type(kind))))
+
+
+def _options(
+    format: str,
+    url: str | None,
+    settings: Mapping[str, str],
+    *,
+    subject: str | None,
+    version: int | Literal["latest"],
+    schema: str | None,
+    message: str | None,
+    details: bool = False,
+) -> FormatOptions:
+    if format not in FORMATS:
+        raise FormatError(f"there is no format {format}: give one of {', '.join(FORMATS)}")
+    url_key = f"{REGISTRY_PREFIX}url"
+    registry = {key if key == url_key else key.removeprefix(REGISTRY_PREFIX): each for key, each in settings.items()}
+    if url is not None:
+        registry[url_key] = url
+    return FormatOptions(
+        format=format,
+        schema=schema,
+        subject=subject,
+        version=str(version),
+        message=message,
+        detailed=details,
+        registry=registry,
+        on_error="fail",
+    )
+
+
+def _apply(function: Callable[[Array], Array], kind: DataType, column: "Column | str") -> "Column":
+    # Its stubs know no function whose arguments are Any.
+    make: Any = arrow_udf
+    made: Column = make(function, kind)(col(column) if isinstance(column, str) else column)
+    return made
+
+
+def _decoding(decoder: ColumnDecoder, topic: str, *, details: bool, on_error: OnError) -> Callable[[Array], Array]:
+    def decode(column: pa.Array) -> pa.Array:
+        decoded = decoder.decode(column, topic)
+        if details:
+            return detailed_array(decoded, decoder.spark_type)
+        if decoded.errors and on_error == "fail":
+            row, error_class, told = decoded.errors[0]
+            raise FormatError(
+                f"{len(decoded.errors)} of {len(column)} rows cannot be decoded. The first, row {row} of the batch, is "
+                f"{column[row].as_py()[:40]!r}: {error_class}: {told}. Give details=True, or on_error='null', to go on"
+            )
+        return decoded.values
+
+    return decode
+
+
+def _encoding(options: FormatOptions, topic: str, *, is_key: bool) -> Callable[[Array], Array]:
+    encoders: dict[Any, ColumnEncoder] = {}
+
+    def encode(column: pa.Array) -> pa.Array:
+        if column.type not in encoders:
+            kind = from_arrow_type(column.type)
+            encoders[column.type] = plan_encoder(options, kind, topic=topic, is_key=is_key)
+        return encoders[column.type].encode(column, topic)
+
+    return encode

@@ -1,0 +1,50 @@
+"""Writes docs/spark-options.md from the table: `python -m rookery.spark.option_docs > docs/spark-options.md`."""
+
+import sys
+from collections.abc import Callable
+
+from rookery.base.config_docs import key_table, section
+from rookery.spark.option_table import OPTIONS, REFUSED_READ_KEYS, REFUSED_WRITE_KEYS, Option, Place
+
+_INTRODUCTION = """\
+# Options of the Spark source and sink
+
+<!-- Generated from src/rookery/spark/option_table.py by `make docs`. Do not edit. -->
+
+Options of `format("rookery")`; [spark.md](spark.md) shows how they are used. Names, defaults and meanings are those of
+Spark's own Kafka connector where it has them. Names are matched in any case. An unknown option is an error.
+
+`kafka.*` are settings of the [client](client-config.md), without the prefix; keys of another kind of client are left
+alone. `schema.registry.*` are settings of the [registry's client](serdes.md).
+"""
+_PARTS: tuple[tuple[str, Callable[[Place], bool]], ...] = (
+    ("Reading and writing", lambda places: places is Place.ALL),
+    ("Reading", lambda places: places is Place.READ),
+    ("Batches only", lambda places: places is Place.BATCH_READ),
+    ("Streams only", lambda places: places is Place.STREAM_READ),
+    ("Writing", lambda places: bool(places & Place.WRITE) and places is not Place.ALL),
+)
+_INERT = "Known, so that the options of Spark's connector are accepted.\n\n"
+
+
+def render() -> str:
+    parts = [_INTRODUCTION]
+    for title, belongs in _PARTS:
+        rows = [option for option in OPTIONS.values() if belongs(option.places) and option.key.effective]
+        parts.append(section(title, _table(rows)))
+    parts.append(section("Without effect", _INERT + _table([o for o in OPTIONS.values() if not o.key.effective])))
+    parts.append(section("Refused", _refused()))
+    return "\n".join(parts)
+
+
+def _table(options: list[Option]) -> str:
+    return key_table(option.key for option in options)
+
+
+def _refused() -> str:
+    lines = [f"- `kafka.{key}`: {reason}.\n" for key, reason in {**REFUSED_READ_KEYS, **REFUSED_WRITE_KEYS}.items()]
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

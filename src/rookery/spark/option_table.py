@@ -1,0 +1,364 @@
+"""Every option of the source and of the sink: one row each, from which they are checked and docs/spark-options.md made.
+
+Names, defaults and meanings are those of Spark's own Kafka connector as far as it has them; the rows below the others
+are ours. Spark hands options over in lower case, so that names are matched in any case.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Flag, auto
+from typing import Final
+
+from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
+from rookery.base.values import value_class
+
+_BOOLEAN: Final = ConfigType.BOOLEAN
+_INT: Final = ConfigType.INT
+_LONG: Final = ConfigType.LONG
+_STRING: Final = ConfigType.STRING
+
+# Everything with these goes to the client, or to the registry's client, without the prefix.
+CLIENT_PREFIX: Final = "kafka."
+REGISTRY_PREFIX: Final = "schema.registry."
+
+FORMATS: Final = ("avro", "json", "json-schema", "protobuf", "string")
+DEFAULT_LEDGER_TOPIC: Final = "__rookery_sink_ledger"
+
+_DURATION: Final = re.compile(r"(-?\d{1,18})\s*([a-z]*)", re.ASCII)
+_DURATION_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE: Final = re.compile(r"(\d{1,18})\s*([a-z]*)", re.ASCII)
+_SIZE_LETTERS: Final = ("", "k", "m", "g", "t", "p")
+
+
+class OptionError(Exception):
+    """An option is wrong; the text names it and says what to change."""
+
+
+class Place(Flag):
+    """Where an option means something."""
+
+    BATCH_READ = auto()
+    STREAM_READ = auto()
+    BATCH_WRITE = auto()
+    STREAM_WRITE = auto()
+    READ = BATCH_READ | STREAM_READ
+    WRITE = BATCH_WRITE | STREAM_WRITE
+    ALL = READ | WRITE
+
+
+@value_class
+class Option:
+    key: ConfigKey
+    places: Place
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """`15m`, `90s`, `100ms` or milliseconds without a unit, as Spark writes times; None if it is none."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    unit_ms = _DURATION_MS.get(match[2]) if match else None
+    return None if match is None or unit_ms is None else int(match[1]) * unit_ms
+
+
+def parse_size_bytes(text: str) -> int | None:
+    """`64m`, `64mb` or bytes without a unit; None if it is no size."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None or match[2].removesuffix("b") not in _SIZE_LETTERS:
+        return None
+    return int(match[1]) << 10 * _SIZE_LETTERS.index(match[2].removesuffix("b"))
+
+
+def _duration(value: ConfigValue) -> str | None:
+    duration_ms = parse_duration_ms(str(value))
+    return None if duration_ms is not None and duration_ms >= 0 else "must be a time such as 15m, 90s or 500ms"
+
+
+def _size(value: ConfigValue) -> str | None:
+    return None if parse_size_bytes(str(value)) else "must be a size such as 64m or 1g, or a number of bytes, above 0"
+
+
+def _row(
+    name: str,
+    kind: ConfigType,
+    default: ConfigValue,
+    places: Place,
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    minimum: int | None = None,
+    effective: bool = True,
+) -> Option:
+    key = ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        doc=doc,
+        choices=choices,
+        any_case=True,
+        minimum=minimum,
+        check={"maxTriggerDelay": _duration, "maxBytesPerTrigger": _size}.get(name),
+        effective=effective,
+    )
+    return Option(key, places)
+
+
+_WHERE_ROWS: Final = (
+    _row(
+        "kafka.bootstrap.servers",
+        _STRING,
+        None,
+        Place.ALL,
+        "Where the cluster is: host:port, several with commas. Required.",
+    ),
+    _row("subscribe", _STRING, None, Place.READ, "The topics to read, with commas."),
+    _row("subscribePattern", _STRING, None, Place.READ, "A regular expression for whole names of topics to read."),
+    _row("assign", _STRING, None, Place.READ, 'The partitions to read: `{"clicks": [0, 1]}`.'),
+)
+_RANGE_ROWS: Final = (
+    _row(
+        "startingOffsets",
+        _STRING,
+        None,
+        Place.READ,
+        "Where a new query begins: `earliest` (default of batches), `latest` (default of streams), or each partition's "
+        'offset, `{"clicks": {"0": 23, "1": -2}}`, where -2 is the earliest and -1 the latest. A restarted stream goes '
+        "on from its checkpoint.",
+    ),
+    _row(
+        "endingOffsets",
+        _STRING,
+        None,
+        Place.BATCH_READ,
+        "Where a batch ends: `latest` (default), or each partition's offset (-1: the latest).",
+    ),
+    _row(
+        "startingTimestamp",
+        _LONG,
+        None,
+        Place.READ,
+        "Begin with the first record of this time (ms) or later; before startingOffsetsByTimestamp.",
+        minimum=0,
+    ),
+    _row(
+        "endingTimestamp",
+        _LONG,
+        None,
+        Place.BATCH_READ,
+        "End before the first record of this time (ms) or later, else at the latest.",
+        minimum=0,
+    ),
+    _row(
+        "startingOffsetsByTimestamp",
+        _STRING,
+        None,
+        Place.READ,
+        'A time (ms) for each partition, `{"clicks": {"0": 1000}}`; before startingOffsets.',
+    ),
+    _row(
+        "endingOffsetsByTimestamp",
+        _STRING,
+        None,
+        Place.BATCH_READ,
+        "A time (ms) for each partition; before endingOffsets.",
+    ),
+    _row(
+        "startingOffsetsByTimestampStrategy",
+        _STRING,
+        "error",
+        Place.READ,
+        "What to do where no record is as late as the time to begin at: fail, or begin at the latest.",
+        choices=("error", "latest"),
+    ),
+    _row(
+        "failOnDataLoss",
+        _BOOLEAN,
+        True,
+        Place.READ,
+        "Whether a query fails if data is gone that it has not read (retention, deleted topics), or warns and goes on.",
+    ),
+)
+_SPLIT_ROWS: Final = (
+    _row("minPartitions", _INT, None, Place.READ, "Split ranges until there are about so many tasks.", minimum=1),
+    _row(
+        "maxRecordsPerPartition",
+        _LONG,
+        None,
+        Place.READ,
+        "Split ranges of more offsets than this one task's.",
+        minimum=1,
+    ),
+    _row(
+        "maxOffsetsPerTrigger",
+        _LONG,
+        None,
+        Place.STREAM_READ,
+        "The most offsets of a micro-batch, shared among partitions in proportion to their lag.",
+        minimum=1,
+    ),
+    _row(
+        "minOffsetsPerTrigger",
+        _LONG,
+        None,
+        Place.STREAM_READ,
+        "The fewest offsets of a micro-batch, unless maxTriggerDelay has passed since the last one.",
+        minimum=1,
+    ),
+    _row("maxTriggerDelay", _STRING, "15m", Place.STREAM_READ, "How long minOffsetsPerTrigger may hold data back."),
+    _row(
+        "maxBytesPerTrigger",
+        _STRING,
+        None,
+        Place.STREAM_READ,
+        "About the most bytes of a micro-batch as the broker stores them, such as `64m`. Not in Spark's connector.",
+    ),
+)
+_READ_ROWS: Final = (
+    _row(
+        "includeHeaders",
+        _BOOLEAN,
+        None,
+        Place.ALL,
+        "Whether there is a column headers when reading (default false), or one is written if there is (default true).",
+    ),
+    _row(
+        "groupId",
+        _STRING,
+        None,
+        Place.STREAM_READ,
+        "Offsets of finished micro-batches are committed to this group, so that its lag shows. Not in Spark's "
+        "connector.",
+    ),
+    _row(
+        "groupIdPrefix",
+        _STRING,
+        None,
+        Place.READ,
+        "Prefix of the groups that Spark's connector makes up; there are none here.",
+        effective=False,
+    ),
+    _row("fetchOffset.numRetries", _INT, 3, Place.READ, "The client retries until a time-out.", effective=False),
+    _row("fetchOffset.retryIntervalMs", _LONG, 10, Place.READ, "See kafka.retry.backoff.ms.", effective=False),
+    _row("kafkaConsumer.pollTimeoutMs", _LONG, None, Place.READ, "See kafka.request.timeout.ms.", effective=False),
+)
+_WRITE_ROWS: Final = (
+    _row("topic", _STRING, None, Place.WRITE, "Where all rows go; wins over the column topic."),
+    _row(
+        "delivery",
+        _STRING,
+        "exactly-once",
+        Place.WRITE,
+        "exactly-once: each batch is there as a whole and once, for readers of committed records; at-least-once: no "
+        "transactions, and repeated tasks repeat records.",
+        choices=("exactly-once", "at-least-once"),
+    ),
+    _row(
+        "ledgerTopic",
+        _STRING,
+        DEFAULT_LEDGER_TOPIC,
+        Place.WRITE,
+        "The compacted topic where the sink notes which batches are decided; made if it is missing.",
+    ),
+    _row("txnAppId", _STRING, None, Place.WRITE, "With txnVersion: a name for writes that must happen once."),
+    _row(
+        "txnVersion",
+        _LONG,
+        None,
+        Place.BATCH_WRITE,
+        "A write is left out if its txnAppId has written this version or a later one.",
+        minimum=0,
+    ),
+    _row("checkpointLocation", _STRING, None, Place.STREAM_WRITE, "Spark's own: where the query keeps its progress."),
+    _row("queryName", _STRING, None, Place.STREAM_WRITE, "Spark's own: what `queryName()` was given."),
+)
+
+
+def _format_rows(part: str) -> tuple[Option, ...]:
+    return (
+        _row(
+            f"{part}Format",
+            _STRING,
+            None,
+            Place.ALL,
+            f"What the column {part} holds: it is decoded when reading, and encoded when writing.",
+            choices=FORMATS,
+        ),
+        _row(
+            f"{part}Schema",
+            _STRING,
+            None,
+            Place.ALL,
+            "The schema itself, instead of the registry's; for `json` a Spark schema as DDL or JSON.",
+        ),
+        _row(f"{part}Subject", _STRING, None, Place.ALL, f"The registry's subject; by default `<topic>-{part}`."),
+        _row(
+            f"{part}SchemaVersion",
+            _STRING,
+            "latest",
+            Place.ALL,
+            "The version of the subject to read as: `latest`, as it is at the start, or a number.",
+        ),
+        _row(f"{part}Message", _STRING, None, Place.ALL, "The name of the Protobuf message; by default the first."),
+        _row(
+            f"{part}Details",
+            _BOOLEAN,
+            False,
+            Place.READ,
+            f"Whether the column {part} is a struct of value, error and schema_id.",
+        ),
+    )
+
+
+_FORMAT_ROWS: Final = (
+    *_format_rows("key"),
+    *_format_rows("value"),
+    _row("schema.registry.url", _STRING, None, Place.ALL, "The schema registry, several addresses with commas."),
+    _row(
+        "onError",
+        _STRING,
+        "fail",
+        Place.READ,
+        "What happens to a record that cannot be decoded: the query fails, the column is null, or the record goes to "
+        "the dead-letter topic and not into the result.",
+        choices=("fail", "null", "dead-letter"),
+    ),
+    _row(
+        "includeRaw",
+        _STRING,
+        "never",
+        Place.READ,
+        "Whether there are columns rawKey and rawValue with the bytes, of all records or of those with errors.",
+        choices=("never", "errors", "always"),
+    ),
+    _row(
+        "deadLetterTopic",
+        _STRING,
+        None,
+        Place.READ,
+        "Where onError=dead-letter sends records; by default `<topic>.dlq`.",
+    ),
+    _row("pipelineName", _STRING, None, Place.READ, "The name that dead letters give as their origin."),
+)
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    option.name.lower(): option
+    for option in (*_WHERE_ROWS, *_RANGE_ROWS, *_SPLIT_ROWS, *_READ_ROWS, *_WRITE_ROWS, *_FORMAT_ROWS)
+}
+
+_OFFSETS_HINT: Final = "the source begins at startingOffsets and keeps its own offsets in the checkpoint"
+# Keys of the client that Spark's connector refuses as well, and why.
+REFUSED_READ_KEYS: Final[Mapping[str, str]] = {
+    "auto.offset.reset": "set startingOffsets instead: earliest, latest or offsets",
+    "key.deserializer": "keys are bytes; set keyFormat to decode them, or cast the column",
+    "value.deserializer": "values are bytes; set valueFormat to decode them, or cast the column",
+    "enable.auto.commit": f"{_OFFSETS_HINT}; set groupId to have them committed for the lag",
+    "interceptor.classes": "interceptors could change records, which makes a repeated read differ",
+}
+REFUSED_WRITE_KEYS: Final[Mapping[str, str]] = {
+    "key.serializer": "keys are bytes or strings; set keyFormat to encode them",
+    "value.serializer": "values are bytes or strings; set valueFormat to encode them",
+    "transactional.id": "the sink makes a transactional id for each task; set txnAppId to name a write",
+    "interceptor.classes": "interceptors could change records, which makes a repeated write differ",
+}

@@ -1,0 +1,1 @@
+"""Pipelines: a YAML file of sources, transforms and sinks, run as streaming queries of Spark."""

@@ -1,0 +1,306 @@
+"""A pipeline's file as a `Pipeline`: everything that can be told without Spark and without a platform is checked here.
+
+`parse_pipeline` raises one `PipelineError` with all problems. Paths are relative to the file. The pages that say what
+the keys mean: docs/pipelines.md.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import yaml
+
+from rookery.spark.option_table import FORMATS
+from rookery.spark.pipelines.fields import Fields, Report, nearest
+from rookery.spark.pipelines.sink_parsing import SINK_KINDS, parse_sink
+from rookery.spark.pipelines.source_parsing import parse_source, parse_watermark
+from rookery.spark.pipelines.spec import (
+    DEAD_LETTER_FLOW,
+    AvailableNow,
+    Continuous,
+    DeduplicateTransform,
+    Delivery,
+    Every,
+    OnError,
+    Pipeline,
+    PipelineError,
+    Place,
+    Problem,
+    PythonTransform,
+    Sink,
+    Source,
+    SqlTransform,
+    StepsTransform,
+    TopicSink,
+    TopicSource,
+    Transform,
+    Trigger,
+)
+from rookery.spark.pipelines.step_parsing import parse_step
+from rookery.spark.pipelines.values import INTERVAL_FORM, beside, is_interval
+
+_PIPELINE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_RELATION_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_FLOW_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_RESTARTS_MAX: Final = 5
+_TRANSFORM_KINDS: Final = ("steps", "sql", "sql_file", "python", "deduplicate")
+_Named = TypeVar("_Named", Source, Transform)
+
+
+def read_pipeline(file: Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+    return parse_pipeline(file.read_text(), file, os.environ if environment is None else environment)
+
+
+def parse_pipeline(text: str, file: Path, environment: Mapping[str, str]) -> Pipeline:
+    report = Report(str(file), environment)
+    fields = _top(text, report)
+    pipeline = _parse(fields, file)
+    fields.finish()
+    if report.problems:
+        raise PipelineError(report.problems)
+    return pipeline
+
+
+def _top(text: str, report: Report) -> Fields:
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise PipelineError([Problem(Place(report.file, line), f"this is no YAML: {error.problem}")]) from None
+    except yaml.YAMLError as error:
+        raise PipelineError([Problem(Place(report.file, 1), f"this is no YAML: {error}")]) from None
+    if not isinstance(node, yaml.MappingNode):
+        raise PipelineError([Problem(Place(report.file, 1), "a pipeline is a mapping that begins with its name")])
+    return Fields(node, report, "the pipeline")
+
+
+def _parse(fields: Fields, file: Path) -> Pipeline:
+    name = fields.required("name")
+    if name and not _PIPELINE_NAME.fullmatch(name):
+        fields.complain("name", f"the name {name} must be of lower-case letters, digits, dots, dashes and underscores")
+    sources = _parse_sources(fields, file)
+    transforms = _parse_transforms(fields, file, sources)
+    sinks = _parse_sinks(fields, file, (*sources, *transforms))
+    pipeline = Pipeline(
+        name=name,
+        file=file,
+        place=fields.place,
+        platform=dict(fields.pairs("platform")),
+        platform_place=fields.place_of("platform"),
+        trigger=_parse_trigger(fields),
+        delivery=cast(Delivery, fields.choice("delivery", ("exactly-once", "at-least-once"), "exactly-once")),
+        checkpoint=beside(file, fields.text("checkpoint") or f"checkpoints/{name}"),
+        on_error=cast(OnError, fields.choice("on_error", ("fail", "null", "dead-letter"), "fail")),
+        restarts_max=fields.whole("restarts", _RESTARTS_MAX, minimum=0),
+        sources=sources,
+        transforms=transforms,
+        sinks=sinks,
+    )
+    _check_platform(fields, pipeline)
+    return pipeline
+
+
+def _parse_trigger(fields: Fields) -> Trigger:
+    text = fields.text("trigger") or "continuous"
+    if text == "available-now":
+        return AvailableNow()
+    interval = text.removeprefix("every ")
+    if interval != text and is_interval(interval):
+        return Every(interval)
+    if text != "continuous":
+        fields.complain("trigger", f"trigger is {text}, and must be continuous, available-now or every {INTERVAL_FORM}")
+    return Continuous()
+
+
+def _parse_sources(fields: Fields, file: Path) -> dict[str, Source]:
+    inner = fields.child("sources")
+    if inner is None:
+        if not fields.has("sources"):
+            fields.report.add(fields.place, "the pipeline needs sources")
+        return {}
+    found: list[Source | None] = []
+    for name in inner.names():
+        node = inner.node_of(name)
+        assert node is not None
+        _check_name(name, inner.place_of(name), fields.report)
+        found.append(parse_source(name, inner.mapping(node, f"source {name}"), file))
+    return _by_name(found)
+
+
+def _by_name(found: Iterable[_Named | None]) -> dict[str, _Named]:
+    return {each.name: each for each in found if each is not None}
+
+
+def _check_name(name: str, place: Place, report: Report) -> None:
+    if name and not _RELATION_NAME.fullmatch(name):
+        report.add(place, f"the name {name} must be a letter, then letters, digits and underscores: SQL refers to it")
+
+
+def _parse_transforms(fields: Fields, file: Path, sources: Mapping[str, Source]) -> dict[str, Transform]:
+    found: dict[str, Transform] = {}
+    for number, node in enumerate(fields.children("transforms"), start=1):
+        inner = fields.mapping(node, f"transform {number}")
+        if inner is None:
+            continue
+        transform = _parse_transform(inner, file, (*sources, *found))
+        if transform.name in sources or transform.name in found:
+            inner.complain("name", f"{transform.name} is the name of something else above")
+        found[transform.name] = transform
+    return found
+
+
+def _parse_transform(fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    name = fields.required("name")
+    fields.what = f"transform {name}" if name else fields.what
+    _check_name(name, fields.place_of("name"), fields.report)
+    kinds = [kind for kind in _TRANSFORM_KINDS if fields.has(kind)]
+    if len(kinds) != 1:
+        fields.report.add(
+            fields.place, f"{fields.what} needs one of {', '.join(_TRANSFORM_KINDS)}, and has {_several(kinds)}"
+        )
+    transform = _TRANSFORMS[kinds[0] if kinds else "steps"](name, fields, file, above)
+    fields.finish()
+    return transform
+
+
+def _several(names: Sequence[str]) -> str:
+    return " and ".join(names) or "none"
+
+
+def _parse_from(fields: Fields, above: Sequence[str]) -> tuple[str, ...]:
+    names = fields.required_texts("from")
+    for name in names:
+        if name not in above:
+            fields.complain("from", f"there is nothing named {name} above{nearest(name, above)}")
+    return names
+
+
+def _one_from(fields: Fields, above: Sequence[str]) -> str:
+    names = _parse_from(fields, above)
+    if len(names) > 1:
+        fields.complain("from", f"{fields.what} takes its rows from one, and not from {_several(names)}")
+    return names[0] if names else ""
+
+
+def _parse_steps(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    steps = [parse_step(node, fields) for node in fields.children("steps")]
+    return StepsTransform(
+        name=name,
+        place=fields.place,
+        source=_one_from(fields, above),
+        steps=tuple(step for step in steps if step is not None),
+        watermark=parse_watermark(fields),
+    )
+
+
+def _parse_sql(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    node = fields.node_of("sql")
+    return SqlTransform(
+        name=name,
+        place=fields.place,
+        text=fields.required("sql"),
+        text_place=fields.place if node is None else fields.report.text_place(node),
+        watermark=parse_watermark(fields),
+    )
+
+
+def _parse_sql_file(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    path = Path(beside(file, fields.required("sql_file")))
+    text = path.read_text() if path.is_file() else ""
+    if not path.is_file():
+        fields.complain("sql_file", f"there is no file {path}")
+    return SqlTransform(
+        name=name, place=fields.place, text=text, text_place=Place(str(path), 1), watermark=parse_watermark(fields)
+    )
+
+
+def _parse_python(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    path_text, colon, function = fields.required("python").rpartition(":")
+    path = Path(beside(file, path_text))
+    if not colon or not function.isidentifier():
+        fields.complain("python", "python must be FILE:FUNCTION, such as enrich.py:enrich")
+    elif not path.is_file():
+        fields.complain("python", f"there is no file {path}")
+    return PythonTransform(
+        name=name,
+        place=fields.place_of("python"),
+        sources=_parse_from(fields, above),
+        file=path,
+        function=function,
+        watermark=parse_watermark(fields),
+    )
+
+
+def _parse_deduplicate(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
+    inner = fields.child("deduplicate")
+    keys = inner.required_texts("keys") if inner else ()
+    within = inner.choice("within", ("watermark", "forever"), "watermark") if inner else "watermark"
+    if inner:
+        inner.finish()
+    return DeduplicateTransform(
+        name=name,
+        place=fields.place_of("deduplicate"),
+        source=_one_from(fields, above),
+        keys=keys,
+        within_watermark=within == "watermark",
+    )
+
+
+_TRANSFORMS: Final[Mapping[str, Callable[[str, Fields, Path, Sequence[str]], Transform]]] = {
+    "steps": _parse_steps,
+    "sql": _parse_sql,
+    "sql_file": _parse_sql_file,
+    "python": _parse_python,
+    "deduplicate": _parse_deduplicate,
+}
+
+
+def _parse_sinks(fields: Fields, file: Path, above: Sequence[str]) -> tuple[Sink, ...]:
+    if not fields.has("sinks"):
+        fields.report.add(fields.place, "the pipeline needs sinks")
+    found: list[Sink] = []
+    for node in fields.children("sinks"):
+        inner = fields.mapping(node, f"sink {len(found) + 1}")
+        sink = None if inner is None else _parse_sink(inner, file, above)
+        if sink is not None:
+            _check_flow_name(sink, found, fields.report)
+            found.append(sink)
+    return tuple(found)
+
+
+def _parse_sink(fields: Fields, file: Path, above: Sequence[str]) -> Sink | None:
+    kinds = [kind for kind in SINK_KINDS if fields.has(kind)]
+    if len(kinds) != 1:
+        fields.report.add(
+            fields.place, f"{fields.what} needs one of {', '.join(SINK_KINDS)}, and has {_several(kinds)}"
+        )
+        return None
+    sink = parse_sink(kinds[0], _one_from(fields, above), fields, file)
+    fields.finish()
+    return sink
+
+
+def _check_flow_name(sink: Sink, others: Sequence[Sink], report: Report) -> None:
+    if any(sink.name == other.name for other in others):
+        report.add(sink.place, f"there is a sink {sink.name} already: give this one a name of its own")
+    elif sink.name == DEAD_LETTER_FLOW:
+        report.add(sink.place, f"{DEAD_LETTER_FLOW} is the flow of dead letters: give the sink another name")
+    elif sink.name and not _FLOW_NAME.fullmatch(sink.name):
+        report.add(
+            sink.place, f"give the sink a name of letters, digits, dots, dashes and underscores, not {sink.name}"
+        )
+
+
+def _check_platform(fields: Fields, pipeline: Pipeline) -> None:
+    """Topics need a cluster, and formats with schemas a registry, unless the schema is given."""
+    topics = [
+        each for each in (*pipeline.sources.values(), *pipeline.sinks) if isinstance(each, TopicSource | TopicSink)
+    ]
+    if topics and not pipeline.bootstrap_servers:
+        fields.complain("platform", "platform needs bootstrap.servers: there are topics")
+    for each in topics:
+        needs_registry = each.value_format in FORMATS and each.value_format not in ("string", "json")
+        if needs_registry and not pipeline.registry_url and not each.value_schema:
+            fields.report.add(each.place, f"platform needs schema.registry.url: {each.name} is {each.value_format}")

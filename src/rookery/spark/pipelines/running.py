@@ -1,0 +1,203 @@
+"""Runs the flows of a pipeline: starts them one by one, watches them, starts them again, ends them cleanly.
+
+One thread looks at all of them in turns. Queries start one after the other, since each makes processes of its own, and
+many at once starve each other of the time to connect. Spark has no gentle stop: `stop` cancels the running batch,
+which a later start repeats. Here a stop waits until the running batch is done.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Event
+from typing import Final, TypeAlias
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rookery.base.clock import Clock
+from rookery.base.errors import RookeryError
+from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.spark.pipelines.building import Flow
+from rookery.spark.pipelines.explaining import explain
+from rookery.spark.pipelines.lag import AgeLookup
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, read_report
+from rookery.spark.pipelines.restarts import restart_pause_s
+from rookery.spark.pipelines.sinks import start_flow
+from rookery.spark.pipelines.spec import Pipeline
+from rookery.spark.source.group_offsets import GroupOffsets
+
+_TICK_S: Final = 0.25
+# A query that has started is given so long for its first trigger before the next one starts.
+_STAGGER_S: Final = 10.0
+_AGE_INTERVAL_S: Final = 2.0
+_STOP_TIMEOUT_S: Final = 120.0
+_STOP_POLL_S: Final = 0.02
+_MS_PER_S: Final = 1000
+
+OnFigures: TypeAlias = Callable[[Sequence[Figures]], None]
+Start: TypeAlias = Callable[[Flow, Pipeline], StreamingQuery]
+
+
+class FlowFailedError(RookeryError):
+    """A flow failed and will not be started again; the others are stopped."""
+
+
+class _FlowRun:
+    """One flow and the query that runs it now."""
+
+    def __init__(self, flow: Flow, pipeline: Pipeline, start: Start, clock: Clock) -> None:
+        self._flow = flow
+        self._start = start
+        self._clock = clock
+        self._pipeline = pipeline
+        self._query: StreamingQuery | None = None
+        self._failures = 0
+        self._batches_at_start = 0
+        self.start_at_s = 0.0
+        self.report: BatchReport | None = None
+        self.figures = Figures(flow=flow.name)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._query is None and self.figures.state in ("starting", "restarting")
+
+    @property
+    def is_over(self) -> bool:
+        return self.figures.state in ("finished", "failed", "stopped")
+
+    @property
+    def is_starting(self) -> bool:
+        """Started, and has not run a trigger yet."""
+        query = self._query
+        return query is not None and self.figures.state == "starting" and query.lastProgress is None
+
+    def start(self, now_s: float) -> None:
+        self._batches_at_start = self.figures.batches
+        try:
+            self._query = self._start(self._flow, self._pipeline)
+        except Exception as error:
+            # Not only PySpark's own: what Spark does not expect comes as an exception of the bridge to Java.
+            self._fail(str(error), now_s)
+
+    def look(self, now_s: float) -> None:
+        """Takes over what the query reports, and that it ended."""
+        query = self._query
+        if query is None:
+            return
+        is_active = query.isActive
+        self._take_progress(query)
+        if is_active:
+            return
+        self._query = None
+        error = query.exception()
+        if error is None:
+            self.figures = replace(self.figures, state="finished", rows_in_per_s=0.0, rows_out_per_s=0.0)
+        else:
+            self._fail(str(error), now_s)
+
+    def _take_progress(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        if last is None:
+            return
+        reports = [read_report(last.json)]
+        if reports[0].run_id != self.figures.run_id or reports[0].batch_id > self.figures.batch_id + 1:
+            reports = [read_report(each.json) for each in query.recentProgress]
+        for report in reports:
+            self.figures = advance(self.figures, report)
+        self.report = reports[-1]
+        self.figures = replace(self.figures, state="running", error=None)
+
+    def _fail(self, text: str, now_s: float) -> None:
+        self._failures = 1 if self.figures.batches > self._batches_at_start else self._failures + 1
+        pause_s = restart_pause_s(text, self._failures, failures_max=self._pipeline.restarts_max)
+        message = explain(text).message
+        if pause_s is None:
+            self.figures = replace(self.figures, state="failed", error=message)
+        else:
+            self.start_at_s = now_s + pause_s
+            self.figures = replace(self.figures, state="restarting", restarts=self.figures.restarts + 1, error=message)
+
+    def stop(self, deadline_s: float) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            stop_after_batch(query, self._clock, deadline_s)
+            self._take_progress(query)
+            self._commit_offsets()
+        if not self.is_over:
+            self.figures = replace(self.figures, state="stopped", rows_in_per_s=0.0, rows_out_per_s=0.0)
+
+    def _commit_offsets(self) -> None:
+        """A source commits a batch when it plans the next one, and after a stop there is none."""
+        if self.report is not None and self.report.ends:
+            config = {key: text for key, text in self._pipeline.platform.items() if key in CONSUMER_KEYS}
+            group = GroupOffsets(config, self._pipeline.group_id(self._flow.name), clock=self._clock)
+            group.commit(dict(self.report.ends))
+
+
+def stop_after_batch(query: StreamingQuery, clock: Clock, deadline_s: float) -> None:
+    """Lets the batch finish that runs now; what Spark has begun since is repeated at the next start."""
+    before = _batch_id(query)
+    while query.isActive and clock.monotonic() < deadline_s:
+        if not query.status["isTriggerActive"] or _batch_id(query) != before:
+            break
+        Event().wait(_STOP_POLL_S)
+    query.stop()
+
+
+def _batch_id(query: StreamingQuery) -> int | None:
+    last = query.lastProgress
+    return None if last is None else last.batchId
+
+
+class Runner:
+    """`on_figures` is called about four times a second."""
+
+    def __init__(
+        self, pipeline: Pipeline, flows: Sequence[Flow], *, ages: AgeLookup, clock: Clock, start: Start = start_flow
+    ) -> None:
+        self._runs = [_FlowRun(flow, pipeline, start, clock) for flow in flows]
+        self._ages = ages
+        self._clock = clock
+        self._next_age_s = 0.0
+        self._started_at_s = 0.0
+
+    def run(self, stop: Event, on_figures: OnFigures) -> None:
+        """Until all flows have finished, one has failed for good, or `stop` is set. Raises FlowFailedError."""
+        try:
+            while not stop.is_set() and not all(run.is_over for run in self._runs):
+                self._tick()
+                on_figures(self.figures)
+                if any(run.figures.state == "failed" for run in self._runs):
+                    break
+                stop.wait(_TICK_S)
+        finally:
+            deadline_s = self._clock.monotonic() + _STOP_TIMEOUT_S
+            for run in self._runs:
+                run.stop(deadline_s)
+            on_figures(self.figures)
+        failed = [run.figures for run in self._runs if run.figures.state == "failed"]
+        if failed:
+            raise FlowFailedError("\n".join(f"flow {each.flow} failed: {each.error}" for each in failed))
+
+    @property
+    def figures(self) -> list[Figures]:
+        return [run.figures for run in self._runs]
+
+    def _tick(self) -> None:
+        now_s = self._clock.monotonic()
+        for run in self._runs:
+            run.look(now_s)
+        is_busy = any(run.is_starting for run in self._runs) and now_s < self._started_at_s + _STAGGER_S
+        due = [run for run in self._runs if run.is_waiting and run.start_at_s <= now_s]
+        if due and not is_busy:
+            self._started_at_s = now_s
+            due[0].start(now_s)
+        if now_s >= self._next_age_s:
+            self._next_age_s = now_s + _AGE_INTERVAL_S
+            self._look_up_ages()
+
+    def _look_up_ages(self) -> None:
+        for run in self._runs:
+            behind = run.report.first_unread if run.report is not None else {}
+            oldest_ms = self._ages.oldest_ms(behind) if behind else None
+            if oldest_ms is not None:
+                age_s = max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
+                run.figures = replace(run.figures, lag_s=age_s)

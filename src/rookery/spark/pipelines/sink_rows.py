@@ -1,0 +1,102 @@
+"""Rows as sinks write them: without the columns that only say where they come from, and encoded for topics."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import BinaryType, DataType, StringType
+
+from rookery.spark.option_table import REGISTRY_PREFIX
+from rookery.spark.pipelines.sources import platform_options
+from rookery.spark.pipelines.spec import (
+    HEADERS_COLUMN,
+    HIDDEN_COLUMNS,
+    KEY_COLUMN,
+    ROUTE_COLUMN,
+    ParquetSink,
+    Pipeline,
+    Sink,
+    TopicSink,
+)
+
+
+class SinkRowsError(Exception):
+    """Rows do not fit a sink; the text says why."""
+
+
+def visible(rows: DataFrame) -> DataFrame:
+    return rows.drop(*HIDDEN_COLUMNS)
+
+
+def sink_rows(sink: Sink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    if not visible(rows).columns:
+        raise SinkRowsError(f"{sink.source} has no columns that could be written")
+    if isinstance(sink, TopicSink):
+        return _topic_rows(sink, rows, pipeline)
+    if isinstance(sink, ParquetSink) and sink.target_file_size_bytes is not None:
+        # Spark then joins and splits the tasks of a batch by its size; `sinks` tells it which size.
+        return visible(rows).hint("rebalance", *sink.partition_by)
+    return visible(rows)
+
+
+def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    columns = {
+        "key": _key(sink, rows, pipeline),
+        "value": _value(sink, rows, pipeline),
+        "topic": F.coalesce(F.col(ROUTE_COLUMN), F.lit(sink.topic))
+        if ROUTE_COLUMN in rows.columns
+        else F.lit(sink.topic),
+    }
+    if rows.columns.count(HEADERS_COLUMN) == 1:
+        columns["headers"] = F.col(HEADERS_COLUMN)
+    return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
+    """By default the key that the record came with."""
+    if sink.key is not None:
+        key = F.expr(sink.key)
+    elif rows.columns.count(KEY_COLUMN) == 1:
+        key = F.col(KEY_COLUMN)
+    else:
+        return F.lit(None).cast("binary")
+    if sink.key_format is not None:
+        return _encoded(key, sink.key_format, sink, pipeline, is_key=True)
+    return _as_bytes(key, rows.select(key.alias("key")).schema["key"].dataType)
+
+
+def _as_bytes(column: Column, kind: DataType) -> Column:
+    return column if isinstance(kind, BinaryType) else column.cast("string").cast("binary")
+
+
+def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
+    shown = visible(rows)
+    lone = shown.schema.fields[0] if len(shown.columns) == 1 else None
+    is_plain = lone is not None and isinstance(lone.dataType, BinaryType | StringType)
+    if sink.value_format is None and lone is not None and lone.name == "value" and is_plain:
+        return _as_bytes(F.col("value"), lone.dataType)
+    if sink.value_format == "string":
+        if lone is None:
+            raise SinkRowsError(
+                f"value_format string wants one column, and {sink.source} has {', '.join(shown.columns)}"
+            )
+        return _as_bytes(F.col(f"`{lone.name}`"), lone.dataType)
+    record = F.struct(*(F.col(f"`{name}`") for name in shown.columns))
+    if sink.value_format in (None, "json"):
+        return F.to_json(record).cast("binary")
+    return _encoded(record, str(sink.value_format), sink, pipeline, is_key=False)
+
+
+def _encoded(column: Column, form: str, sink: TopicSink, pipeline: Pipeline, *, is_key: bool) -> Column:
+    from rookery.spark.functions import to_registry
+
+    part = "key" if is_key else "value"
+    given = {name.lower(): text for name, text in sink.options.items()}
+    return to_registry(
+        column,
+        format=form,
+        settings={key: text for key, text in platform_options(pipeline).items() if key.startswith(REGISTRY_PREFIX)},
+        topic=sink.topic,
+        subject=given.get(f"{part}subject"),
+        schema=given.get("keyschema") if is_key else sink.value_schema,
+        message=given.get(f"{part}message"),
+        is_key=is_key,
+    )

@@ -1,0 +1,56 @@
+"""`write.format("rookery")`: all rows of a write become visible, or none, by the same protocol as a stream's batch.
+
+With txnAppId and txnVersion a write happens once, however often it is asked for: these are the sink and its batch. Any
+other write is a sink of its own, whose name nobody will use again.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rookery.spark.clients import admin_for
+from rookery.spark.option_table import OptionError
+from rookery.spark.options import WriteOptions
+from rookery.spark.sink.columns import SinkColumns
+from rookery.spark.sink.driver import SinkDriver
+from rookery.spark.sink.writing import Place, write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ONLY_BATCH: Final = 0
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("save mode overwrite is not possible: records can only be appended to a topic")
+        self._options = options
+        self._columns = SinkColumns(schema, options)
+        # A wrong address is told now, and not by every task after its time-out.
+        admin_for(options.client_config)
+        # Here, in the driver: the tasks get it with the writer.
+        self._sink = options.txn_app_id or f"write-{secrets.token_hex(8)}"
+        self._batch = _ONLY_BATCH if options.txn_version is None else options.txn_version
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        return write_rows(self._options, self._columns, self.place(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._driver().commit(messages, self._batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._driver().abort(messages, self._batch)
+
+    def place(self) -> Place:
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        return Place(sink=self._sink, batch=self._batch, partition=partition, is_streaming=False)
+
+    def _driver(self) -> SinkDriver:
+        is_forgotten = self._options.txn_app_id is None
+        return SinkDriver(self._options, is_forgotten=is_forgotten)

@@ -1,0 +1,60 @@
+"""Tells the rows of one task from those of another: whether a replay has written the same ones.
+
+A checksum of each column's values and of their lengths, running over all record batches, however the rows are cut into
+them. Rows in another order have another digest. It guards against plans that are not deterministic, not against
+attackers. CRC-32C costs next to nothing here: some 20 GB/s.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from crc32c import crc32c
+
+_NULL_LENGTH = -1
+_NULL_NUMBER = -(2**62)
+
+
+class RowDigest:
+    def __init__(self) -> None:
+        self.row_count = 0
+        self._sums: dict[str, int] = {}
+
+    def update(self, rows: pa.RecordBatch) -> None:
+        self.row_count += rows.num_rows
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            self._add(name, column)
+
+    def text(self) -> str:
+        return ",".join(f"{name}:{self._sums[name]:08x}" for name in sorted(self._sums))
+
+    def _add(self, name: str, column: pa.Array) -> None:
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            lengths = pc.fill_null(pc.binary_length(column), _NULL_LENGTH)
+            self._sum(f"{name}.length", lengths.to_numpy(zero_copy_only=False))
+            self._sum(name, _bytes_of(column))
+        elif pa.types.is_list(kind):
+            self._sum(f"{name}.length", pc.fill_null(pc.list_value_length(column), _NULL_LENGTH).to_numpy())
+            self._add(f"{name}.item", column.flatten())
+        elif pa.types.is_struct(kind):
+            for index, field in enumerate(kind):
+                self._add(f"{name}.{field.name}", column.flatten()[index])
+        else:
+            numbers = column.cast(pa.int64()) if not pa.types.is_null(kind) else pa.nulls(len(column), pa.int64())
+            self._sum(name, pc.fill_null(numbers, _NULL_NUMBER).to_numpy())
+
+    def _sum(self, name: str, data: Any) -> None:
+        self._sums[name] = crc32c(np.ascontiguousarray(data).view(np.uint8).data, self._sums.get(name, 0))
+
+
+def _bytes_of(column: pa.Array) -> Any:
+    """The values, one after the other. What lies under nulls is not theirs."""
+    if column.null_count:
+        column = column.drop_null()
+    _, offsets, data = column.buffers()
+    if data is None or len(column) == 0:
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]

@@ -1,0 +1,174 @@
+"""Where a sink's decisions are kept: the last record of its key in a compacted topic.
+
+`Ledger` is one driver's access for one sink. The first call takes the sink over: it begins as a new producer of the
+sink's transactional id, which locks older drivers out and ends what they had begun to write, and reads the sink's last
+entry. From then on the entry is known here, as long as each write succeeds; after one that did not, or might have, the
+next call takes over anew. Entries are written in transactions, so that only who holds the id can write any.
+
+Reading ends where the topic ended when the sink was taken over, and open transactions of other sinks in the same
+partition hold it up. They last milliseconds, and after a crash no longer than `_TRANSACTION_TIMEOUT_MS`.
+
+All methods run on the clients' loop. `committing` calls this.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.client.admin import LATEST, Admin, NewTopic
+from rookery.client.consume.consumer import Consumer
+from rookery.client.errors import ProducerFencedError
+from rookery.client.produce.partitioners import partition_for_key
+from rookery.client.produce.producer import Producer
+from rookery.client.settings.admin import ADMIN_KEYS
+from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.client.settings.producer import PRODUCER_KEYS
+from rookery.spark.sink.commit_protocol import Entry, SinkError
+from rookery.spark.sink.ledger_records import decode_entry, encode_entry
+from rookery.spark.sink.names import decisions_id
+
+_PARTITION_COUNT: Final = 8
+# Small segments, so that a driver that starts has little to read.
+_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+_READ_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.5
+# What is said to a producer that is locked out, whose transaction took too long, or that was idle for a week.
+_LOCKED_OUT: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
+
+# Called with the name of each step of a commit: for tests, which let the driver die or pause there.
+Steps: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+async def no_steps(step: str) -> None:
+    """Nobody wants to know."""
+
+
+class LockedOutError(Exception):
+    """Another driver may have taken the sink over since: what was read may be out of date."""
+
+
+class Ledger:
+    """`config` has the keys of a producer; of its settings those are used that all clients have."""
+
+    def __init__(self, config: Mapping[str, str], topic: str, sink: str) -> None:
+        self.sink = sink
+        self._topic = topic
+        self._config = {
+            key: value
+            for key, value in config.items()
+            if key in ADMIN_KEYS and key in CONSUMER_KEYS and key in PRODUCER_KEYS
+        }
+        self.admin = Admin(self._config)
+        self._producer: Producer[bytes, bytes] | None = None
+        self._partition: TopicPartition | None = None
+        self._entry: Entry | None = None
+
+    async def entry(self) -> Entry | None:
+        """The sink's last one; None if it has none."""
+        if self._producer is None:
+            await self._take_over()
+        return self._entry
+
+    async def write(self, entry: Entry | None, step: Steps) -> None:
+        """None: the sink has nothing to remember. Raises LockedOutError; after any error `entry` reads anew."""
+        producer, partition = self._producer, self._partition
+        assert producer is not None, "the entry before was read"
+        assert partition is not None
+        value = None if entry is None else encode_entry(entry)
+        try:
+            producer.begin_transaction()
+            sent = await producer.send(partition.topic, value, key=self.sink.encode(), partition=partition.partition)
+            await step("written")
+            await producer.commit_transaction()
+            await sent
+        except BaseException as error:
+            await self.let_go()
+            if isinstance(error, ProducerFencedError) or (isinstance(error, ApiError) and error.code in _LOCKED_OUT):
+                raise LockedOutError(str(error)) from error
+            raise
+        self._entry = entry
+
+    async def let_go(self) -> None:
+        """Nothing is known any more. What was begun is left to who takes over: its fate is known only then."""
+        producer, self._producer, self._entry = self._producer, None, None
+        if producer is not None:
+            await producer.close(0)
+
+    async def close(self) -> None:
+        await self.let_go()
+        await self.admin.close()
+
+    async def _take_over(self) -> None:
+        self._partition = await self._find_partition()
+        producer: Producer[bytes, bytes] = Producer(
+            {
+                **self._config,
+                "transactional.id": decisions_id(self.sink),
+                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                "compression.type": "gzip",
+            }
+        )
+        try:
+            await producer.init_transactions()
+            self._entry = await self._read(self._partition)
+        except BaseException:
+            await producer.close(0)
+            raise
+        self._producer = producer
+
+    async def _find_partition(self) -> TopicPartition:
+        """The number of partitions must never change: an entry would be looked for in another one."""
+        (topic,) = await self.admin.describe_topics([self._topic])
+        if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            await self._create()
+            count = _PARTITION_COUNT
+        elif topic.error is not ErrorCode.NONE:
+            raise ApiError(topic.error, f"ledgerTopic {self._topic}")
+        else:
+            count = len(topic.partitions)
+        return TopicPartition(self._topic, partition_for_key(self.sink.encode(), count))
+
+    async def _create(self) -> None:
+        wanted = NewTopic(self._topic, _PARTITION_COUNT, configs=_TOPIC_CONFIGS)
+        (created,) = await self.admin.create_topics([wanted])
+        if created.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise SinkError(
+                f"the sink's ledger cannot be created: {created.error.name}, {created.message}. Create the topic "
+                f"{self._topic} with cleanup.policy=compact, or name another one in the option ledgerTopic"
+            )
+
+    async def _read(self, partition: TopicPartition) -> Entry | None:
+        end = (await self.admin.list_offsets({partition: LATEST}))[partition]
+        if end.error is not ErrorCode.NONE:
+            raise ApiError(end.error, f"ledgerTopic, partition {partition}")
+        value: bytes | None = None
+        config = {**self._config, "isolation.level": "read_committed", "enable.auto.commit": "false"}
+        async with Consumer[bytes, bytes](config) as consumer:
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            try:
+                async with asyncio.timeout(_READ_TIMEOUT_S):
+                    while await consumer.position(partition) < end.offset:
+                        for record in await consumer.poll(_POLL_S):
+                            if record.key == self.sink.encode():
+                                value = record.value
+            except TimeoutError:
+                raise SinkError(
+                    f"ledgerTopic, partition {partition} cannot be read up to {end.offset} within "
+                    f"{_READ_TIMEOUT_S:g} s: look for an open transaction there (rookery transactions list), or use "
+                    "another ledgerTopic"
+                ) from None
+        return None if value is None else decode_entry(self.sink, value)

@@ -1,0 +1,76 @@
+"""The ledger's records: docs/formats/sink-ledger.md. Pure.
+
+The key is the sink, the value an entry as JSON, so that `rookery consume` shows it. No value means that the sink has
+nothing to remember. A version that is not ours is refused, and not guessed at.
+"""
+
+import json
+from typing import Any, Final
+
+from rookery.client.prepared import PreparedTransaction
+from rookery.spark.sink.commit_protocol import Entry, Piece, SinkError
+
+VERSION: Final = 1
+_DECIDED, _DONE, _UNDECIDED = "decided", "done", "undecided"
+
+
+def encode_entry(entry: Entry) -> bytes:
+    state = _UNDECIDED if entry.pieces is None else _DONE if entry.is_done else _DECIDED
+    made = {
+        "version": VERSION,
+        "batch": entry.batch,
+        "state": state,
+        "pieces": [_piece_fields(piece) for piece in entry.pieces or ()],
+        "abandoned": sorted(
+            (_transaction_fields(each) for each in entry.abandoned), key=lambda row: sorted(row.items())
+        ),
+    }
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def decode_entry(sink: str, value: bytes) -> Entry:
+    """Raises SinkError: what a newer version has decided must not be overlooked."""
+    try:
+        row = json.loads(value)
+        version = row["version"]
+        if version != VERSION:
+            raise SinkError(f"the ledger's record of {sink} has version {version}, and we know version {VERSION} only")
+        state = row["state"]
+        return Entry(
+            batch=int(row["batch"]),
+            pieces=None if state == _UNDECIDED else tuple(_piece(each) for each in row["pieces"]),
+            is_done=state == _DONE,
+            abandoned=frozenset(_transaction(each) for each in row["abandoned"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise SinkError(
+            f"the ledger's record of {sink} cannot be read ({error!r}): is ledgerTopic another topic?"
+        ) from None
+
+
+def _piece_fields(piece: Piece) -> dict[str, Any]:
+    return {
+        "partition": piece.partition,
+        "rows": piece.row_count,
+        "digest": piece.digest,
+        **_transaction_fields(piece.transaction),
+    }
+
+
+def _transaction_fields(transaction: PreparedTransaction) -> dict[str, Any]:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "v2": transaction.is_v2,
+    }
+
+
+def _piece(row: dict[str, Any]) -> Piece:
+    return Piece(int(row["partition"]), _transaction(row), int(row["rows"]), str(row["digest"]))
+
+
+def _transaction(row: dict[str, Any]) -> PreparedTransaction:
+    return PreparedTransaction(
+        str(row["transactional_id"]), int(row["producer_id"]), int(row["producer_epoch"]), is_v2=bool(row["v2"])
+    )

@@ -1,0 +1,63 @@
+"""`writeStream.format("rookery")`: exactly once, by `commit_protocol`; Spark makes one of these for each micro-batch.
+
+The sink's name is the query's id, which lives in its checkpoint: so a query that is started again finds what it has
+decided.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rookery.spark.clients import admin_for
+from rookery.spark.option_table import OptionError
+from rookery.spark.options import WriteOptions
+from rookery.spark.sink.columns import SinkColumns
+from rookery.spark.sink.commit_protocol import SinkError
+from rookery.spark.sink.driver import SinkDriver
+from rookery.spark.sink.writing import Place, write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Spark's own names of what it tells tasks.
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        if options.txn_app_id is not None or options.txn_version is not None:
+            # Batches of a new checkpoint begin at 0 again, and would be taken for those of the old one.
+            raise OptionError("options txnAppId and txnVersion name batch writes; a stream is known by its checkpoint")
+        self._options = options
+        self._columns = SinkColumns(schema, options)
+        # A wrong address is told now, and not by every task after its time-out.
+        admin_for(options.client_config)
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        return write_rows(self._options, self._columns, self.place(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        SinkDriver(self._options, steps=self.on_step).commit(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        SinkDriver(self._options, steps=self.on_step).abort(messages, batchId)
+
+    async def on_step(self, step: str) -> None:
+        """Of a commit. For tests, which let the driver die here."""
+
+    def place(self) -> Place:
+        context = TaskContext.get()
+        if context is None:
+            raise SinkError("a stream is written by Spark's tasks only")
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query is None or batch is None:
+            raise SinkError("the task belongs to no streaming query: Spark gave it no query id and batch id")
+        return Place(
+            sink=query,
+            batch=int(batch),
+            partition=context.partitionId(),
+            is_streaming=True,
+        )

@@ -1,0 +1,114 @@
+"""Questions of the driver to the cluster: which partitions there are, where they begin and end, and where bounds lie.
+
+Answers are plain dictionaries of offsets; what cannot be answered is an `OptionError` or `SourceError` that names the
+option to change.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TimestampMs, TopicPartition
+from rookery.client.metadata import Topic
+from rookery.spark.clients import admin_for
+from rookery.spark.failures import SourceError, refused, unknown_partitions, unknown_topics
+from rookery.spark.offsets import (
+    LATEST,
+    Bound,
+    Edge,
+    MatchingTopics,
+    NamedPartitions,
+    NamedTopics,
+    Offsets,
+    PartitionOffsets,
+    PartitionTimes,
+    SameTime,
+    Selection,
+    check_all_named,
+)
+from rookery.spark.option_table import OptionError
+
+_READ_COMMITTED = "read_committed"
+
+
+class Lookups:
+    """Of one query. Nothing is asked before it is needed."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+        self._read_committed = config.get("isolation.level") == _READ_COMMITTED
+
+    def partitions(self, selection: Selection) -> frozenset[TopicPartition]:
+        """What there is of a selection. A topic that is named but does not exist has no partitions."""
+        topics = self._topics(selection)
+        found = frozenset(TopicPartition(topic.name, each.index) for topic in topics for each in topic.partitions)
+        return found & frozenset(selection.partitions) if isinstance(selection, NamedPartitions) else found
+
+    def existing_partitions(self, selection: Selection) -> frozenset[TopicPartition]:
+        """The same, for a query that begins: everything that is named must exist."""
+        found = self.partitions(selection)
+        if isinstance(selection, NamedTopics):
+            missing = set(selection.names) - {tp.topic for tp in found}
+            if missing:
+                raise unknown_topics("subscribe", missing)
+        elif isinstance(selection, NamedPartitions) and len(found) < len(selection.partitions):
+            raise unknown_partitions("assign", set(selection.partitions) - found)
+        return found
+
+    def _topics(self, selection: Selection) -> list[Topic]:
+        admin = admin_for(self._config)
+        try:
+            if isinstance(selection, MatchingTopics):
+                pattern = re.compile(selection.pattern)
+                found = [t for t in admin.list_topics() if pattern.fullmatch(t.name) and not t.is_internal]
+            elif isinstance(selection, NamedTopics):
+                found = admin.describe_topics(selection.names)
+            else:
+                found = admin.describe_topics({tp.topic for tp in selection.partitions})
+        except ApiError as error:
+            raise refused("looking up the topics", self._config, error) from None
+        for topic in found:
+            if topic.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise SourceError(f"topic {topic.name} cannot be read: {topic.error.name}")
+        return [topic for topic in found if topic.error is ErrorCode.NONE]
+
+    def resolve(self, bound: Bound, partitions: Collection[TopicPartition], *, late: int | None = LATEST) -> Offsets:
+        """The offsets of a bound. Where no record is as late as a time, `late` counts, or it is an error."""
+        if isinstance(bound, Edge):
+            return self.edges(partitions, bound.offset)
+        if isinstance(bound, PartitionOffsets):
+            check_all_named(bound.option, bound.offsets, partitions)
+            edges = self._list({tp: offset for tp, offset in bound.offsets.items() if offset < 0})
+            return {**bound.offsets, **edges}
+        if isinstance(bound, SameTime):
+            return self._by_time(bound.option, dict.fromkeys(partitions, bound.timestamp_ms), late)
+        assert isinstance(bound, PartitionTimes)
+        check_all_named(bound.option, bound.times_ms, partitions)
+        return self._by_time(bound.option, bound.times_ms, late)
+
+    def edges(self, partitions: Collection[TopicPartition], edge: int) -> Offsets:
+        """EARLIEST or LATEST of each. A partition that vanished meanwhile is left out."""
+        return self._list(dict.fromkeys(partitions, edge))
+
+    def _by_time(self, option: str, times_ms: Mapping[TopicPartition, TimestampMs], late: int | None) -> Offsets:
+        found = self._list(times_ms)
+        none_so_late = [tp for tp, offset in found.items() if offset < 0]
+        if none_so_late and late is None:
+            tp = min(none_so_late)
+            raise OptionError(
+                f"option {option}: no record of {tp} has the time {times_ms[tp]} or a later one. Choose an earlier "
+                f"time, or set startingOffsetsByTimestampStrategy to latest"
+            )
+        return found | self.edges(none_so_late, LATEST)
+
+    def _list(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        if not wanted:
+            return {}
+        try:
+            rows = admin_for(self._config).list_offsets(wanted, read_committed=self._read_committed)
+        except ApiError as error:
+            raise refused("looking up offsets", self._config, error) from None
+        for tp, row in rows.items():
+            if row.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise refused(f"looking up offsets of {tp}", self._config, ApiError(row.error))
+        return {tp: row.offset for tp, row in rows.items() if row.error is ErrorCode.NONE}

@@ -1,0 +1,127 @@
+"""Records as the client gives them become rows of the source's schema: cast, decoded, without those that failed. Pure.
+
+Python looks at single rows only where they cannot be decoded. What happens to them then: the query fails (`fail`), the
+column is null (`null`), or the row is left out and goes to the dead-letter topic (`dead-letter`). With details, the
+column says itself what is wrong, so that `fail` fails no query.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rookery.dead_letters.standard import KEY_CONVERTER, VALUE_CONVERTER, Failure, Origin, attempt_of
+from rookery.spark.options import FormatOptions, ReadOptions
+from rookery.spark.source.schema import Decoders
+
+if TYPE_CHECKING:
+    from rookery.spark.formats import ColumnDecoder, RowError
+
+_STAGES: Final = {"key": KEY_CONVERTER, "value": VALUE_CONVERTER}
+
+
+class DecodingError(Exception):
+    """A record cannot be decoded, and onError is fail."""
+
+
+class Shaped(NamedTuple):
+    rows: pa.RecordBatch
+    # Records that are not among the rows, as the client gave them, and why each is not.
+    dead: pa.RecordBatch | None = None
+    failures: Sequence[Failure] = ()
+
+
+class _Column(NamedTuple):
+    values: pa.Array
+    errors: "Sequence[RowError]" = ()
+
+
+class _Error(NamedTuple):
+    stage: str
+    error_class: str
+    message: str
+
+
+def shape(records: pa.RecordBatch, schema: pa.Schema, decoders: Decoders, options: ReadOptions) -> Shaped:
+    """`records` are of one topic, and there is at least one."""
+    key = _decode(records, "key", decoders.key, options.key_format)
+    value = _decode(records, "value", decoders.value, options.value_format)
+    errors = _by_row({"key": key, "value": value})
+    columns = {"key": key.values, "value": value.values}
+    if options.include_raw != "never":
+        shown = None if options.include_raw == "always" else _mask(errors, records.num_rows)
+        columns |= {"rawKey": _raw(records.column("key"), shown), "rawValue": _raw(records.column("value"), shown)}
+    rows = _batch(records, columns, schema)
+    if not errors or options.on_error != "dead-letter":
+        return Shaped(rows)
+    is_dead = _mask(errors, records.num_rows)
+    dead = records.filter(is_dead)
+    return Shaped(rows.filter(pc.invert(is_dead)), dead, _failures(dead, errors, options.pipeline))
+
+
+def _batch(records: pa.RecordBatch, columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns that are not given are those of the records. A cast to the same type costs nothing."""
+    found = [columns[name] if name in columns else records.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(
+        [column.cast(kind) for column, kind in zip(found, schema.types, strict=True)], schema=schema
+    )
+
+
+def _decode(
+    records: pa.RecordBatch, name: str, decoder: "ColumnDecoder | None", options: FormatOptions | None
+) -> _Column:
+    column = records.column(name)
+    if decoder is None or options is None:
+        return _Column(column)
+    decoded = decoder.decode(column, records.column("topic")[0].as_py())
+    if options.detailed:
+        texts: list[str | None] = [None] * len(column)
+        for error in decoded.errors:
+            texts[error.row] = f"{error.error_class}: {error.message}"
+        parts = [decoded.values, pa.array(texts, pa.string()), decoded.schema_ids]
+        details = pa.StructArray.from_arrays(parts, names=["value", "error", "schema_id"])
+        return _Column(details, decoded.errors)
+    if decoded.errors and options.on_error == "fail":
+        raise _decoding_error(records, name, decoded.errors[0])
+    return _Column(decoded.values, decoded.errors)
+
+
+def _decoding_error(records: pa.RecordBatch, name: str, error: "RowError") -> DecodingError:
+    topic, partition, offset = (records.column(each)[error.row].as_py() for each in ("topic", "partition", "offset"))
+    return DecodingError(
+        f"topic {topic}, partition {partition}, offset {offset}: the {name} cannot be decoded: {error.error_class}: "
+        f"{error.message}. Check the option {name}Format, or set onError to null or dead-letter"
+    )
+
+
+def _by_row(columns: Mapping[str, _Column]) -> dict[int, _Error]:
+    """The first error of each row."""
+    found: dict[int, _Error] = {}
+    for name, column in columns.items():
+        for error in column.errors:
+            found.setdefault(error.row, _Error(_STAGES[name], error.error_class, error.message))
+    return found
+
+
+def _mask(errors: Mapping[int, _Error], count: int) -> pa.Array:
+    return pa.array([row in errors for row in range(count)], pa.bool_())
+
+
+def _raw(column: pa.Array, shown: pa.Array | None) -> pa.Array:
+    return column if shown is None else pc.if_else(shown, column, pa.scalar(None, column.type))
+
+
+def _failures(dead: pa.RecordBatch, errors: Mapping[int, _Error], pipeline: str | None) -> list[Failure]:
+    """In the order of the rows that are dead."""
+    columns = (dead.column(name) for name in ("topic", "partition", "offset"))
+    places = zip(
+        *(column.to_pylist() for column in columns), dead.column("timestamp").cast(pa.int64()).to_pylist(), strict=True
+    )
+    failures = []
+    for row, place, headers in zip(sorted(errors), places, dead.column("headers").to_pylist(), strict=True):
+        attempt = attempt_of((header["key"], header["value"]) for header in headers)
+        failures.append(
+            Failure(Origin(*place), errors[row].error_class, errors[row].message, errors[row].stage, pipeline, attempt)
+        )
+    return failures

@@ -1,0 +1,248 @@
+"""A stream: Spark asks how far it may read, then for the tasks of that range, again and again.
+
+Spark's checkpoint has the end of every micro-batch and is the only thing that a restart goes by. The beginning of the
+first micro-batch is not in it, and a query that dies in its first micro-batch asks for it again. `latest` would then
+be another offset, and what came between would be lost. A query that begins at `latest` therefore begins with an empty
+micro-batch, whose end is that offset.
+
+An idle query waits in `latestOffset`, in a fetch that the broker answers as soon as there is something.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rookery.base.clock import Clock, SystemClock
+from rookery.base.errors import ApiError
+from rookery.base.types import TopicPartition
+from rookery.client.consume.ranges import StoredRun
+from rookery.spark.clients import consumer_for
+from rookery.spark.failures import lose
+from rookery.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Edge,
+    OffsetJson,
+    Offsets,
+    PartitionOffsets,
+    describe,
+    offsets_from_json,
+    offsets_to_json,
+)
+from rookery.spark.options import ReadOptions
+from rookery.spark.source.admission import Gate, Limits, lags, offsets_within, share
+from rookery.spark.source.batch_reader import RangePartition, tasks_for
+from rookery.spark.source.group_offsets import GroupOffsets
+from rookery.spark.source.lookups import Lookups
+from rookery.spark.source.ranges import ranges_between
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rookery.spark.source.reading import ReadPlan
+
+_LOG: Final = logging.getLogger(__name__)
+
+# How long an idle query waits for the first record before it tells Spark that there is none.
+_PATIENCE_S: Final = 0.5
+# After a fetch that failed: what is wrong shows when offsets are looked up, but not more often than this.
+_PAUSE_S: Final = 0.1
+# Enough to see some batches of usual size.
+_SAMPLE_BYTES: Final = 64 * 1024
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Methods have Spark's names. It is pickled into tasks, which use `read` alone."""
+
+    def __init__(self, plan: "ReadPlan", *, clock: Clock | None = None) -> None:
+        self._plan = plan
+        self._options = plan.options
+        self._clock = clock or SystemClock()
+        self._lookups = Lookups(plan.options.client_config)
+        self._gate = Gate(clock=self._clock)
+        self._group = None
+        if plan.options.group_id is not None:
+            self._group = GroupOffsets(plan.options.client_config, plan.options.group_id, clock=self._clock)
+        self._initial: Offsets | None = None
+        self._has_begun = False
+        # What the last look-up found.
+        self._latest: Offsets = {}
+        # Of AvailableNow: nothing behind this is read.
+        self._target: Offsets | None = None
+
+    # Where to begin, and how far to go.
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
+        if self._initial is None:
+            options = self._options
+            found = self._lookups.existing_partitions(options.selection)
+            offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
+            if self._target is not None and _depends_on_now(options):
+                # What came since then is not read: neither records nor partitions.
+                offsets = {tp: min(offsets[tp], end) for tp, end in self._target.items() if tp in offsets}
+            self._initial = offsets
+        return offsets_to_json(self._initial)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """One of the limits: Spark gives it back to `latestOffset`, which keeps all of them."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
+        starts = offsets_from_json(start)
+        if self._group is not None:
+            self._group.commit(starts)
+        if self._begins_empty(starts):
+            self._latest = starts
+            return start
+        limits = self._limits(limit)
+        deadline_s = self._clock.monotonic() + _PATIENCE_S
+        while True:
+            self._latest = self._look(starts)
+            ends = self._admit(starts, limits)
+            if ends is not None:
+                return offsets_to_json(ends)
+            if self._target is not None or not self._wait(deadline_s):
+                return start
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
+        return offsets_to_json(self._latest) or None
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return Limits()
+        return Limits(
+            max_offsets=options.max_offsets_per_trigger,
+            # Nothing comes that would be worth waiting for.
+            min_offsets=None if self._target is not None else options.min_offsets_per_trigger,
+            max_delay_s=options.max_trigger_delay_ms / 1000,
+            max_bytes=options.max_bytes_per_trigger,
+        )
+
+    def _begins_empty(self, starts: Offsets) -> bool:
+        """Once, for the first micro-batch of a query that begins at an offset which a restart would not find again."""
+        is_first = starts == self._initial and not self._has_begun
+        self._has_begun = True
+        return is_first and _depends_on_now(self._options)
+
+    def _look(self, starts: Offsets) -> Offsets:
+        """The ends of all partitions that there are now. What is gone since the last time fails or is left out."""
+        if self._target is not None:
+            ends = self._target
+        else:
+            ends = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
+            if starts.keys() - ends.keys():
+                # A broker that has just started may not know all topics yet.
+                _pause(_PATIENCE_S)
+                ends = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
+        gone = starts.keys() - ends.keys()
+        if gone:
+            self._lose(f"{describe(gone)} does not exist any more")
+        for tp in _cut_off(starts, ends):
+            self._lose(
+                f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was made again, or "
+                f"startingOffsets is wrong"
+            )
+        return ends
+
+    def _admit(self, starts: Offsets, limits: Limits) -> Offsets | None:
+        """The ends of the next micro-batch; None if there is none yet."""
+        ends = self._latest
+        begins = self._beginnings(starts, ends)
+        behind = lags(begins, ends)
+        if not self._gate.opens(sum(behind.values()), limits):
+            # That partitions came, went or began anew is noted even if they have no records.
+            is_same = ends.keys() == starts.keys() and not _cut_off(starts, ends)
+            return None if behind or is_same else ends
+        if limits.max_offsets is not None:
+            ends = share(limits.max_offsets, begins, ends)
+        if limits.max_bytes is not None:
+            count = offsets_within(limits.max_bytes, behind, self._samples(begins, behind))
+            ends = ends if count is None else share(count, begins, ends)
+        return ends
+
+    def _beginnings(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """Where to read from: new partitions, and those that were made again, from their first offset."""
+        again, new = _cut_off(starts, ends), ends.keys() - starts.keys()
+        firsts = self._lookups.edges(again | new, EARLIEST)
+        for tp in sorted(new & firsts.keys()):
+            if firsts[tp] > 0:
+                self._lose(f"the new partition {tp} begins at {firsts[tp]} and not at 0")
+        return {**starts, **firsts}
+
+    def _lose(self, what: str) -> None:
+        lose(what, is_fatal=self._options.fail_on_data_loss)
+
+    def _samples(self, begins: Offsets, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredRun]:
+        wanted = {tp: begins[tp] for tp in partitions}
+        try:
+            return consumer_for(self._options.client_config).measure(wanted, size_max=_SAMPLE_BYTES)
+        except ApiError as error:
+            _LOG.warning("maxBytesPerTrigger has no effect on this micro-batch: %s", error)
+            return {}
+
+    def _wait(self, deadline_s: float) -> bool:
+        """Whether something came before the time was over."""
+        left_s = deadline_s - self._clock.monotonic()
+        if left_s <= 0:
+            return False
+        if not self._latest:
+            _pause(left_s)
+            return False
+        try:
+            return consumer_for(self._options.client_config).wait_for_records(self._latest, timeout_s=left_s)
+        except ApiError:
+            _pause(_PAUSE_S)
+            return True
+
+    # What to read.
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        starts, ends = offsets_from_json(start), offsets_from_json(end)
+        if starts == self._initial:
+            # The first micro-batch, repeated: where it begins was looked up again, and may lie behind its end.
+            starts = {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
+        return tasks_for(self._options, ranges_between(self._beginnings(starts, ends), ends))
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, RangePartition)
+        return self._plan.read(partition.range)
+
+
+def _pause(duration_s: float) -> None:
+    Event().wait(duration_s)
+
+
+def _depends_on_now(options: ReadOptions) -> bool:
+    """Whether the offsets to begin at are others if they are looked up later."""
+    bound = options.starting
+    if isinstance(bound, Edge):
+        return bound.offset == LATEST
+    if isinstance(bound, PartitionOffsets):
+        return LATEST in bound.offsets.values()
+    return options.late_start is not None
+
+
+def _cut_off(starts: Offsets, ends: Offsets) -> set[TopicPartition]:
+    return {tp for tp, end in ends.items() if tp in starts and end < starts[tp]}

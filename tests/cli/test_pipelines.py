@@ -1,0 +1,121 @@
+"""`rookery pipelines` without Spark: what it writes, reads and stops. tests/spark runs pipelines."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rookery.cli.commands import app
+from rookery.spark.pipelines.progress import Figures
+from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
+
+# Holds a pipeline's lock until SIGTERM.
+HOLDER = """
+import os, signal, sys, threading
+from pathlib import Path
+from rookery.spark.pipelines.progress import Figures
+from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+flows = (Figures(flow="out", state="running", batches=3, batch_id=2, rows_in=100, lag_records=7, lag_s=1.5),)
+with StateDirectory(Path(sys.argv[1])).running("views") as write:
+    write(RunningPipeline(name="views", pid=os.getpid(), file="views.yaml", started_ms=0, master="local[*]",
+                          metrics_address="http://127.0.0.1:9400/metrics", updated_ms=0, flows=flows))
+    print("ready", flush=True)
+    stop.wait()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def pipelines(directory: Path, *arguments: str, exit_code: int = 0) -> Result:
+    result = CliRunner(env={"ROOKERY_STATE_DIR": str(directory)}).invoke(app, ["pipelines", *arguments])
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+@pytest.mark.parametrize("template", ["stream", "etl", "elt"])
+def test_starters_are_valid(tmp_path: Path, template: str) -> None:
+    written = pipelines(tmp_path, "init", "my-views", "--template", template, "--directory", str(tmp_path / "new"))
+    path = tmp_path / "new" / "my-views.yaml"
+    assert written.stdout == f"wrote {path}\n"
+    checked = pipelines(tmp_path, "validate", str(path), "--offline")
+    assert "pipeline my-views with the flows my-views-" in checked.stdout
+    assert "PIPELINE_NAME" not in path.read_text()
+
+
+def test_a_starter_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("precious")
+    refused = pipelines(tmp_path, "init", "mine", "--directory", str(tmp_path), exit_code=1)
+    assert "there is a file" in refused.stderr
+    assert (tmp_path / "mine.yaml").read_text() == "precious"
+
+
+def test_problems_are_told_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("name: wrong\nsuorces: {}\n")
+    expected = [
+        (1, "the pipeline needs sources"),
+        (1, "the pipeline needs sinks"),
+        (2, "the pipeline has no suorces: did you mean sources?"),
+    ]
+    told = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
+    assert told.stderr.splitlines() == [f"{path}:{line}: {message}" for line, message in expected]
+    read = json.loads(pipelines(tmp_path, "validate", str(path), "--offline", "--json", exit_code=1).stdout)
+    assert read["valid"] is False
+    assert [(row["line"], row["message"]) for row in read["problems"]] == expected
+    ran = pipelines(tmp_path, "run", str(path), exit_code=1)
+    assert "did you mean sources?" in ran.stderr
+
+
+def test_a_running_pipeline_is_listed_shown_and_stopped(tmp_path: Path, holder: "subprocess.Popen[bytes]") -> None:
+    with holder:
+        assert pipelines(tmp_path, "list").stdout.splitlines()[1].split()[:3] == ["views", "running", str(holder.pid)]
+        (row,) = json.loads(pipelines(tmp_path, "list", "--json").stdout)
+        assert (row["name"], row["alive"], row["flows"][0]["lag_records"]) == ("views", True, 7)
+        status = pipelines(tmp_path, "status", "views").stdout
+        assert "metrics on http://127.0.0.1:9400/metrics" in status
+        assert "BEHIND S" in status
+        assert json.loads(pipelines(tmp_path, "status", "views", "--json").stdout)["pid"] == holder.pid
+        assert pipelines(tmp_path, "stop", "views").stdout == "stopped views\n"
+        assert holder.wait(30) == 0
+    assert json.loads(pipelines(tmp_path, "list", "--json").stdout) == []
+
+
+def test_a_pipeline_that_was_killed_is_cleaned_up(tmp_path: Path, holder: "subprocess.Popen[bytes]") -> None:
+    with holder:
+        holder.send_signal(signal.SIGKILL)
+    assert "dead" in pipelines(tmp_path, "list").stdout
+    assert "ended without cleaning up" in pipelines(tmp_path, "status", "views").stdout
+    assert "does not run any more" in pipelines(tmp_path, "stop", "views").stdout
+    unknown = pipelines(tmp_path, "stop", "views", exit_code=1)
+    assert unknown.stderr == "error: no pipeline views runs on this machine; running: none\n"
+
+
+def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    pipelines(tmp_path, "init", "views", "--directory", str(tmp_path))
+    state = RunningPipeline(
+        name="views",
+        pid=os.getpid(),
+        file="",
+        started_ms=0,
+        master="",
+        metrics_address=None,
+        updated_ms=0,
+        flows=(Figures(flow="out", state="restarting"),),
+    )
+    with StateDirectory(tmp_path).running("views") as write:
+        write(state)
+        assert "failing" in pipelines(tmp_path, "list").stdout
+        assert "runs already" in pipelines(tmp_path, "run", str(tmp_path / "views.yaml"), exit_code=1).stderr

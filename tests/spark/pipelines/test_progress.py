@@ -1,0 +1,90 @@
+import json
+
+from rookery.base.types import TopicPartition
+from rookery.spark.pipelines.display import duration_text, line
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, read_report
+
+RUN = "11111111-1111-1111-1111-111111111111"
+EVENTS_0, EVENTS_1 = TopicPartition("events", 0), TopicPartition("events", 1)
+
+
+def report_json(batch_id: int = 3, *, ran: bool = True, run_id: str = RUN) -> str:
+    durations = {"triggerExecution": 500, "addBatch": 400} if ran else {"triggerExecution": 5}
+    return json.dumps(
+        {
+            "runId": run_id,
+            "batchId": batch_id,
+            "durationMs": durations,
+            "sources": [
+                {
+                    # A source that a query uses twice is counted twice by Spark.
+                    "numInputRows": 200,
+                    "inputRowsPerSecond": 50.0,
+                    "endOffset": {"events": {"0": 90, "1": 100}},
+                    "latestOffset": {"events": {"0": 100, "1": 100}},
+                },
+                {"numInputRows": 0, "inputRowsPerSecond": "NaN", "endOffset": '{"logOffset": 0}'},
+            ],
+            "observedMetrics": {
+                "rows_in.events": {"count": 100},
+                "rows_out": {"count": 60},
+                "dead_letters.events.0": {"count": 4},
+                "dead_letters.clean.0": {"count": 1},
+            },
+        }
+    )
+
+
+def test_a_report_is_read() -> None:
+    report = read_report(report_json())
+    assert report == BatchReport(
+        run_id=RUN,
+        batch_id=3,
+        ran=True,
+        rows_in=100,
+        rows_out=60,
+        dead_letters=5,
+        rows_in_per_s=50.0,
+        batch_ms=500,
+        ends={EVENTS_0: 90, EVENTS_1: 100},
+        latest={EVENTS_0: 100, EVENTS_1: 100},
+    )
+    assert report.lag_records == 10
+    assert report.first_unread == {EVENTS_0: 90}
+
+
+def test_sources_without_observations_and_offsets() -> None:
+    sources = [{"numInputRows": 7, "processedRowsPerSecond": 3.5, "endOffset": "12", "latestOffset": None}]
+    report = read_report(json.dumps({"runId": RUN, "batchId": 0, "durationMs": {"addBatch": 1}, "sources": sources}))
+    assert (report.rows_in, report.rows_in_per_s, report.lag_records) == (7, 3.5, None)
+
+
+def test_batches_are_counted_once() -> None:
+    figures = advance(Figures(flow="out"), read_report(report_json(0)))
+    figures = advance(figures, read_report(report_json(0)))
+    figures = advance(figures, read_report(report_json(1)))
+    assert (figures.batches, figures.rows_in, figures.rows_out, figures.dead_letters) == (2, 200, 120, 10)
+    assert (figures.rows_in_per_s, figures.rows_out_per_s, figures.lag_records) == (50.0, 30.0, 10)
+
+
+def test_a_restarted_query_counts_its_batches_anew() -> None:
+    figures = advance(Figures(flow="out"), read_report(report_json(5)))
+    figures = advance(figures, read_report(report_json(5, run_id="another")))
+    assert (figures.batches, figures.batch_id) == (2, 5)
+
+
+def test_looking_for_data_is_no_batch() -> None:
+    figures = advance(advance(Figures(flow="out"), read_report(report_json(0))), read_report(report_json(1, ran=False)))
+    assert (figures.batches, figures.rows_in, figures.rows_in_per_s) == (1, 100, 0.0)
+
+
+def test_a_line_for_who_reads_a_log() -> None:
+    assert line(Figures(flow="out")) == "out: starting"
+    assert line(Figures(flow="out", state="restarting", error="no broker")) == "out: restarting, no broker"
+    figures = Figures(
+        flow="out", state="running", batches=1, rows_in=1234, rows_out=10, batch_ms=250, lag_records=7, lag_s=90.0
+    )
+    assert line(figures) == (
+        "out: running, in/s 0, out/s 0, rows in 1,234, rows out 10, batch 250 ms, lag 7, behind 1.5 min, dead letters 0"
+    )
+    assert duration_text(7200) == "2.0 h"

@@ -1,0 +1,101 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookery.spark.pipelines.progress import Figures
+from rookery.spark.pipelines.states import (
+    AlreadyRunningError,
+    Found,
+    RunningPipeline,
+    StateDirectory,
+    default_directory,
+)
+from tests.support.waiting import eventually
+
+# A process that runs a "pipeline" until SIGTERM, then cleans up; or that is killed and cannot.
+HOLDER = """
+import os, signal, sys, threading
+from pathlib import Path
+from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+with StateDirectory(Path(sys.argv[1])).running("held") as write:
+    write(RunningPipeline(name="held", pid=os.getpid(), file="f", started_ms=1, master="local", metrics_address=None,
+                          updated_ms=2, flows=()))
+    print("ready", flush=True)
+    stop.wait()
+"""
+
+
+def running(name: str = "views", *, pid: int | None = None) -> RunningPipeline:
+    return RunningPipeline(
+        name=name,
+        pid=os.getpid() if pid is None else pid,
+        file="views.yaml",
+        started_ms=1_000,
+        master="local[*]",
+        metrics_address=None,
+        updated_ms=2_000,
+        flows=(Figures(flow="out", state="running", lag_records=5),),
+    )
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(tmp_path)
+
+
+def start_holder(directory: Path) -> "subprocess.Popen[bytes]":
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(directory)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    return holder
+
+
+def test_a_running_pipeline_is_found_and_gone_after_its_end(states: StateDirectory) -> None:
+    assert states.list() == []
+    with states.running("views") as write:
+        write(running())
+        assert states.list() == [Found(running(), alive=True)]
+        assert states.find("views") == Found(running(), alive=True)
+        assert states.find("other") is None
+    assert states.list() == []
+    assert not states.signal_stop("views")
+
+
+def test_one_of_a_name_at_a_time(states: StateDirectory) -> None:
+    with (
+        states.running("views"),
+        states.running("views.hourly"),
+        pytest.raises(AlreadyRunningError, match="views runs already"),
+        states.running("views"),
+    ):
+        pass
+
+
+def test_another_process_is_asked_to_end(states: StateDirectory, tmp_path: Path) -> None:
+    with start_holder(tmp_path) as holder:
+        assert states.signal_stop("held")
+        assert holder.wait(30) == 0
+    assert states.list() == []
+
+
+def test_a_killed_pipeline_is_known_to_be_dead(states: StateDirectory, tmp_path: Path) -> None:
+    with start_holder(tmp_path) as holder:
+        holder.send_signal(signal.SIGKILL)
+    eventually(lambda: [each.alive for each in states.list()] == [False], "the dead pipeline is shown as dead")
+    assert not states.signal_stop("held"), "its process id may be somebody else's by now"
+    states.forget("held")
+    assert states.list() == []
+    with states.running("held"):
+        pass
+
+
+def test_where_states_are_kept() -> None:
+    assert default_directory({"ROOKERY_STATE_DIR": "a", "XDG_STATE_HOME": "b"}) == Path("a")
+    assert default_directory({"XDG_STATE_HOME": "b"}) == Path("b/rookery")
+    assert default_directory({}) == Path.home() / ".local" / "state" / "rookery"

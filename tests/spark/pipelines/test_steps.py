@@ -1,0 +1,109 @@
+"""Single-message transforms, on a static DataFrame: they treat each row alone."""
+
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from rookery.spark.pipelines.spec import (
+    Cast,
+    Drop,
+    Filter,
+    Flatten,
+    Mask,
+    Place,
+    Rename,
+    Route,
+    Set,
+    Step,
+    ToTimestamp,
+)
+from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, apply_step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rookery.spark.pipelines.spec import OnError
+
+HERE = Place("p.yaml", 1)
+
+
+def applied(rows: "DataFrame", *steps: Step, on_error: "OnError" = "fail") -> "DataFrame":
+    for step in steps:
+        rows = apply_step(step, rows, on_error=on_error)
+    return rows
+
+
+def rows_of(rows: "DataFrame") -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def test_every_step_changes_what_it_says(spark: "SparkSession") -> None:
+    rows = spark.sql(
+        "SELECT 'Ab1' AS name, 'secret' AS token, 7 AS pin, '42' AS count, 'de' AS country, 1700000000123L AS at, "
+        "'2026-03-01 12:00' AS day, named_struct('city', 'Brno', 'geo', named_struct('lat', 1.5D)) AS address, "
+        "1 AS gone"
+    )
+    steps: list[Step] = [
+        Mask(HERE, (("name", "redact"), ("token", "hash"), ("pin", "redact"))),
+        Cast(HERE, (("count", "bigint"),)),
+        ToTimestamp(HERE, (("at", "unix_ms"), ("day", "yyyy-MM-dd HH:mm"))),
+        Flatten(HERE, (), "_"),
+        Rename(HERE, (("address_geo_lat", "lat"),)),
+        Set(HERE, (("double", "count * 2"), ("next", "double + 1"))),
+        Drop(HERE, ("gone",)),
+        Route(HERE, "concat('to-', country)"),
+        Filter(HERE, "double = 84"),
+    ]
+    assert rows_of(applied(rows, *steps)) == [
+        {
+            "name": "Xxn",
+            "token": sha256(b"secret").hexdigest(),
+            "pin": None,
+            "count": 42,
+            "country": "de",
+            "at": datetime.fromtimestamp(1_700_000_000.123),
+            "day": datetime(2026, 3, 1, 12),
+            "address_city": "Brno",
+            "lat": 1.5,
+            "double": 84,
+            "next": 85,
+            "_route": "to-de",
+        }
+    ]
+    assert rows_of(applied(rows, Filter(HERE, "count = '0'"))) == []
+    assert applied(rows, Flatten(HERE, ("address",), ".")).columns[-3:] == ["address.city", "address.geo.lat", "gone"]
+
+
+def test_what_cannot_be_converted(spark: "SparkSession") -> None:
+    rows = spark.sql("SELECT * FROM VALUES ('1', '5'), ('x', '5'), (NULL, 'soon') AS t(count, at)")
+    steps: list[Step] = [Cast(HERE, (("count", "int"),)), ToTimestamp(HERE, (("at", "unix"),))]
+    at = datetime.fromtimestamp(5)
+    assert rows_of(applied(rows, *steps, on_error="null")) == [
+        {"count": 1, "at": at},
+        {"count": None, "at": at},
+        {"count": None, "at": None},
+    ]
+    noted = applied(rows, *steps, Filter(HERE, "count = 0"), on_error="dead-letter")
+    assert [row[ERROR_COLUMN] for row in rows_of(noted)] == ["count is no int", "at is no timestamp"]
+    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+        applied(rows, *steps).collect()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Mask(HERE, (("nmae", "hash"),)),
+        Rename(HERE, (("nmae", "x"),)),
+        Cast(HERE, (("nmae", "int"),)),
+        ToTimestamp(HERE, (("nmae", "unix"),)),
+        Flatten(HERE, ("nmae",), "_"),
+        Drop(HERE, ("nmae",)),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_columns_that_are_not_there(spark: "SparkSession", step: Step) -> None:
+    with pytest.raises(MissingColumnError, match="there is no column nmae: did you mean name"):
+        applied(spark.sql("SELECT 'x' AS name, 1 AS id"), step)

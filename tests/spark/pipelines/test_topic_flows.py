@@ -1,0 +1,174 @@
+"""Pipelines between topics of a real broker: joins, dead letters, transactions, lag."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import dedent
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rookery.base.clock import SystemClock
+from rookery.client.sync import Admin, Consumer, Producer
+from rookery.dead_letters.standard import Failure, read_failure
+from rookery.serdes import AvroDeserializer, RegistryClient
+from rookery.spark.pipelines.checks import check_pipeline
+from rookery.spark.pipelines.lag import AgeLookup
+from rookery.spark.pipelines.parsing import parse_pipeline
+from rookery.spark.pipelines.platform import create_topics
+from rookery.spark.pipelines.progress import Figures
+from rookery.spark.pipelines.running import Runner
+from rookery.testing.embedded import EmbeddedBroker
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+# Spark starts many processes, and other tests may do the same.
+TIMEOUT_S = 240.0
+
+
+class Running:
+    """A pipeline in a thread of its own."""
+
+    def __init__(self, spark: "SparkSession", text: str, directory: Path) -> None:
+        self.figures: dict[str, Figures] = {}
+        self._stop = Event()
+        pipeline = parse_pipeline(dedent(text), directory / "p.yaml", {})
+        flows = check_pipeline(spark, pipeline)
+        create_topics(pipeline)
+        self._ages = AgeLookup(pipeline.platform, SystemClock())
+        self._runner = Runner(pipeline, flows, ages=self._ages, clock=SystemClock())
+        self._thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        with self._ages:
+            self._runner.run(self._stop, self._take)
+
+    def _take(self, figures: Sequence[Figures]) -> None:
+        self.figures = {each.flow: each for each in figures}
+
+    def __enter__(self) -> "Running":
+        self._thread.start()
+        return self
+
+    def wait(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Until it holds; a pipeline that has ended will not make it so."""
+        eventually(
+            lambda: not self._thread.is_alive() or condition(),
+            lambda: f"{what()}; {self.figures}",
+            timeout_s=TIMEOUT_S,
+        )
+        assert self._thread.is_alive(), self.figures
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def produce(broker: EmbeddedBroker, topic: str, *records: tuple[str, Any]) -> None:
+    """Keys and values; what is no text is written as JSON."""
+    with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for key, value in records:
+            text = value if isinstance(value, str | None) else json.dumps(value)
+            producer.send(topic, None if text is None else text.encode(), key=key.encode())
+        producer.flush()
+
+
+def committed(broker: EmbeddedBroker, topic: str) -> "pa.RecordBatch":
+    config = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
+    with Consumer[bytes, bytes](config) as consumer:
+        return consumer.read_arrow(topic)
+
+
+def values(broker: EmbeddedBroker, topic: str) -> list[dict[str, Any]]:
+    found = committed(broker, topic).column("value").to_pylist()
+    with RegistryClient(broker.schema_registry_url) as registry:
+        decode = AvroDeserializer(registry)
+        return sorted((decode(topic, value) for value in found), key=str)
+
+
+def failures(broker: EmbeddedBroker, topic: str) -> dict[bytes, Failure]:
+    """Dead letters by their bytes."""
+    rows = committed(broker, topic).select(["value", "headers"]).to_pylist()
+    found = {
+        row["value"]: read_failure([(header["key"], header["value"]) for header in row["headers"]]) for row in rows
+    }
+    assert len(found) == len(rows), "each is there once"
+    return {value: failure for value, failure in found.items() if failure is not None}
+
+
+PIPELINE = """
+name: {topic}
+platform: {{bootstrap.servers: "{servers}", schema.registry.url: "{registry}"}}
+trigger: continuous
+on_error: dead-letter
+sources:
+  views:
+    topic: {topic}-views
+    value_format: json
+    value_schema: "id int, user string, amount string, at timestamp"
+    watermark: {{column: at, delay: 1 minute}}
+  clicks:
+    topic: {topic}-clicks
+    value_format: json
+    value_schema: "view int, clicked timestamp"
+    watermark: {{column: clicked, delay: 1 minute}}
+  users: {{topic: {topic}-users, table: true, key_format: string, value_format: json, value_schema: "name string"}}
+transforms:
+  - {{name: typed, from: views, steps: [cast: {{amount: int}}]}}
+  - name: joined
+    sql: |
+      SELECT typed.id, users.name, typed.amount
+      FROM typed
+      LEFT JOIN users ON users._key = typed.user
+      JOIN clicks ON clicks.view = typed.id AND clicks.clicked BETWEEN typed.at AND typed.at + INTERVAL 1 MINUTE
+sinks:
+  - {{topic: {topic}-out, from: joined, key: id, value_format: avro}}
+"""
+
+
+def click(view: int, second: int = 5) -> dict[str, Any]:
+    return {"view": view, "clicked": f"2026-03-01T12:00:{second:02}Z"}
+
+
+def viewed(view: int, user: str, amount: str = "7") -> dict[str, Any]:
+    return {"id": view, "user": user, "amount": amount, "at": "2026-03-01T12:00:00Z"}
+
+
+@pytest.mark.timeout(600)
+def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """A stream joined with a stream and with a table that changes; bad records are dead letters, once each."""
+    for name in ("views", "clicks", "users"):
+        broker.create_topic(f"{topic}-{name}")
+    produce(broker, f"{topic}-users", ("u1", {"name": "Ann"}), ("u2", {"name": "Bob"}))
+    text = PIPELINE.format(topic=topic, servers=broker.bootstrap_servers, registry=broker.schema_registry_url)
+    out = f"{topic}-out"
+    with Running(spark, text, tmp_path) as running:
+        produce(broker, f"{topic}-views", ("a", viewed(1, "u1")), ("b", viewed(2, "u3")), ("c", "no json"))
+        produce(broker, f"{topic}-clicks", ("a", click(1)), ("b", click(2)), ("x", click(9)))
+        running.wait(lambda: len(values(broker, out)) == 2, lambda: f"two rows: {values(broker, out)}")
+        produce(broker, f"{topic}-users", ("u1", {"name": "Anna"}), ("u2", None), ("u3", {"name": "Cid"}))
+        produce(broker, f"{topic}-views", ("d", viewed(3, "u1")), ("e", viewed(4, "u2")), ("f", viewed(5, "u3")))
+        produce(broker, f"{topic}-views", ("g", viewed(6, "u1", amount="much")))
+        produce(broker, f"{topic}-clicks", *((str(each), click(each)) for each in (3, 4, 5, 6)))
+        running.wait(lambda: len(values(broker, out)) == 5, lambda: f"five rows: {values(broker, out)}")
+        running.wait(lambda: running.figures[out].dead_letters == 2, lambda: "two dead letters")
+    assert [(row["id"], row.get("name"), row["amount"]) for row in values(broker, out)] == [
+        (1, "Ann", 7),
+        (2, None, 7),
+        (3, "Anna", 7),
+        (4, None, 7),
+        (5, "Cid", 7),
+    ]
+    letters = failures(broker, f"{topic}-views.dlq")
+    bad_json, bad_amount = letters[b"no json"], letters[json.dumps(viewed(6, "u1", amount="much")).encode()]
+    assert (bad_json.stage, bad_json.pipeline, bad_json.origin.offset) == ("VALUE_CONVERTER", topic, 2)
+    assert (bad_amount.stage, bad_amount.message) == ("TRANSFORMATION", "amount is no int")
+    figures = running.figures[out]
+    assert (figures.state, figures.dead_letters, figures.rows_in, figures.rows_out) == ("stopped", 2, 14, 5)
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        lags = {str(each.partition): each.lag for each in admin.lags(f"{topic}.{out}")}
+    assert lags == {f"{topic}-clicks-0": 0, f"{topic}-views-0": 0}

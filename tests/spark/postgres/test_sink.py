@@ -1,0 +1,261 @@
+"""The sink against a real server, without Spark: its parts are called as the driver and the tasks call them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from rookery.spark.postgres.connecting import FencedError, PostgresError
+from rookery.spark.postgres.ledger import LEDGER
+from rookery.spark.postgres.sink import Outcome, PostgresSink, Step
+from rookery.spark.postgres.staging import Staged, stage
+from tests.support.postgres import Postgres
+
+SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
+Rows = Sequence[tuple[int, str | None]]
+
+
+class DiedError(Exception):
+    """Stands for the death of a driver."""
+
+
+class Writer:
+    """A run of a query that writes to one table."""
+
+    def __init__(self, postgres: Postgres, table: str, *, dies_at: Step | None = None, **options: Any) -> None:
+        def on_step(step: Step) -> None:
+            if step == dies_at:
+                raise DiedError(step)
+
+        options = {"key_columns": ["id"], "sink_id": f"sink of {table}"} | options
+        self.sink = PostgresSink(dsn=postgres.dsn, table=table, on_step=on_step, **options)
+
+    def write(self, batch_id: int, *partitions: Rows) -> Outcome:
+        if not self.sink.begin(SCHEMA, batch_id):
+            return Outcome(0, is_replay=True)
+        return self.sink.publish(SCHEMA, batch_id, self.stage(*partitions))
+
+    def stage(self, *partitions: Rows) -> list[Staged]:
+        staging = self.sink.staging(SCHEMA)
+        found = [stage(staging, number, [_batch(rows)]) for number, rows in enumerate(partitions)]
+        return [staged for staged in found if staged is not None]
+
+
+def _batch(rows: Rows) -> pa.RecordBatch:
+    ids, names = [row[0] for row in rows], [row[1] for row in rows]
+    return pa.record_batch({"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())})
+
+
+def content(connection: psycopg.Connection, table: str) -> list[tuple[Any, ...]]:
+    return connection.execute(sql.SQL("SELECT * FROM {} ORDER BY 1, 2").format(sql.Identifier(table))).fetchall()
+
+
+def staging_tables(connection: psycopg.Connection) -> int:
+    found = connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'rookery_stage_%'").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_rows_replace_those_of_the_same_key(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    writer = Writer(postgres, table)
+    assert writer.write(0, [(1, "a"), (2, "b")], [(3, None)]) == Outcome(3, is_replay=False)
+    assert writer.write(1, [(2, "B")], []) == Outcome(1, is_replay=False)
+    assert writer.write(2) == Outcome(0, is_replay=False)
+    assert content(connection, table) == [(1, "a"), (2, "B"), (3, None)]
+    assert staging_tables(connection) == 0
+
+
+def test_the_last_row_of_a_key_wins(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    Writer(postgres, table).write(0, [(1, "first"), (1, "second")], [(1, "last"), (2, "x"), (2, "y")])
+    assert content(connection, table) == [(1, "last"), (2, "y")]
+
+
+def test_or_that_with_the_highest_order(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    Writer(postgres, table, order_column="name").write(0, [(1, "z"), (1, None)], [(1, "a")])
+    assert content(connection, table) == [(1, "z")]
+    with pytest.raises(PostgresError, match="order column when is none of id, name"):
+        Writer(postgres, table, order_column="when").write(1, [(1, "z")])
+
+
+def test_without_keys_rows_are_added(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    writer = Writer(postgres, table, key_columns=[])
+    writer.write(0, [(1, "a"), (1, "a")])
+    writer.write(1, [(1, "a")])
+    assert writer.write(1, [(1, "a")]) == Outcome(0, is_replay=True)
+    assert content(connection, table) == [(1, "a")] * 3
+
+
+def test_keys_alone_are_a_table_too(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    writer = Writer(postgres, table, key_columns=["id", "name"])
+    writer.write(0, [(1, "a"), (1, "a"), (1, "b")])
+    writer.write(1, [(1, "a")])
+    assert content(connection, table) == [(1, "a"), (1, "b")]
+
+
+def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    sink = PostgresSink(
+        dsn=postgres.dsn, table=table, sink_id=f"sink of {table}", key_columns=["id"], delete_when="name IS NULL"
+    )
+
+    def write(batch_id: int, rows: Rows) -> None:
+        sink.begin(SCHEMA, batch_id)
+        batch = _batch(rows).append_column("__rookery_delete", pa.array([row[1] is None for row in rows], pa.bool_()))
+        staged = stage(sink.staging(SCHEMA), 0, [batch])
+        assert staged is not None
+        sink.publish(SCHEMA, batch_id, [staged])
+
+    write(0, [(1, "a"), (2, "b"), (3, None)])
+    write(1, [(1, None), (2, None), (2, "again")])
+    assert content(connection, table) == [(2, "again")]
+    with pytest.raises(PostgresError, match="needs key_columns"):
+        PostgresSink(dsn=postgres.dsn, table=table, sink_id="x", delete_when="true")
+
+
+@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_a_batch_is_there_once_wherever_the_driver_dies(
+    postgres: Postgres, connection: psycopg.Connection, table: str, step: Step, keys: list[str]
+) -> None:
+    Writer(postgres, table, key_columns=keys).write(0, [(1, "a")])
+    with pytest.raises(DiedError):
+        Writer(postgres, table, key_columns=keys, dies_at=step).write(1, [(2, "b")], [(3, "c")])
+    is_there = step is Step.COMMITTED
+    assert content(connection, table) == [(1, "a")] + ([(2, "b"), (3, "c")] if is_there else [])
+    restarted = Writer(postgres, table, key_columns=keys)
+    assert restarted.write(1, [(2, "b")], [(3, "c")]).is_replay is is_there
+    restarted.write(2, [(4, "d")])
+    assert content(connection, table) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert staging_tables(connection) == 0
+
+
+def test_a_commit_that_the_server_never_saw(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    def on_step(step: Step) -> None:
+        if step is Step.MERGED:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
+
+    cut_off = PostgresSink(dsn=postgres.dsn, table=table, sink_id=table, on_step=on_step)
+    cut_off.begin(SCHEMA, 0)
+    staged = stage(cut_off.staging(SCHEMA), 0, [_batch([(1, "a")])])
+    assert staged is not None
+    with pytest.raises(psycopg.OperationalError):
+        cut_off.publish(SCHEMA, 0, [staged])
+    assert content(connection, table) == []
+    assert Writer(postgres, table, sink_id=table, key_columns=[]).write(0, [(1, "a")]).row_count == 1
+    assert content(connection, table) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [("uuid", "6B2F1F9C-6F0E-4B5E-8A55-0F6C7D1E2A3B"), ("char(36)", "6b2f1f9c-6f0e-4b5e-8a55-0f6c7d1e2a3b ")],
+)
+def test_texts_that_are_the_same_key(
+    postgres: Postgres, connection: psycopg.Connection, table: str, kind: str, same: str
+) -> None:
+    create = sql.SQL("CREATE TABLE {} (id bigint, name {} PRIMARY KEY)").format(sql.Identifier(table), sql.SQL(kind))
+    connection.execute(create)
+    writer = Writer(postgres, table, key_columns=["name"])
+    writer.write(0, [(1, "6b2f1f9c-6f0e-4b5e-8a55-0f6c7d1e2a3b"), (2, same)])
+    assert [row[0] for row in content(connection, table)] == [2]
+
+
+def test_attempts_that_do_not_count_leave_nothing(
+    postgres: Postgres, connection: psycopg.Connection, table: str
+) -> None:
+    writer = Writer(postgres, table)
+    writer.sink.begin(SCHEMA, 0)
+    speculative = writer.stage([(1, "slow")])
+    counted = writer.stage([(1, "quick")])
+    assert staging_tables(connection) == 2
+    writer.sink.publish(SCHEMA, 0, counted)
+    assert content(connection, table) == [(1, "quick")]
+    assert staging_tables(connection) == 0
+    assert speculative[0].name != counted[0].name
+
+
+def test_a_driver_believed_dead_is_fenced(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    zombie = Writer(postgres, table)
+    zombie.write(0, [(1, "a")])
+    zombie.sink.begin(SCHEMA, 1)
+    staged = zombie.stage([(2, "zombie")])
+    alive = Writer(postgres, table)
+    # It is fenced from the moment of the claim on, before the other has written anything.
+    assert alive.sink.begin(SCHEMA, 1)
+    with pytest.raises(FencedError, match="another run has taken over"):
+        zombie.sink.publish(SCHEMA, 1, staged)
+    with pytest.raises(FencedError):
+        zombie.write(2, [(3, "zombie")])
+    alive.write(1, [(2, "b")])
+    assert content(connection, table) == [(1, "a"), (2, "b")]
+    assert staging_tables(connection) == 0
+
+
+def test_two_drivers_at_the_same_moment(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    """The claim waits for the commit of who was first, and the batch is then a replay."""
+    first = Writer(postgres, table)
+    first.sink.begin(SCHEMA, 0)
+    first.sink.publish(SCHEMA, 0, first.stage([(1, "a")]))
+    second = Writer(postgres, table)
+    assert not second.sink.begin(SCHEMA, 0)
+    assert second.sink.begin(SCHEMA, 1)
+
+
+def test_sinks_do_not_know_each_other(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    first, second = Writer(postgres, table, sink_id="one"), Writer(postgres, table, sink_id="two")
+    first.sink.begin(SCHEMA, 0)
+    staged = first.stage([(1, "a")])
+    second.write(5, [(2, "b")])
+    assert first.sink.publish(SCHEMA, 0, staged).row_count == 1
+    assert content(connection, table) == [(1, "a"), (2, "b")]
+
+
+def test_the_ledger_is_open_to_read(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    writer = Writer(postgres, table)
+    writer.write(7, [(1, "a")])
+    query = sql.SQL("SELECT claim, batch, row_count FROM {} WHERE sink = %s").format(sql.Identifier(LEDGER))
+    assert connection.execute(query, (f"sink of {table}",)).fetchone() == (1, 7, 1)
+    assert writer.write(3, [(9, "old")]).is_replay
+
+
+def test_a_schema_of_its_own(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    connection.execute("CREATE SCHEMA IF NOT EXISTS sales")
+    Writer(postgres, f"sales.{table}").write(0, [(1, "a")])
+    query = sql.SQL("SELECT name FROM {}").format(sql.Identifier("sales", table))
+    assert connection.execute(query).fetchall() == [("a",)]
+    assert staging_tables(connection) == 0
+    with pytest.raises(PostgresError, match="is no table"):
+        Writer(postgres, "a.b.c")
+
+
+def test_wrong_tables_are_refused_before_anything_is_staged(
+    postgres: Postgres, connection: psycopg.Connection, table: str
+) -> None:
+    connection.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY, label text)").format(sql.Identifier(table)))
+    with pytest.raises(
+        PostgresError, match=rf"{table}: column id: bigint does not fit integer.*column name is missing"
+    ):
+        Writer(postgres, table).write(0, [(1, "a")])
+    reserved = StructType([*SCHEMA.fields, StructField("__rookery_delete", BooleanType())])
+    with pytest.raises(PostgresError, match="rename it"):
+        Writer(postgres, table).sink.begin(reserved, 0)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=nowhere hunter2",
+        "postgresql://u:hunter2 x@h/db",
+        "postgresql://stranger:hunter2@127.0.0.1:{port}/postgres",
+        "host=127.0.0.1 port={port} user=hunter2 password=hunter2 dbname=postgres",
+    ],
+)
+def test_errors_never_show_a_password(postgres: Postgres, dsn: str) -> None:
+    sink = PostgresSink(dsn=dsn.format(port=postgres.port), table="t", sink_id="s")
+    with pytest.raises(PostgresError) as caught:
+        sink.begin(SCHEMA, 0)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    assert "hunter2" not in repr(sink.staging(SCHEMA))

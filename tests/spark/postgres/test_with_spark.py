@@ -1,0 +1,95 @@
+"""The sink and the source in Spark: what the other tests call directly, called by a query."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from rookery.spark.postgres.sink import Outcome, PostgresSink, Step, write_to_postgres
+from rookery.spark.postgres.source import read_postgres
+from tests.support.postgres import Postgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def run(spark: "SparkSession", directory: Path, write: "Callable[[DataFrame, int], Any]") -> None:
+    """A query over the lines of the files in a directory, with a checkpoint beside it."""
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(directory))
+    rows = lines.selectExpr("cast(split(value, ',')[0] as bigint) AS id", "split(value, ',')[1] AS name")
+    query = (
+        rows.writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(directory.with_name("checkpoint")))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+
+
+def test_a_query_writes_each_batch_once(
+    spark: "SparkSession", postgres: Postgres, connection: psycopg.Connection, table: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "lines"
+    directory.mkdir()
+    (directory / "1").write_text("1,a\n2,b\n")
+
+    def on_step(step: Step) -> None:
+        if step is Step.COMMITTED:
+            raise RuntimeError("the driver dies behind the commit")
+
+    outcomes: list[Outcome] = []
+    options: dict[str, Any] = {"dsn": postgres.dsn, "table": table, "sink_id": table}
+    with pytest.raises(Exception, match="the driver dies"):
+        run(spark, directory, PostgresSink(**options, on_step=on_step))
+    # The same process runs the query again, with the claim of a new run.
+    (directory / "2").write_text("3,c\n")
+    run(spark, directory, lambda rows, batch_id: outcomes.append(write_to_postgres(rows, batch_id, **options)))
+    assert outcomes == [Outcome(0, is_replay=True), Outcome(1, is_replay=False)]
+    query = sql.SQL("SELECT * FROM {} ORDER BY id").format(sql.Identifier(table))
+    assert connection.execute(query).fetchall() == [(1, "a"), (2, "b"), (3, "c")]
+    (claims,) = connection.execute("SELECT claim FROM rookery_sink_ledger WHERE sink = %s", (table,)).fetchone() or (0,)
+    assert claims == 2
+
+
+def test_rows_come_back_as_they_were_written(spark: "SparkSession", postgres: Postgres, table: str) -> None:
+    schema = (
+        "id bigint, name string, price decimal(10,2), at timestamp, raw binary, tags array<string>,"
+        " place struct<city:string,zip:int>, counts map<string,int>, gone boolean"
+    )
+    kept = (1, "a", Decimal("1.50"), AT, bytearray(b"\x00\xff"), ["x", ""], ("Bonn", 5), {"a": 1}, False)
+    data = [
+        kept,
+        (2, None, None, None, None, None, None, None, None),
+        (3, "x", None, None, None, None, None, None, True),
+    ]
+    rows = spark.createDataFrame(data, schema)
+    sink = PostgresSink(
+        dsn=postgres.dsn, table=table, sink_id=table, key_columns=["id"], order_column="at", delete_when="gone"
+    )
+    assert sink(rows, 0) == Outcome(3, is_replay=False)
+    assert sink(rows, 0) == Outcome(0, is_replay=True)
+    found = read_postgres(spark, dsn=postgres.dsn, table=table, partition_column="id", partitions=2)
+    assert dict(found.dtypes) == {
+        "id": "bigint",
+        "name": "string",
+        "price": "decimal(10,2)",
+        "at": "timestamp",
+        "raw": "binary",
+        "tags": "array<string>",
+        "place": "string",
+        "counts": "string",
+        "gone": "boolean",
+    }
+    first, second = found.orderBy("id").collect()
+    assert tuple(first)[:3] == kept[:3]
+    assert first.at.astimezone(UTC) == AT
+    assert (first.raw, first.tags, first.gone) == (b"\x00\xff", ["x", ""], False)
+    assert (first.place, first.counts) == ('{"zip": 5, "city": "Bonn"}', '{"a": 1}')
+    assert tuple(second) == (2, *[None] * 8)

@@ -1,0 +1,86 @@
+"""The sink under another name, with faults: files in a directory. Each happens once, at its n-th occasion.
+
+commit fails at <step>       an exception
+commit is killed at <step>   the process that Spark has commit batches
+driver is killed at <step>   the process group of the driver, which the file `driver` names, and that process
+worker is killed             the process of a task, when it has written its rows
+task is slow                 a task waits for its copy: the first attempt of the first task of a batch
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rookery.spark.options import parse_write_options
+from rookery.spark.sink.stream_writer import StreamWriter
+
+SLOW_S = 8.0
+
+
+class FaultySink(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "faulty-rookery"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        options = dict(self.options)
+        directory = Path(options.pop("faults"))
+        made = FaultyWriter(parse_write_options(options, streaming=True), schema)
+        made.directory = directory
+        return made
+
+
+class FaultyWriter(StreamWriter):
+    directory: Path
+
+    async def on_step(self, step: str) -> None:
+        if happens(self.directory, f"commit fails at {step}"):
+            raise RuntimeError(f"injected at {step}")
+        if happens(self.directory, f"commit is killed at {step}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if happens(self.directory, f"driver is killed at {step}"):
+            with suppress(ProcessLookupError):
+                os.killpg(int((self.directory / "driver").read_text(encoding="utf-8")), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        message = super().write(iterator)
+        context = TaskContext.get()
+        is_first = context is not None and context.partitionId() == 0 and context.attemptNumber() == 0
+        if is_first and happens(self.directory, "task is slow"):
+            time.sleep(SLOW_S)
+        if happens(self.directory, "worker is killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if happens(self.directory, "executor is killed"):
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)
+        return message
+
+
+def parent_of(process_id: int) -> int:
+    """Of the daemon that forks Python workers: the executor."""
+    return int(Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+
+
+def arm(directory: Path, fault: str, occasion: int = 1) -> None:
+    (directory / fault).write_text(str(occasion), encoding="utf-8")
+
+
+def happens(directory: Path, fault: str) -> bool:
+    path = directory / fault
+    try:
+        left = int(path.read_text(encoding="utf-8")) - 1
+        if left:
+            path.write_text(str(left), encoding="utf-8")
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        return False
+    return left == 0

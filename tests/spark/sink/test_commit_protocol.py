@@ -1,0 +1,191 @@
+"""What the sink's driver decides, case by case."""
+
+from dataclasses import replace
+
+import pytest
+
+from rookery.client.prepared import EndOutcome, PreparedTransaction
+from rookery.spark.sink.commit_protocol import (
+    AbortPlan,
+    Decide,
+    Done,
+    Entry,
+    Finish,
+    Nothing,
+    Piece,
+    SinkError,
+    TornBatchError,
+    plan_abort,
+    plan_after_ends,
+    plan_commit,
+)
+from rookery.spark.sink.ledger_records import decode_entry, encode_entry
+
+DONE, LOST, FENCED, UNKNOWN = EndOutcome.DONE, EndOutcome.ENDED_OTHERWISE, EndOutcome.FENCED, EndOutcome.UNKNOWN
+
+
+def piece(name: str, partition: int = 0, digest: str | None = None, row_count: int = 5) -> Piece:
+    return Piece(partition, PreparedTransaction(name, 7, 3), row_count, digest or f"rows of {partition}")
+
+
+OLD = (piece("old-0", 0), piece("old-1", 1))
+NEW = (piece("new-0", 0), piece("new-1", 1))
+DECIDED = Entry(batch=5, pieces=OLD)
+
+
+def outcomes(entry: Entry, *given: EndOutcome) -> dict[PreparedTransaction, EndOutcome]:
+    return {each.transaction: outcome for each, outcome in zip(entry.pieces or (), given, strict=True)}
+
+
+# The commit
+
+
+@pytest.mark.parametrize("before", [None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=4, pieces=OLD)])
+def test_a_new_batch_is_decided(before: Entry | None) -> None:
+    assert plan_commit(before, 5, NEW) == Decide(Entry(batch=5, pieces=NEW), NEW)
+
+
+@pytest.mark.parametrize("before", [None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)])
+def test_an_empty_batch_leaves_no_trace(before: Entry | None) -> None:
+    assert plan_commit(before, 5, ()) == Nothing()
+
+
+def test_a_replay_goes_on_with_what_was_decided() -> None:
+    assert plan_commit(DECIDED, 5, NEW) == Finish(DECIDED)
+    assert plan_commit(DECIDED, 5, ()) == Finish(DECIDED)
+
+
+def test_a_replay_of_what_is_done() -> None:
+    assert plan_commit(replace(DECIDED, is_done=True), 5, NEW) == Nothing()
+
+
+def test_a_replay_of_an_old_checkpoint_is_left_out_and_said() -> None:
+    plan = plan_commit(DECIDED, 4, NEW)
+    assert isinstance(plan, Nothing)
+    assert plan.reason == "batch 4 is left out: the ledger is at batch 5, of a later checkpoint"
+
+
+def test_what_was_abandoned_is_not_decided_and_what_was_not_is() -> None:
+    before = Entry(batch=5, abandoned=frozenset({NEW[1].transaction}))
+    with pytest.raises(SinkError, match="being aborted by another call"):
+        plan_commit(before, 5, NEW)
+    assert plan_commit(before, 5, OLD) == Decide(replace(before, pieces=OLD), OLD)
+
+
+# After the ends
+
+
+def test_all_committed() -> None:
+    assert plan_after_ends(DECIDED, outcomes(DECIDED, DONE, DONE), OLD) == Done(replace(DECIDED, is_done=True))
+
+
+def test_the_first_run_has_lost_its_transactions() -> None:
+    with pytest.raises(SinkError, match=r"old-1 of task 1 before .* raise kafka.transaction.timeout.ms"):
+        plan_after_ends(DECIDED, outcomes(DECIDED, DONE, FENCED), OLD)
+
+
+@pytest.mark.parametrize("fresh", [NEW, NEW[:1], ()])
+def test_all_lost_is_decided_anew(fresh: tuple[Piece, ...]) -> None:
+    plan = plan_after_ends(DECIDED, outcomes(DECIDED, LOST, FENCED), fresh)
+    assert plan == Decide(Entry(batch=5, pieces=fresh), fresh)
+
+
+def test_a_lost_piece_is_replaced_by_one_with_the_same_rows() -> None:
+    plan = plan_after_ends(DECIDED, outcomes(DECIDED, DONE, LOST), NEW)
+    assert plan == Decide(Entry(batch=5, pieces=(OLD[0], NEW[1])), (NEW[1],))
+
+
+def test_the_same_rows_may_come_from_another_partition_but_each_piece_serves_once() -> None:
+    entry = Entry(batch=5, pieces=(piece("a", 0), piece("b", 1, "same"), piece("c", 2, "same")))
+    fresh = (piece("x", 2, "same"), piece("y", 7, "same"))
+    plan = plan_after_ends(entry, outcomes(entry, DONE, LOST, LOST), fresh)
+    assert isinstance(plan, Decide)
+    assert {each.transaction.transactional_id for each in plan.unproven} == {"x", "y"}
+    with pytest.raises(TornBatchError):
+        plan_after_ends(entry, outcomes(entry, DONE, LOST, LOST), fresh[:1])
+
+
+@pytest.mark.parametrize(
+    "fresh",
+    [(), (piece("new-1", 1, "other"),), (piece("new-1", 1, row_count=6),)],
+    ids=["none", "other rows", "more rows"],
+)
+def test_a_torn_batch_says_what_is_missing(fresh: tuple[Piece, ...]) -> None:
+    with pytest.raises(TornBatchError, match=r"batch 5 is torn.* task 1, 5 rows"):
+        plan_after_ends(DECIDED, outcomes(DECIDED, DONE, LOST), fresh)
+
+
+def test_an_id_that_the_broker_has_forgotten() -> None:
+    with pytest.raises(TornBatchError, match=r"old-0 of task 0 any more \(transactional.id.expiration.ms\)"):
+        plan_after_ends(DECIDED, outcomes(DECIDED, UNKNOWN, DONE), NEW)
+
+
+def test_what_was_abandoned_replaces_nothing() -> None:
+    entry = replace(DECIDED, abandoned=frozenset({NEW[1].transaction}))
+    with pytest.raises(SinkError):
+        plan_after_ends(entry, outcomes(entry, DONE, LOST), NEW)
+
+
+# The abort
+
+
+def test_an_abort_before_the_decision_is_noted_first() -> None:
+    abandoned = frozenset(each.transaction for each in NEW)
+    for before in (None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)):
+        assert plan_abort(before, 5, NEW) == AbortPlan(
+            entry=Entry(batch=5, abandoned=abandoned), given_up=NEW, decided=()
+        )
+
+
+def test_an_abort_of_what_is_decided_undoes_nothing() -> None:
+    assert plan_abort(DECIDED, 5, OLD) == AbortPlan(entry=None, given_up=(), decided=OLD)
+    is_done = replace(DECIDED, is_done=True)
+    assert plan_abort(is_done, 5, OLD) == AbortPlan(entry=None, given_up=(), decided=())
+
+
+def test_an_abort_of_a_replay_gives_up_only_what_is_not_decided() -> None:
+    abandoned = frozenset(each.transaction for each in NEW)
+    plan = plan_abort(DECIDED, 5, NEW)
+    assert plan == AbortPlan(entry=replace(DECIDED, abandoned=abandoned), given_up=NEW, decided=OLD)
+    # Nothing can be decided about these any more: there is nothing to note.
+    assert plan_abort(replace(DECIDED, is_done=True), 5, NEW) == AbortPlan(entry=None, given_up=NEW, decided=())
+    assert plan_abort(DECIDED, 4, NEW) == AbortPlan(entry=None, given_up=NEW, decided=())
+
+
+# The ledger's records
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        DECIDED,
+        replace(DECIDED, is_done=True),
+        Entry(batch=0, pieces=()),
+        Entry(batch=2**40, abandoned=frozenset(each.transaction for each in (*OLD, *NEW))),
+        replace(DECIDED, pieces=(Piece(0, PreparedTransaction("classic", 1, 2, is_v2=False), 0, ""),)),
+    ],
+)
+def test_entries_are_read_as_they_were_written(entry: Entry) -> None:
+    assert decode_entry("sink", encode_entry(entry)) == entry
+
+
+def test_the_example_of_the_format_page() -> None:
+    entry = Entry(batch=17, pieces=(Piece(0, PreparedTransaction("rookery-sink-q-4be1-0", 12, 5), 2, "value:1"),))
+    assert encode_entry(entry) == (
+        b'{"version":1,"batch":17,"state":"decided","pieces":[{"partition":0,"rows":2,"digest":"value:1",'
+        b'"transactional_id":"rookery-sink-q-4be1-0","producer_id":12,"producer_epoch":5,"v2":true}],"abandoned":[]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"", "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b'{"version": 2}', "has version 2"),
+        (b'{"version": 1, "batch": 1, "state": "decided"}', "cannot be read"),
+    ],
+)
+def test_records_that_are_not_ours_are_refused(value: bytes, told: str) -> None:
+    with pytest.raises(SinkError, match=told):
+        decode_entry("sink", value)

@@ -1,0 +1,18 @@
+"""A Spark driver that is killed in the middle of a commit, in processes of its own; tests/soak does it at length."""
+
+from pathlib import Path
+
+import pytest
+
+from rookery.testing.embedded import EmbeddedBroker
+from tests.soak.series import Series, killed_at
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_driver_that_is_killed_between_two_ends(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    series = Series(broker, tmp_path, topic)
+    series.add_files(2)
+    assert series.run_driver(killed_at("ended")) < 0
+    assert series.run_driver(None) == 0
+    assert series.difference() == {}

@@ -1,0 +1,108 @@
+"""The sink under Spark itself: streams that fail, lose a worker and start again, and batch writes.
+
+Drivers that are killed need processes of their own: tests/soak.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
+from pyspark.errors import StreamingQueryException
+
+import tests.spark.sink.faulty_sink as faulty_sink
+from rookery.client.sync import Consumer
+from rookery.testing.embedded import EmbeddedBroker
+from tests.spark.sink.faulty_sink import FaultySink, arm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROWS_PER_FILE = 20
+
+
+class Stage:
+    """A stream of text files, one a batch, into a topic of its own."""
+
+    def __init__(self, spark: "SparkSession", broker: EmbeddedBroker, topic: str, directory: Path) -> None:
+        self.spark = spark
+        self.topic = topic
+        self.options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
+        self.faults = directory / "faults"
+        self.faults.mkdir()
+        self._files = directory / "files"
+        self._files.mkdir()
+        self._checkpoint = directory / "checkpoint"
+        self._expected: Counter[str] = Counter()
+        broker.create_topic(topic, partitions=2)
+
+    def add_files(self, count: int) -> None:
+        for number in range(len(list(self._files.iterdir())), len(list(self._files.iterdir())) + count):
+            rows = [f"{number}/{row}" for row in range(ROWS_PER_FILE)]
+            (self._files / f"{number:03}").write_text("\n".join(rows), encoding="utf-8")
+            self._expected.update(rows)
+
+    def start(self, form: str = "rookery", **options: str) -> "StreamingQuery":
+        rows = self.spark.readStream.text(str(self._files), wholetext=False).repartition(2)
+        writing = rows.writeStream.format(form).options(**self.options, **options).trigger(availableNow=True)
+        return writing.option("checkpointLocation", str(self._checkpoint)).queryName(self.topic).start()
+
+    def run(self, form: str = "rookery", **options: str) -> None:
+        query = self.start(form, **options)
+        query.awaitTermination()
+
+    def found(self) -> Counter[str]:
+        config = {"bootstrap.servers": self.options["kafka.bootstrap.servers"], "isolation.level": "read_committed"}
+        with Consumer[bytes, bytes](config) as consumer:
+            return Counter(value.decode() for value in consumer.read_arrow(self.topic).column("value").to_pylist())
+
+    def check(self) -> None:
+        assert self.found() == self._expected
+
+
+@pytest.fixture
+def stage(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> Stage:
+    return Stage(spark, broker, topic, tmp_path)
+
+
+@pytest.fixture
+def faulty(spark: "SparkSession") -> Iterator[None]:
+    """Workers do not have the tests on their path."""
+    register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(FaultySink)
+    yield
+    unregister_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
+
+
+def test_a_stream_goes_on_from_its_checkpoint(stage: Stage) -> None:
+    for _ in range(2):
+        stage.add_files(2)
+        stage.run()
+        stage.check()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["commit fails at ended", "worker is killed", "commit is killed at decided"],
+)
+def test_a_query_that_fails_and_starts_again(stage: Stage, faulty: None, fault: str) -> None:
+    arm(stage.faults, fault)
+    stage.add_files(2)
+    with pytest.raises(StreamingQueryException):
+        stage.run("faulty-rookery", faults=str(stage.faults))
+    assert not (stage.faults / fault).exists()
+    stage.run("faulty-rookery", faults=str(stage.faults))
+    stage.check()
+
+
+def test_a_batch_write_is_all_or_nothing(stage: Stage) -> None:
+    rows = stage.spark.range(40, numPartitions=2).selectExpr("cast(id as string) value")
+    failing = rows.selectExpr("if(value = '39', raise_error('a bad row'), value) value")
+    with pytest.raises(Exception, match="a bad row"):
+        failing.write.format("rookery").options(**stage.options).mode("append").save()
+    assert stage.found() == Counter()
+    rows.write.format("rookery").options(**stage.options).mode("append").save()
+    assert stage.found() == Counter(str(number) for number in range(40))

@@ -1,0 +1,128 @@
+"""The source in Spark itself: what only Spark can show. The rest is in test_source_reading and test_stream_reader."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from rookery.client.sync import Admin
+from rookery.testing.embedded import EmbeddedBroker
+from tests.spark.source.sources import admin, make_topic, producer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["admin"]
+
+_PATIENCE_S = 60
+# What Spark's Kafka source says of itself.
+_KAFKA_SCHEMA = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
+)
+
+
+def options_for(broker: EmbeddedBroker, topic: str, **options: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **options}
+
+
+def stream(spark: "SparkSession", broker: EmbeddedBroker, topic: str, **options: str) -> "DataFrame":
+    return spark.readStream.format("rookery").options(**options_for(broker, topic, **options)).load()
+
+
+def finish(query: "StreamingQuery") -> None:
+    try:
+        assert query.awaitTermination(_PATIENCE_S), "the query did not end"
+    finally:
+        query.stop()
+
+
+def test_a_topic_is_a_table(spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, records=50)
+    with producer(broker) as sender:
+        sender.send(topic, b"last", partition=1, headers=[("h", b"1")], timestamp_ms=2000)
+    options = options_for(broker, topic, includeHeaders="true", minPartitions="3")
+    rows = spark.read.format("rookery").options(**options).load()
+    assert rows.schema.simpleString() == f"{_KAFKA_SCHEMA},headers:array<struct<key:string,value:binary>>>"
+    assert all(field.nullable for field in rows.schema)
+    found = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
+    assert [(row.topic, row.partition, row.offset) for row in found] == [
+        *((topic, 0, offset) for offset in range(50)),
+        *((topic, 1, offset) for offset in range(51)),
+    ]
+    last = found[-1]
+    assert (last.key, bytes(last.value), last.timestamp.second) == (None, b"last", 2)
+    assert [(header.key, bytes(header.value)) for header in last.headers] == [("h", b"1")]
+
+
+def test_a_stream_with_limits_and_a_group(
+    spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str, tmp_path: Path
+) -> None:
+    make_topic(broker, admin, topic, records=10)
+    limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "12", "groupId": f"{topic}-group"}
+
+    def run() -> "StreamingQuery":
+        writer = stream(spark, broker, topic, **limited).writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        finish(query)
+        return query
+
+    query = run()
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [12, 8]
+    assert [lag.lag for lag in admin.lags(f"{topic}-group")] == [0, 0]
+    with producer(broker) as sender:
+        sender.send(topic, b"more", partition=0)
+    assert [lag.lag for lag in admin.lags(f"{topic}-group")] == [1, 0]
+    query = run()
+    (source,) = query.recentProgress[-1].sources
+    offsets = (source.startOffset, source.endOffset, source.latestOffset)
+    before, after = {topic: {"0": 10, "1": 10}}, {topic: {"0": 11, "1": 10}}
+    assert [json.loads(each) for each in offsets] == [before, after, after]
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 1
+    assert [lag.lag for lag in admin.lags(f"{topic}-group")] == [0, 0]
+
+
+def test_a_query_that_dies_leaves_its_checkpoint_usable(
+    spark: "SparkSession", broker: EmbeddedBroker, admin: Admin, topic: str, tmp_path: Path
+) -> None:
+    """It begins at the latest, dies in its first batch with records, and is started again after more have come."""
+    make_topic(broker, admin, topic, records=1)
+    seen: list[bytes] = []
+    dies = True
+
+    def take(rows: "DataFrame", number: int) -> None:
+        values = [bytes(row.value) for row in rows.collect()]
+        if number == 0:
+            with producer(broker) as sender:
+                sender.send(topic, b"first", partition=0)
+        elif dies:
+            raise RuntimeError("the sink is full")
+        seen.extend(values)
+
+    def start() -> "StreamingQuery":
+        writer = stream(spark, broker, topic).writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path)).start()
+
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        finish(start())
+    with producer(broker) as sender:
+        sender.send(topic, b"second", partition=1)
+    dies = False
+    query = start()
+    query.processAllAvailable()
+    # A topic that goes away ends it, and says why.
+    admin.delete_topics([topic])
+    with pytest.raises(StreamingQueryException, match=r"does not exist any more.*failOnDataLoss"):
+        finish(query)
+    assert sorted(seen) == [b"first", b"second"]
+
+
+def test_what_is_wrong_reaches_the_user(spark: "SparkSession", broker: EmbeddedBroker) -> None:
+    """At once, where options alone are wrong; when a query is planned, where the cluster is."""
+    with pytest.raises(AnalysisException, match=r"unknown option startingoffset; did you mean startingOffsets\?"):
+        spark.read.format("rookery").options(**options_for(broker, "t", startingOffset="earliest")).load()
+    rows = spark.read.format("rookery").options(**options_for(broker, "nobody")).load()
+    with pytest.raises(AnalysisException, match=r"no such topic: nobody\. Check the option subscribe"):
+        rows.count()

@@ -1,0 +1,302 @@
+"""The stream reader as Spark calls it, against a real broker, without Spark."""
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Mapping
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from rookery.base.clock import Clock
+from rookery.base.types import TopicPartition
+from rookery.client.sync import Admin, Consumer
+from rookery.spark.failures import DataLossError
+from rookery.spark.offsets import OffsetJson
+from rookery.spark.source.batch_reader import RangePartition
+from rookery.spark.source.stream_reader import StreamReader
+from rookery.testing.embedded import EmbeddedBroker
+from tests.spark.source.sources import admin, make_topic, plan_for, producer
+
+__all__ = ["admin"]
+
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+class QuickClock:
+    """A second passes in five looks at it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 0.2
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+
+def open_stream(
+    broker: EmbeddedBroker, topic: str, options: Mapping[str, str] | None = None, clock: Clock | None = None
+) -> StreamReader:
+    chosen = {**({} if options and "subscribePattern" in options else {"subscribe": topic}), **(options or {})}
+    return StreamReader(plan_for(broker, chosen, streaming=True), clock=clock)
+
+
+def send(broker: EmbeddedBroker, topic: str, values: list[bytes], partition: int = 0) -> None:
+    with producer(broker) as sender:
+        for value in values:
+            sender.send(topic, value, partition=partition)
+
+
+def step(reader: StreamReader, start: OffsetJson) -> tuple[OffsetJson, list[bytes]]:
+    """A micro-batch: its end and its values."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return end, read_between(reader, start, end)
+
+
+def read_between(reader: StreamReader, start: OffsetJson, end: OffsetJson) -> list[bytes]:
+    tasks = reader.partitions(start, end)
+    # Tasks get a copy.
+    copy = pickle.loads(pickle.dumps(reader))
+    return [value for task in tasks for batch in copy.read(task) for value in batch.column("value").to_pylist()]
+
+
+def test_a_stream_goes_on_where_it_was(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, records=2)
+    reader = open_stream(broker, topic, EARLIEST)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 0, "1": 0}}
+    end, values = step(reader, start)
+    assert (end, sorted(values)) == ({topic: {"0": 2, "1": 2}}, [b"v0", b"v0", b"v1", b"v1"])
+    send(broker, topic, [b"new"], 1)
+    assert step(reader, end) == ({topic: {"0": 2, "1": 3}}, [b"new"])
+    assert reader.reportLatestOffset() == {topic: {"0": 2, "1": 3}}
+    assert reader.partitions(end, end) == []
+
+
+def test_where_a_stream_begins_is_looked_up_once(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=2)
+    reader = open_stream(broker, topic)
+    start = reader.initialOffset()
+    send(broker, topic, [b"new"])
+    assert reader.initialOffset() == start == {topic: {"0": 2}}
+
+
+def test_a_stream_from_the_latest_begins_with_an_empty_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """Its end is in the checkpoint, so that nothing is lost if the query dies before it reads anything."""
+    make_topic(broker, admin, topic, partitions=1, records=2)
+    reader = open_stream(broker, topic)
+    start = reader.initialOffset()
+    send(broker, topic, [b"new"])
+    end, values = step(reader, start)
+    assert (end, values) == (start, [])
+    # Spark dies here, and repeats the first batch: to the end that it noted, from wherever we say.
+    send(broker, topic, [b"newer"])
+    again = open_stream(broker, topic)
+    assert again.initialOffset() == {topic: {"0": 4}}
+    assert read_between(again, again.initialOffset(), end) == []
+    assert step(again, end) == ({topic: {"0": 4}}, [b"new", b"newer"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"startingOffsets": '{"TOPIC": {"0": -1}}'}, {"startingTimestamp": "9000000000000"}]
+)
+def test_other_ways_to_begin_at_the_latest(
+    broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str]
+) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=2)
+    named = {name: value.replace("TOPIC", topic) for name, value in options.items()}
+    reader = open_stream(broker, topic, {**named, "startingOffsetsByTimestampStrategy": "latest"})
+    start = reader.initialOffset()
+    send(broker, topic, [b"new"])
+    assert step(reader, start) == (start, [])
+    assert step(reader, start) == ({topic: {"0": 3}}, [b"new"])
+
+
+def test_an_idle_stream_waits_for_the_first_record(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=1)
+    reader = open_stream(broker, topic, EARLIEST)
+    start = {topic: {"0": 1}}
+    began_s = time.monotonic()
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    assert time.monotonic() - began_s > 0.4, "it must not spin"
+    sender = threading.Timer(0.1, send, (broker, topic, [b"new"]))
+    sender.start()
+    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 2}}
+    sender.join()
+
+
+def test_limits_of_a_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, records=10)
+    reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "6"})
+    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
+    start = reader.initialOffset()
+    end, values = step(reader, start)
+    assert (end, len(values)) == ({topic: {"0": 3, "1": 3}}, 6)
+    # Trigger.Once asks for all.
+    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 10, "1": 10}}
+
+
+def test_too_few_records_wait_for_more(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    clock = QuickClock()
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    options = {**EARLIEST, "minOffsetsPerTrigger": "3", "maxTriggerDelay": "100s"}
+    reader = open_stream(broker, topic, options, clock=clock)
+    assert reader.getDefaultReadLimit() == ReadMinRows(3)
+    end, _ = step(reader, reader.initialOffset())
+    assert end == {topic: {"0": 3}}
+    send(broker, topic, [b"a", b"b"])
+    assert step(reader, end) == (end, [])
+    clock.now_s += 100
+    assert step(reader, end) == ({topic: {"0": 5}}, [b"a", b"b"])
+
+
+def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=2, records=0)
+    with producer(broker, **{"batch.size": "4096"}) as sender:
+        for partition, size in ((0, 100), (1, 1000)):
+            for _ in range(200):
+                sender.send(topic, bytes(size), partition=partition)
+    reader = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "22k"})
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(22 * 1024)
+    start = reader.initialOffset()
+    _, values = step(reader, start)
+    # About a tenth of each.
+    assert 18_000 < sum(map(len, values)) < 24_000
+    assert {len(value) for value in values} == {100, 1000}
+    everything = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "1g"})
+    assert len(step(everything, start)[1]) == 400
+
+
+def test_available_now_ends_where_the_topic_ended(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, records=3)
+    reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "4", "minOffsetsPerTrigger": "4"})
+    reader.prepareForTriggerAvailableNow()
+    send(broker, topic, [b"late"])
+    position, values = reader.initialOffset(), []
+    while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+        values += read_between(reader, position, end)
+        position = end
+    assert sorted(values) == sorted([b"v0", b"v1", b"v2"] * 2)
+
+
+def test_available_now_from_the_latest_reads_nothing(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    reader = open_stream(broker, topic)
+    reader.prepareForTriggerAvailableNow()
+    send(broker, topic, [b"late"])
+    admin.create_partitions({topic: 2})
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 3}}
+    assert step(reader, start) == step(reader, start) == (start, [])
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(
+    broker: EmbeddedBroker, admin: Admin, topic: str
+) -> None:
+    make_topic(broker, admin, f"{topic}.a", partitions=1, records=1)
+    reader = open_stream(broker, topic, {**EARLIEST, "subscribePattern": f"{topic}.*"})
+    end, _ = step(reader, reader.initialOffset())
+    admin.create_partitions({f"{topic}.a": 2})
+    make_topic(broker, admin, f"{topic}.b", partitions=1, records=1)
+    send(broker, f"{topic}.a", [b"new"], 1)
+    end, values = step(reader, end)
+    assert (end, values) == ({f"{topic}.a": {"0": 1, "1": 1}, f"{topic}.b": {"0": 1}}, [b"new", b"v0"])
+
+
+def test_a_pattern_that_matches_nothing_yet(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    reader = open_stream(broker, topic, {"subscribePattern": f"{topic}.*"})
+    assert reader.initialOffset() == {}
+    assert step(reader, {}) == ({}, [])
+    assert step(reader, {}) == ({}, [])
+    assert reader.reportLatestOffset() is None
+    make_topic(broker, admin, f"{topic}.a", partitions=1, records=1)
+    assert step(reader, {}) == ({f"{topic}.a": {"0": 1}}, [b"v0"])
+
+
+def test_deleted_topics(broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b"):
+        make_topic(broker, admin, f"{topic}.{name}", partitions=1, records=2)
+    both = {**EARLIEST, "subscribe": f"{topic}.a,{topic}.b"}
+    strict = open_stream(broker, topic, both)
+    end, _ = step(strict, strict.initialOffset())
+    admin.delete_topics([f"{topic}.b"])
+    with pytest.raises(DataLossError, match=f"{topic}.b-0 does not exist any more"):
+        step(strict, end)
+    lax = open_stream(broker, topic, {**both, "failOnDataLoss": "false"})
+    with caplog.at_level(logging.WARNING):
+        assert step(lax, end) == ({f"{topic}.a": {"0": 2}}, [])
+    assert "does not exist any more" in caplog.text
+
+
+def test_a_topic_that_was_made_again(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=5)
+    strict = open_stream(broker, topic, EARLIEST)
+    end, _ = step(strict, strict.initialOffset())
+    admin.delete_topics([topic])
+    make_topic(broker, admin, topic, partitions=1, records=0)
+    lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false"})
+    # Noted at once: the new one may soon be longer than the old one was.
+    assert step(lax, end) == ({topic: {"0": 0}}, [])
+    send(broker, topic, [b"again"])
+    with pytest.raises(DataLossError, match=f"{topic}-0 ends at 1, and the query is at 5"):
+        step(strict, end)
+    end, values = step(lax, end)
+    assert (end, values) == ({topic: {"0": 1}}, [b"again"])
+    assert step(lax, end) == (end, [])
+
+
+def test_finished_batches_are_committed_to_the_group(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=5)
+    reader = open_stream(broker, topic, {**EARLIEST, "groupId": f"{topic}-group", "maxOffsetsPerTrigger": "3"})
+
+    def committed() -> dict[TopicPartition, int]:
+        found = admin.committed_offsets(f"{topic}-group")
+        return {tp: offset.offset for tp, offset in found.items()}
+
+    tp = TopicPartition(topic, 0)
+    end, _ = step(reader, reader.initialOffset())
+    assert committed() == {tp: 0}
+    step(reader, end)
+    assert committed() == {tp: 3}
+    (lag,) = admin.lags(f"{topic}-group")
+    assert (lag.committed, lag.end, lag.lag) == (3, 5, 2)
+
+
+def test_a_commit_that_fails_is_a_line_in_the_log(
+    broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=1)
+    reader = open_stream(broker, topic, {**EARLIEST, "groupId": f"{topic}-group"})
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{topic}-group"}) as member:
+        member.subscribe([topic])
+        deadline_s = time.monotonic() + 30
+        while not member.assignment() and time.monotonic() < deadline_s:
+            member.poll(0.1)
+        with caplog.at_level(logging.WARNING):
+            assert step(reader, reader.initialOffset()) == ({topic: {"0": 1}}, [b"v0"])
+    assert "offsets are not committed to group" in caplog.text
+
+
+def test_a_stream_survives_a_restart_of_the_broker(topic: str) -> None:
+    """Clients are kept by the process, and connect again."""
+    with EmbeddedBroker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers}) as owner:
+        make_topic(broker, owner, topic, partitions=1, records=1)
+        reader = open_stream(broker, topic, {**EARLIEST, "groupId": f"{topic}-group"})
+        end, _ = step(reader, reader.initialOffset())
+        broker.restart()
+        send(broker, topic, [b"new"])
+        assert step(reader, end) == ({topic: {"0": 2}}, [b"new"])
+
+
+def test_tasks_are_split(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=10)
+    reader = open_stream(broker, topic, {**EARLIEST, "minPartitions": "2"})
+    tasks = reader.partitions(reader.initialOffset(), {topic: {"0": 10}})
+    assert [(task.range.start, task.range.end) for task in tasks if isinstance(task, RangePartition)] == [
+        (0, 5),
+        (5, 10),
+    ]

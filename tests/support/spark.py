@@ -1,0 +1,11 @@
+"""What Spark tests share: the settings of their sessions."""
+
+from typing import Final
+
+# Tests run short queries: a small heap, the simple collector and the quick compiler start sooner.
+SESSION_SETTINGS: Final = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
