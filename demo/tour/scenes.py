@@ -1,4 +1,4 @@
-"""What the demo shows. A scene does one thing through clients, checks it, and says in a line what happened."""
+"""What the tour shows. A scene does one thing through clients, checks it, and says in a line what happened."""
 
 import threading
 import time
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import confluent_kafka
 from confluent_kafka.admin import OffsetSpec
 
-from demo import clients, columns, customers
 from demo.broker import Broker
-from demo.members import AioKafkaMember, ConfluentMember, KafkaPythonMember, Member
-from demo.transfers import ACCOUNTS, Bank, read_transfers
+from demo.tour import clients, columns, customers
+from demo.tour.members import AioKafkaMember, ConfluentMember, KafkaPythonMember, Member
+from demo.tour.transfers import ACCOUNTS, Bank, read_transfers
 
 RECORDS = 10_000
 KILLS = 3
