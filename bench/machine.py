@@ -10,6 +10,8 @@ from pathlib import Path
 
 import confluent_kafka
 
+from bench.spark_jars import JARS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -28,6 +30,7 @@ def describe(directory: Path, jars: Path) -> dict[str, str]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "event loop": f"uvloop {_version('uvloop')}" if _version("uvloop") else "asyncio",
         "Java": _java_version(),
+        "Spark": f"{_version('pyspark')}, {_spark_jars()}",
         "client": f"confluent-kafka {_version('confluent-kafka')}, librdkafka {_librdkafka_version()}",
     }
 
@@ -55,6 +58,11 @@ def _file_system(directory: Path) -> str:
 def _kafka_version(jars: Path) -> str:
     names = [re.fullmatch(r"kafka_[\d.]+-(.+)\.jar", path.name) for path in jars.glob("kafka_*.jar")]
     return next((match[1] for match in names if match), "not measured")
+
+
+def _spark_jars() -> str:
+    """Spark's own connector and Avro functions, whose versions need not be Spark's."""
+    return ", ".join(sorted(path.stem for path in JARS.glob("spark-*.jar"))) or "without its own connector"
 
 
 def _java_version() -> str:

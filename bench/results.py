@@ -16,8 +16,10 @@ KAFKA = "kafka"
 ROOKERY = "rookery"
 # The same source with its hot modules compiled (docs/decisions/0008).
 COMPILED = "rookery-compiled"
-# The clients that ours is compared with.
-CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+# What ours are compared with: other Python clients, and Spark's own connector.
+PYTHON_CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+SPARK_KAFKA = "spark-sql-kafka"
+CLIENTS = (*PYTHON_CLIENTS, SPARK_KAFKA)
 
 
 @dataclass(slots=True, kw_only=True)

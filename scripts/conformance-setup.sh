@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fetches what the conformance suite needs besides Python: kcat, a Java runtime, and Apache Kafka's own tools.
-# Usage: scripts/conformance-setup.sh [DIRECTORY for the jars]; with KCAT=no if kcat is not needed.
+# Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, and Spark's
+# own connector.
+# Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat is
+# not needed.
 set -euo pipefail
 
 jars="${1:-.cache/java}"
-pom="tests/conformance/java/pom.xml"
+poms="tests/conformance/java"
 missing=()
 
 [ "${KCAT:-yes}" = no ] || command -v kcat > /dev/null || missing+=(kcat)
@@ -20,10 +22,16 @@ if [ "${#missing[@]}" -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
 
-# The stamp is newer than the pom only if the last download was complete.
-if [ ! "$jars/.complete" -nt "$pom" ]; then
-    rm -rf "$jars"
-    mkdir -p "$jars"
-    mvn --quiet --batch-mode --file "$pom" dependency:copy-dependencies -DoutputDirectory="$(realpath "$jars")"
-    touch "$jars/.complete"
-fi
+# fetch POM DIRECTORY
+fetch() {
+    # The stamp is newer than the pom only if the last download was complete.
+    if [ ! "$2/.complete" -nt "$1" ]; then
+        rm -rf "$2"
+        mkdir -p "$2"
+        mvn --quiet --batch-mode --file "$1" dependency:copy-dependencies -DoutputDirectory="$(realpath "$2")"
+        touch "$2/.complete"
+    fi
+}
+
+fetch "$poms/pom.xml" "$jars"
+fetch "$poms/spark.xml" "$jars-spark"

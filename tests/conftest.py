@@ -3,8 +3,11 @@
 `make explore` draws new ones instead. What it finds becomes a test of its own.
 
 Ctrl-C means something again: a shell that runs the tests in its background has them, and their children, ignore it.
+
+The collector of cycles passes over the tests themselves: thousands of them, which stay to the end.
 """
 
+import gc
 import os
 import signal
 
@@ -16,3 +19,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()

@@ -10,7 +10,7 @@ from functools import partial
 
 from bench.load import Load, Measurements, run_loads
 from bench.model import Bench, Broker, Metric, Row
-from bench.results import CLIENTS, ROOKERY
+from bench.results import PYTHON_CLIENTS, ROOKERY
 from bench.topics import count_records, topic
 
 _SIZES = {"100B": 100, "1KB": 1000}
@@ -82,7 +82,7 @@ def _row(action: str, size: str, api: str) -> Row:
             Metric(name=f"{key}: CPU us/record", unit="us", better="lower"),
         ),
         run=partial(run, key, action, size, api),
-        contestants=(ROOKERY, *(CLIENTS if api == "records" else CLIENTS[:1])),
+        contestants=(ROOKERY, *(PYTHON_CLIENTS if api == "records" else PYTHON_CLIENTS[:1])),
     )
 
 

@@ -12,6 +12,11 @@ from demo.broker import Broker
 FILE: Final = Path(__file__).with_name("pipeline.yaml")
 # Of the flows: the counts, and the files.
 GROUPS: Final = ("website.views-per-minute", "website.enriched-views")
+# A short run on two cores: the quick compiler, and no more tasks than cores.
+_SETTINGS: Final = (
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions=2",
+)
 _STOP_TIMEOUT_S: Final = 60
 _LOG_TAIL: Final = 5000
 
@@ -30,6 +35,7 @@ class Pipeline:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "rookery.cli.main", "pipelines", "run", str(FILE)]
+        command += [argument for setting in _SETTINGS for argument in ("--set", setting)]
         with self._log_path.open("ab") as log:
             # A session of its own: Spark's processes can be killed with it, all at once.
             self._process = subprocess.Popen(

@@ -20,12 +20,16 @@ PARTS = (
     "startup/2000p,memory,connections",
     "recovery,compaction/1KB",
     "clients/produce/100B,clients/consume/1KB,columns/decode/100B/lz4,columns/encode/1KB/none",
-    "registry",
+    "registry,spark/decode-avro",
 )
 
 
 @pytest.mark.parametrize("rows", PARTS)
 def test_rows_give_figures(rows: str, tmp_path: Path) -> None:
+    run_rows(rows, tmp_path)
+
+
+def run_rows(rows: str, tmp_path: Path) -> None:
     options = ["--rows", rows, "--rounds", "1", "--scale", "0.001", "--systems", "rookery", "--no-warm-up"]
     places = ["--directory", str(tmp_path / "data"), "--output", str(tmp_path / "docs")]
     assert main([*options, *places]) == 0

@@ -52,13 +52,17 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 class Bug(NamedTuple):
-    """`faults` are those that bring the bug to light, where all of the scenario's would take long."""
+    """`faults` are those that bring the bug to light, where all of the scenario's would take long.
+
+    `seed` is tried first: of a world that showed the bug when it was planted.
+    """
 
     name: str
     plant: Plant
     scenario: str
     checker: str
     faults: tuple[Fault, ...] = ()
+    seed: int = 1
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -318,29 +322,31 @@ def forget_open_transactions_at_start(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS = [
-    Bug("skip fsync", skip_fsync, "power", "exactly-once-in-order", (lose_power,)),
-    Bug("skip fsync of metadata", skip_fsync_of_metadata, "power", "confirmed-topics", (lose_power,)),
-    Bug("show unsynced records", show_unsynced_records, "power", "stable-reads", (lose_power,)),
-    Bug("keep torn end", keep_torn_end, "power", "exactly-once-in-order", (lose_power_in_a_write,)),
-    Bug("write late", write_late, "processes", "exactly-once-in-order"),
+    Bug("skip fsync", skip_fsync, "power", "exactly-once-in-order", (lose_power,), seed=2),
+    Bug("skip fsync of metadata", skip_fsync_of_metadata, "power", "confirmed-topics", (lose_power,), seed=8),
+    Bug("show unsynced records", show_unsynced_records, "power", "stable-reads", (lose_power,), seed=3),
+    Bug("keep torn end", keep_torn_end, "power", "exactly-once-in-order", (lose_power_in_a_write,), seed=2),
+    Bug("write late", write_late, "processes", "exactly-once-in-order", seed=7),
     Bug("skip duplicate check", skip_duplicate_check, "processes", "exactly-once-in-order"),
-    Bug("forget producers at start", forget_producers_at_start, "processes", "exactly-once-in-order"),
+    Bug("forget producers at start", forget_producers_at_start, "processes", "exactly-once-in-order", seed=7),
     Bug("wrong offset for duplicates", tell_wrong_offset_for_duplicates, "processes", "exactly-once-in-order"),
     Bug("keep generation", keep_generation, "processes", "one-owner"),
-    Bug("assign what others own", assign_what_others_own, "processes", "committed-offsets"),
+    Bug("assign what others own", assign_what_others_own, "processes", "committed-offsets", seed=3),
     Bug("accept former generations", accept_former_generations, "processes", "committed-offsets"),
-    Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,)),
+    Bug("answer before commit", answer_before_commit, "power", "committed-offsets", (lose_power,), seed=3),
     Bug("forget to append commits", forget_to_append_commits, "processes", "committed-offsets"),
-    Bug("forget sessions", forget_sessions, "processes", "group-converges"),
+    Bug("forget sessions", forget_sessions, "processes", "group-converges", seed=12),
     Bug("pass over a record", pass_over_a_record, "processes", "read-before-commit"),
     Bug("number anew for every attempt", number_anew_for_every_attempt, "processes", "exactly-once-in-order"),
     Bug("forget prepared transactions", forget_prepared_transactions, "bank-power", "no-hanging-transactions"),
     Bug("read beyond last stable offset", read_beyond_last_stable_offset, "bank", "no-aborted-reads"),
     Bug("lose aborted transaction at start", lose_aborted_transaction_at_start, "bank", "no-aborted-reads"),
-    Bug("keep aborted records for latest", keep_aborted_records_for_latest, "bank", "committed-offsets", (kill,)),
-    Bug("answer before prepared", answer_before_prepared, "bank-power", "atomic-transfers", (lose_power,)),
+    Bug(
+        "keep aborted records for latest", keep_aborted_records_for_latest, "bank", "committed-offsets", (kill,), seed=9
+    ),
+    Bug("answer before prepared", answer_before_prepared, "bank-power", "atomic-transfers", (lose_power,), seed=3),
     Bug("accept fenced producers", accept_fenced_producers, "bank", "no-aborted-reads"),
-    Bug("skip verification", skip_verification, "bank", "no-hanging-transactions"),
+    Bug("skip verification", skip_verification, "bank", "no-hanging-transactions", seed=2),
     Bug("end whatever is open", end_whatever_is_open, "bank", "atomic-transfers"),
     Bug("commit offsets on abort", commit_offsets_on_abort, "bank", "requests-once"),
     Bug("forget open transactions at start", forget_open_transactions_at_start, "bank", "no-aborted-reads"),
@@ -353,7 +359,7 @@ def test_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = SCENARIOS[bug.scenario]
     scenario = replace(scenario, faults=bug.faults or scenario.faults, faults_s=_FAULTS_S, pauses_s=_PAUSES_S)
     seen: set[str] = set()
-    for seed in range(1, _SEEDS_MAX + 1):
+    for seed in sorted(range(1, _SEEDS_MAX + 1), key=lambda seed: seed != bug.seed):
         found = {violation.checker for violation in simulate(seed, scenario).violations}
         if bug.checker in found:
             return

@@ -4,6 +4,7 @@
 looks for Java first, since Spark's own message about a missing one is a stack trace.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -32,6 +33,8 @@ _CHECKPOINTS_ON_LOCAL_DISKS: Final = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+# PySpark logs each refused query as a page of JSON, and raises it, too.
+_ECHOES: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class SparkUnavailableError(Exception):
@@ -55,6 +58,8 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
+    for logger in _ECHOES:
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     return builder.getOrCreate()
 
 

@@ -1,0 +1,14 @@
+"""Where Spark's own connector is: `scripts/conformance-setup.sh` brings its jars to `.cache/java-spark`."""
+
+import os
+from pathlib import Path
+
+JARS = Path(os.environ.get("ROOKERY_SPARK_JARS", Path(__file__).resolve().parent.parent / ".cache" / "java-spark"))
+
+
+def spark_jars() -> str:
+    """The value of `spark.jars`."""
+    jars = sorted(map(str, JARS.glob("*.jar")))
+    if not jars:
+        raise FileNotFoundError(f"there are no jars in {JARS}: run scripts/conformance-setup.sh")
+    return ",".join(jars)

@@ -1,0 +1,82 @@
+"""Both connectors, used in the same way: `kafka` is Spark's own, `rookery` is ours."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SPARKS, OURS = "kafka", "rookery"
+CONNECTORS = (SPARKS, OURS)
+_TASK = "task"
+
+Options = Mapping[str, str]
+Values = tuple[Any, ...]
+
+
+class Batch(NamedTuple):
+    """The rows in the order of partitions and offsets, and the rows' places for each of the tasks that read them."""
+
+    rows: list[Values]
+    tasks: list[list[tuple[str, int, int]]]
+
+
+def read(spark: "SparkSession", connector: str, bootstrap: str, options: Options) -> Batch:
+    reader = spark.read.format(connector).option("kafka.bootstrap.servers", bootstrap)
+    return collect(reader.options(**options).load())
+
+
+def collect(frame: "DataFrame") -> Batch:
+    """Of a frame that has the connectors' columns."""
+    found = frame.withColumn(_TASK, functions.spark_partition_id()).collect()
+    found.sort(key=lambda row: (row.topic, row.partition, row.offset))
+    tasks: dict[int, list[tuple[str, int, int]]] = {}
+    for row in found:
+        tasks.setdefault(row[_TASK], []).append((row.topic, row.partition, row.offset))
+    names = [name for name in frame.columns if name != _TASK]
+    return Batch([tuple(_comparable(row[name]) for name in names) for row in found], sorted(tasks.values()))
+
+
+def _comparable(value: Any) -> Any:
+    """Without headers there is null in Spark's connector, and in ours an empty list: null lists are slow in Python."""
+    if isinstance(value, list):
+        return [tuple(each) for each in value] or None
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def start(
+    spark: "SparkSession", connector: str, options: Options, into: list[Batch], checkpoint: Path, **trigger: Any
+) -> "StreamingQuery":
+    """A stream whose micro-batches come to `into`, without the empty ones. `options` have the bootstrap address."""
+
+    def take(frame: "DataFrame", _: int) -> None:
+        batch = collect(frame)
+        if batch.rows:
+            into.append(batch)
+
+    stream = spark.readStream.format(connector).options(**options).load()
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**trigger).start()
+
+
+def stream(
+    spark: "SparkSession", connector: str, bootstrap: str, options: Options, checkpoint: Path, *, timeout_s: int = 120
+) -> list[Batch]:
+    """What a stream reads that stops when it has read what there is."""
+    batches: list[Batch] = []
+    options = {"kafka.bootstrap.servers": bootstrap, **options}
+    query = start(spark, connector, options, batches, checkpoint, availableNow=True)
+    if not query.awaitTermination(timeout_s):
+        query.stop()
+        raise AssertionError(f"the stream of {connector} did not end within {timeout_s} s")
+    return batches
+
+
+def write(frame: "DataFrame", connector: str, bootstrap: str, options: Options) -> None:
+    writer = frame.write.format(connector).option("kafka.bootstrap.servers", bootstrap).options(**options)
+    # Ours knows no other mode.
+    writer.mode("append").save()
