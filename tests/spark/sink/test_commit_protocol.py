@@ -1,5 +1,6 @@
 """What the sink's driver decides, case by case."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -129,27 +130,38 @@ def test_what_was_abandoned_replaces_nothing() -> None:
 # The abort
 
 
+def transactions(pieces: Sequence[Piece]) -> frozenset[PreparedTransaction]:
+    return frozenset(each.transaction for each in pieces)
+
+
 def test_an_abort_before_the_decision_is_noted_first() -> None:
-    abandoned = frozenset(each.transaction for each in NEW)
+    given_up = transactions(NEW)
     for before in (None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)):
-        assert plan_abort(before, 5, NEW) == AbortPlan(
-            entry=Entry(batch=5, abandoned=abandoned), given_up=NEW, decided=()
-        )
+        for finished, killed in ((NEW, ()), (NEW[:1], NEW[1:]), ((), NEW)):
+            assert plan_abort(before, 5, transactions(finished), transactions(killed)) == AbortPlan(
+                entry=Entry(batch=5, abandoned=given_up), given_up=given_up, decided=()
+            )
 
 
 def test_an_abort_of_what_is_decided_undoes_nothing() -> None:
-    assert plan_abort(DECIDED, 5, OLD) == AbortPlan(entry=None, given_up=(), decided=OLD)
+    nothing: frozenset[PreparedTransaction] = frozenset()
+    old = transactions(OLD)
+    assert plan_abort(DECIDED, 5, old, old) == AbortPlan(entry=None, given_up=nothing, decided=OLD)
     is_done = replace(DECIDED, is_done=True)
-    assert plan_abort(is_done, 5, OLD) == AbortPlan(entry=None, given_up=(), decided=())
+    assert plan_abort(is_done, 5, old, ()) == AbortPlan(entry=None, given_up=nothing, decided=())
 
 
 def test_an_abort_of_a_replay_gives_up_only_what_is_not_decided() -> None:
-    abandoned = frozenset(each.transaction for each in NEW)
-    plan = plan_abort(DECIDED, 5, NEW)
-    assert plan == AbortPlan(entry=replace(DECIDED, abandoned=abandoned), given_up=NEW, decided=OLD)
-    # Nothing can be decided about these any more: there is nothing to note.
-    assert plan_abort(replace(DECIDED, is_done=True), 5, NEW) == AbortPlan(entry=None, given_up=NEW, decided=())
-    assert plan_abort(DECIDED, 4, NEW) == AbortPlan(entry=None, given_up=NEW, decided=())
+    new = transactions(NEW)
+    plan = plan_abort(DECIDED, 5, new, transactions(OLD))
+    assert plan == AbortPlan(entry=replace(DECIDED, abandoned=new), given_up=new, decided=OLD)
+
+
+def test_an_abort_of_what_is_over_leaves_others_alone() -> None:
+    """Nothing is noted that a driver could read before it decides about them."""
+    new, others = transactions(NEW[:1]), transactions(NEW[1:])
+    assert plan_abort(replace(DECIDED, is_done=True), 5, new, others) == AbortPlan(entry=None, given_up=new, decided=())
+    assert plan_abort(DECIDED, 4, new, others) == AbortPlan(entry=None, given_up=new, decided=())
 
 
 # The ledger's records

@@ -1,11 +1,12 @@
 """The harness finds mistakes: each test plants one that somebody could make, and plays the schedule that shows it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
+from rookery.client.prepared import PreparedTransaction
 from rookery.spark.sink import committing, ledger, names, writing
 from rookery.spark.sink.commit_protocol import AbortPlan, Decide, Entry, Piece, Plan
 from rookery.spark.sink.committing import Committer
@@ -38,8 +39,13 @@ def is_caught(broker: EmbeddedBroker, script: Script) -> bool:
 
 
 def test_an_abort_that_undoes_what_is_decided(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    def plan(entry: Entry | None, batch: int, fresh: Sequence[Piece]) -> AbortPlan:
-        return AbortPlan(entry=None, given_up=tuple(fresh), decided=())
+    def plan(
+        entry: Entry | None,
+        batch: int,
+        fresh: Iterable[PreparedTransaction],
+        open_ones: Iterable[PreparedTransaction],
+    ) -> AbortPlan:
+        return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
 
     monkeypatch.setattr(committing, "plan_abort", plan)
     script = Script([Incident(Kind.FAIL, "ended")], task_counts=(3, 2))

@@ -297,3 +297,16 @@ def test_each_topic_has_schemas_of_its_own(broker: EmbeddedBroker, topic: str) -
     (first, third), (second,) = ([row["value"] for row in read(broker, name)] for name in topics)
     assert isinstance(first, bytes)
     assert [value[5:] for value in (first, second, third)] == [b"\x02\x00", b"\x02\x02", b"\x02\x04"]  # type: ignore[index]
+
+
+def test_an_aborted_write_leaves_nothing_open(broker: EmbeddedBroker, topic: str) -> None:
+    """Spark tells the driver of no task that was killed; readers would wait for its transaction until its time-out."""
+    broker.create_topic(topic)
+    made = writer(broker, VALUE, topic=topic)
+    write(made, values("of a task that was killed before it could tell"))
+    made.abort([None, None])
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().sink)) == []
+    write_and_commit = writer(broker, VALUE, topic=topic)
+    write_and_commit.commit([write(write_and_commit, values("seen"))])
+    assert [row["value"] for row in read(broker, topic)] == [b"seen"]

@@ -53,4 +53,4 @@ class BatchWriter(DataSourceArrowWriter):
 
     def _driver(self) -> SinkDriver:
         is_forgotten = self._options.txn_app_id is None
-        return SinkDriver(self._options, is_forgotten=is_forgotten)
+        return SinkDriver(self._options, sink=self._sink, is_forgotten=is_forgotten)

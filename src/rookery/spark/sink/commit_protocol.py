@@ -22,7 +22,7 @@ replaced by one of the replay with the same rows; if there is none, `TornBatchEr
 `committing` carries this out; docs/decisions/0014-exactly-once-sink.md goes through the interleavings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -115,8 +115,8 @@ def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece]) -> Plan
 
 
 def _decide(entry: Entry, fresh: Sequence[Piece], committed: tuple[Piece, ...] = ()) -> Decide:
-    given_up = [piece for piece in fresh if piece.transaction in entry.abandoned]
-    if given_up:
+    abandoned = {each.transactional_id for each in entry.abandoned}
+    if any(piece.transaction.transactional_id in abandoned for piece in fresh):
         raise SinkError(f"batch {entry.batch}: its tasks' transactions are being aborted by another call")
     return Decide(replace(entry, pieces=(*committed, *fresh)), tuple(fresh))
 
@@ -169,21 +169,30 @@ class AbortPlan:
     """Write `entry`, if there is one; only then abort what is given up. What is decided is committed all the same."""
 
     entry: Entry | None
-    given_up: tuple[Piece, ...]
+    given_up: frozenset[PreparedTransaction]
     decided: tuple[Piece, ...]
 
 
-def plan_abort(entry: Entry | None, batch: int, fresh: Sequence[Piece]) -> AbortPlan:
-    """Spark gives the batch up, also after a commit that raised: what was decided then is not undone."""
+def plan_abort(
+    entry: Entry | None, batch: int, fresh: Iterable[PreparedTransaction], open_ones: Iterable[PreparedTransaction]
+) -> AbortPlan:
+    """Spark gives the batch up, also after a commit that raised: what was decided then is not undone.
+
+    `fresh` is what finished tasks wrote, `open_ones` what is open of the sink: also of tasks that were killed, and
+    perhaps of a newer driver's. That one will find its own abandoned, and repeat its batch. Of a batch that is over
+    nothing is noted, so that nothing is aborted then but what is the caller's own.
+    """
     if entry is not None and entry.batch > batch:
-        return AbortPlan(entry=None, given_up=tuple(fresh), decided=())
+        return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
     known = entry if entry is not None and entry.batch == batch else Entry(batch=batch)
-    given_up = tuple(piece for piece in fresh if piece.transaction not in known.listed)
-    decided = () if known.is_done else known.pieces or ()
-    if not given_up or known.is_done:
-        return AbortPlan(entry=None, given_up=given_up, decided=decided)
-    abandoned = known.abandoned | {piece.transaction for piece in given_up}
-    return AbortPlan(entry=replace(known, abandoned=abandoned), given_up=given_up, decided=decided)
+    if known.is_done:
+        return AbortPlan(entry=None, given_up=frozenset(fresh) - known.listed, decided=())
+    # By their names: of an open one nobody knows by which protocol it began.
+    listed = {each.transactional_id for each in known.listed}
+    named = {each.transactional_id: each for each in (*open_ones, *fresh)}
+    given_up = frozenset(each for name, each in named.items() if name not in listed)
+    noted = replace(known, abandoned=known.abandoned | given_up) if given_up else None
+    return AbortPlan(entry=noted, given_up=given_up, decided=known.pieces or ())
 
 
 def _named(pieces: Sequence[Piece]) -> str:

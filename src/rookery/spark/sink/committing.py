@@ -68,8 +68,7 @@ class Committer:
 
     async def abort(self, batch: int, fresh: Sequence[Piece]) -> None:
         """Spark gives the batch up. What is decided is committed; the rest is aborted once the ledger says so."""
-        if fresh:
-            await self._with_ledger(batch, lambda: self._give_up(batch, fresh))
+        await self._with_ledger(batch, lambda: self._give_up(batch, fresh))
 
     async def _with_ledger(self, batch: int, work: Callable[[], Awaitable[None]]) -> None:
         """Again from the start if another driver has taken over: what it decided holds for this one, too."""
@@ -113,12 +112,14 @@ class Committer:
         await self._step("swept")
 
     async def _give_up(self, batch: int, fresh: Sequence[Piece]) -> None:
-        plan = plan_abort(await self._ledger.entry(), batch, fresh)
+        entry = await self._ledger.entry()
         await self._step("took over")
+        transactions = [piece.transaction for piece in fresh]
+        plan = plan_abort(entry, batch, transactions, await self._open_transactions())
         if plan.entry is not None:
             await self._ledger.write(plan.entry, self._step)
             await self._step("abandoned")
-        await self._abort(piece.transaction for piece in plan.given_up)
+        await self._abort(plan.given_up)
         await self._step("aborted")
         await self._end_all(Entry(batch=batch, pieces=plan.decided))
         if self._is_forgotten and not plan.decided:

@@ -5,6 +5,8 @@ with it, so that a batch begins with a decision and not with reading. With at-le
 decide.
 """
 
+import asyncio
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -17,15 +19,22 @@ from rookery.spark.sink.committing import Committer
 from rookery.spark.sink.ledger import Ledger, Steps, no_steps
 from rookery.spark.sink.writing import TaskMessage, explained
 
+# Spark waits for it before it tells the user what went wrong; perhaps that no broker answers.
+_ABORT_TIMEOUT_S: Final = 20
+_LOG: Final = logging.getLogger(__name__)
 _Key = tuple[int, frozenset[tuple[str, str]], str, str]
 _ledgers: Final[dict[_Key, Ledger]] = {}
 
 
 class SinkDriver:
-    """`is_forgotten`: the sink has a name of its own for one write, and leaves nothing behind."""
+    """`sink` is its name, where that is known here; a stream's tasks tell it. `is_forgotten`: it is the name of one
+    write, which leaves nothing behind."""
 
-    def __init__(self, options: WriteOptions, *, is_forgotten: bool = False, steps: Steps = no_steps) -> None:
+    def __init__(
+        self, options: WriteOptions, *, sink: str | None = None, is_forgotten: bool = False, steps: Steps = no_steps
+    ) -> None:
         self._options = options
+        self._sink = sink
         self._is_forgotten = is_forgotten
         self._steps = steps
 
@@ -37,11 +46,13 @@ class SinkDriver:
 
     def _run(self, messages: Iterable[object], batch: int, *, commit: bool) -> None:
         received = [message for message in messages if isinstance(message, TaskMessage)]
-        if not received or self._options.delivery != "exactly-once":
+        sink = received[0].sink if received else self._sink
+        # Without a finished task there is nothing to commit; but killed ones may have left something to abort.
+        if sink is None or (commit and not received) or self._options.delivery != "exactly-once":
             return
         pieces = [message.piece for message in received if message.piece is not None]
         try:
-            shared_loop().run(self._carry_out(received[0].sink, batch, pieces, commit=commit))
+            shared_loop().run(self._carry_out(sink, batch, pieces, commit=commit))
         except (ApiError, ConfigError) as error:
             raise explained(error, self._options) from error
 
@@ -49,7 +60,13 @@ class SinkDriver:
         ledger = self._ledger(sink)
         committer = Committer(ledger, is_forgotten=self._is_forgotten, steps=self._steps)
         try:
-            await (committer.commit(batch, pieces) if commit else committer.abort(batch, pieces))
+            if commit:
+                await committer.commit(batch, pieces)
+            else:
+                async with asyncio.timeout(_ABORT_TIMEOUT_S):
+                    await committer.abort(batch, pieces)
+        except TimeoutError:
+            _LOG.warning("%s: batch %d was not aborted in time; its transactions will be by theirs", sink, batch)
         finally:
             if self._is_forgotten:
                 _ledgers.pop(self._key(sink), None)
