@@ -53,7 +53,7 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" --ignore tests/test_tidy.py $(PYTEST_ARGS)
 	$(BIN)/pytest -q -m "$(QUICK) and spark" $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
@@ -65,7 +65,8 @@ explore: $(INSTALLED) ## The property tests with new random examples
 
 conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
 	scripts/conformance-setup.sh .cache/java
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "" tests/conformance tests/faults $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not spark and not soak" tests/conformance tests/faults tests/spark $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 
 soak: $(INSTALLED) ## The Spark sink under kills of drivers, workers and brokers: make soak RUNS=300
 	$(BIN)/python -m tests.soak --runs $(RUNS)

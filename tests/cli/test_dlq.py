@@ -133,15 +133,16 @@ def test_redrive_shows_and_then_sends(broker: EmbeddedBroker, topic: str) -> Non
     assert planned == {"executed": False, "sent": {topic: 3}, "left_out": left_out}
     assert returned(broker, topic) == []
     assert "--yes" in rookery(broker, "redrive", f"{topic}.dlq", exit_code=1).stderr
-    text = rookery(broker, "redrive", f"{topic}.dlq", "--yes").stdout
+    # The stranger cannot be sent.
+    text = rookery(broker, "redrive", f"{topic}.dlq", "--yes", exit_code=1).stdout
     assert f"sent            3  to {topic}" in text
     rows = returned(broker, topic)
     assert [row["value"] for row in rows] == [b'{"n": 0}', b'{"n": 1}', b'{"n": 2}']
     assert [(header["key"], header["value"]) for header in rows[2]["headers"]] == [("own", b"x"), (ATTEMPT, b"3")]
-    again = json.loads(rookery(broker, "redrive", f"{topic}.dlq", "--yes", "--json").stdout)
+    again = json.loads(rookery(broker, "redrive", f"{topic}.dlq", "--yes", "--json", exit_code=1).stdout)
     assert again["sent"] == {}
     # Without anything to send, there is nothing to ask.
-    assert "left out" in rookery(broker, "redrive", f"{topic}.dlq").stdout
+    assert "left out" in rookery(broker, "redrive", f"{topic}.dlq", exit_code=1).stdout
     assert len(returned(broker, topic)) == 3
 
 
@@ -152,6 +153,26 @@ def test_redrive_to_another_topic(broker: EmbeddedBroker, topic: str) -> None:
     assert len(returned(broker, f"{topic}-repaired")) == 5
     refused = rookery(broker, "redrive", f"{topic}.dlq", "--to", f"{topic}.dlq", exit_code=2)
     assert "dead-letter topic itself" in refused.stderr
+
+
+def test_what_had_to_be_left_out_is_a_failure(broker: EmbeddedBroker, topic: str) -> None:
+    arguments = ["redrive", f"{topic}.dlq", "--json", "--offset", "0:0"]
+    failed = rookery(broker, *arguments, "--to", "nope", "--yes", exit_code=1)
+    assert json.loads(failed.stdout) == {"executed": True, "sent": {}, "left_out": {"no_topic": 1, "not_selected": 5}}
+    rookery(broker, *arguments, "--to", "nope", "--dry-run")
+    rookery(broker, *arguments, "--yes")
+
+
+def test_redrive_with_the_current_time(broker: EmbeddedBroker) -> None:
+    broker.create_topic("brief", config={"retention.ms": "60000"})
+    with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        why = Failure(Origin("brief", 0, 0, NOW_MS - 3_600_000), "E", "m", "s")
+        producer.send("brief.dlq", b"old", headers=headers_of(why))
+        producer.flush()
+    assert "older than the topic keeps" in rookery(broker, "redrive", "brief.dlq", "--dry-run").stdout
+    rookery(broker, "redrive", "brief.dlq", "--yes", exit_code=1)
+    rookery(broker, "redrive", "brief.dlq", "--yes", "--now")
+    assert [row["value"] for row in returned(broker, "brief")] == [b"old"]
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])

@@ -62,6 +62,22 @@ def test_a_starter_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "mine.yaml").read_text() == "precious"
 
 
+def test_a_starter_needs_a_name_and_a_place(tmp_path: Path) -> None:
+    for name in ("../views", "Views", "a b", ""):
+        refused = pipelines(tmp_path, "init", name, "--directory", str(tmp_path), exit_code=1)
+        assert f"the name {name} must be of lower-case letters" in refused.stderr
+    (tmp_path / "file").write_text("")
+    refused = pipelines(tmp_path, "init", "views", "--directory", str(tmp_path / "file" / "below"), exit_code=1)
+    assert "cannot be written: Not a directory" in refused.stderr
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("name: x\n# f\u00fcr\n".encode("latin-1"))
+    told = pipelines(tmp_path, "validate", str(path), "--offline", exit_code=1)
+    assert told.stderr == f"{path}:2: this is no UTF-8\n"
+
+
 def test_problems_are_told_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("name: wrong\nsuorces: {}\n")

@@ -15,7 +15,13 @@ def failure(origin: Origin = ORIGIN, **changes: Any) -> Failure:
 
 
 def letter(
-    why: Failure | None = None, *, partition: int = 0, offset: int = 0, timestamp_ms: int = 1000, own: Headers = ()
+    why: Failure | None = None,
+    *,
+    partition: int = 0,
+    offset: int = 0,
+    timestamp_ms: int = 1000,
+    own: Headers = (),
+    value: bytes = b"v",
 ) -> DeadLetter:
     headers = (*own, *(headers_of(why) if why else ()))
-    return read_letter(ConsumerRecord("orders.dlq", partition, offset, timestamp_ms, 0, b"k", b"v", headers, -1))
+    return read_letter(ConsumerRecord("orders.dlq", partition, offset, timestamp_ms, 0, b"k", value, headers, -1))

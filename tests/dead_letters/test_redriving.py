@@ -168,6 +168,32 @@ def test_to_another_topic(world: World, broker: EmbeddedBroker) -> None:
     assert world.redrive().sent == {}
 
 
+@pytest.mark.parametrize(
+    ("config", "is_kept"),
+    [
+        ({}, False),
+        ({"cleanup.policy": "compact,delete"}, False),
+        ({"retention.ms": "-1"}, True),
+        ({"cleanup.policy": "compact"}, True),
+        ({"message.timestamp.type": "LogAppendTime"}, True),
+    ],
+)
+def test_what_the_topic_would_delete_stays_until_it_is_sent_with_another_time(
+    world: World, broker: EmbeddedBroker, config: dict[str, str], is_kept: bool
+) -> None:
+    broker.create_topic(f"{world.topic}-old", config={"retention.ms": "60000"} | config)
+    origin = Origin(f"{world.topic}-old", 0, 0, NOW_MS - 3_600_000)
+    world.bury([0], origin=origin)
+    if is_kept:
+        assert world.preview().sent == {origin.topic: 1}
+        return
+    assert world.preview().skipped == {Skip.TOO_OLD: 1}
+    assert not world.redrive().is_complete
+    assert world.redrive(world.wish(now=True)).is_complete
+    (record,) = world.records(origin.topic)
+    assert record.timestamp_ms >= NOW_MS
+
+
 class InterruptedHereError(Exception):
     """Stands for Ctrl-C or a crash."""
 

@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            # A first query starts a dozen processes; a busy machine takes minutes.
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")

@@ -210,3 +210,13 @@ def test_the_page_of_options_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "spark-options.md"
     assert page.read_text() == render(), "run make docs"
     assert all(f"`{option.name}`" in page.read_text() for option in OPTIONS.values())
+
+
+def test_dead_letters_are_written_with_the_keys_of_producers() -> None:
+    keys = {"kafka.acks": "1", "kafka.fetch.min.bytes": "5", "kafka.transactional.id": "mine"}
+    config = {"bootstrap.servers": "localhost:9092", "acks": "1"}
+    assert read(keys).dead_letter_config == {**config, "max.request.size": "33554432"}
+    assert read({**keys, "kafka.max.request.size": "7"}).dead_letter_config == {**config, "max.request.size": "7"}
+    # Keys that are not used may be wrong.
+    assert read({"kafka.acks": "some"}).on_error == "fail"
+    assert "acks" in complaint({**CLICKS, "kafka.acks": "some", "onError": "dead-letter"})

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,10 @@ _SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "o
 
 
 class Postgres(NamedTuple):
+    """`crash` kills the server, and starts it again: it keeps what was committed, if synchronous_commit was on."""
+
     port: int
+    crash: Callable[[], None]
 
     @property
     def dsn(self) -> str:
@@ -36,14 +39,16 @@ class Postgres(NamedTuple):
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
+def running_postgres(**settings: str) -> Iterator[Postgres]:
+    """With these settings of PostgreSQL besides the usual ones."""
     programs = _find_programs()
     directory = Path(tempfile.mkdtemp(prefix="rookery-postgres-"))
     try:
-        server = _Server(programs, directory)
+        server = _Server(programs, directory, _SETTINGS | settings)
+        server.create()
         server.start()
         try:
-            yield Postgres(server.port)
+            yield Postgres(server.port, server.crash)
         finally:
             server.stop()
     finally:
@@ -51,23 +56,31 @@ def running_postgres() -> Iterator[Postgres]:
 
 
 class _Server:
-    def __init__(self, programs: Path, directory: Path) -> None:
+    def __init__(self, programs: Path, directory: Path, settings: dict[str, str]) -> None:
         self._programs = programs
         self._directory = directory
         self._data = directory / "data"
         self._become = _unprivileged(directory)
         self.port = free_port()
+        places = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": str(self.port)}
+        self._options = " ".join(f"-c {name}='{value}'" for name, value in (places | settings).items())
 
-    def start(self) -> None:
+    def create(self) -> None:
         self._run("initdb", "-D", self._data, "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync", "--auth=reject")
         (self._data / "pg_hba.conf").write_text(_ADMISSION)
-        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": str(self.port), **_SETTINGS}
-        options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+
+    def start(self) -> None:
         log = self._directory / "log"
-        self._run("pg_ctl", "-D", self._data, "-w", "-t", str(_START_TIMEOUT_S), "-l", log, "-o", options, "start")
+        self._run(
+            "pg_ctl", "-D", self._data, "-w", "-t", str(_START_TIMEOUT_S), "-l", log, "-o", self._options, "start"
+        )
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+
+    def crash(self) -> None:
+        self.stop()
+        self.start()
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         command = [*self._become, str(self._programs / program), *map(str, arguments)]

@@ -122,6 +122,10 @@ def redrive(
     max_attempts: Annotated[
         int, typer.Option("--max-attempts", min=1, help="Leave out what was tried so often already.")
     ] = _MAX_ATTEMPTS,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Send with the current time; else what is older than its topic keeps stays."),
+    ] = False,
     origins: OriginTopics = None,
     errors: ErrorClasses = None,
     stages: Stages = None,
@@ -135,25 +139,30 @@ def redrive(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Send dead letters again, each once. Asks first. What was sent is remembered: a second run sends the rest."""
+    """Send dead letters again, each once. Asks first. What was sent is remembered: a second run sends the rest.
+
+    Exits with 1 if something had to be left out: it names no topic, or one that does not exist or does not keep it.
+    """
     from rookery.cli.dlq_runs import DeadLetterRun
     from rookery.cli.dlq_tables import print_report
+    from rookery.cli.errors import FAILED
     from rookery.cli.output import confirm
     from rookery.dead_letters.planning import Wish
 
     if to == topic:
         raise typer.BadParameter("this is the dead-letter topic itself", param_hint="--to")
     selection = _selection(origins, errors, stages, pipelines, offsets, since, until)
-    wish = Wish(topic, selection, to, max_attempts)
+    wish = Wish(topic, selection, to, max_attempts, now)
     run = DeadLetterRun(bootstrap_server, timeout_s)
-    if dry_run or not yes:
-        preview = run.preview(wish)
-        if dry_run or not preview.sent:
-            print_report(preview, executed=False, as_json=as_json)
-            return
-        targets = ", ".join(f"{count:,} to {name}" for name, count in sorted(preview.sent.items()))
+    executed = yes and not dry_run
+    report = run.redrive(wish) if executed else run.preview(wish)
+    if report.sent and not (executed or dry_run):
+        targets = ", ".join(f"{count:,} to {name}" for name, count in sorted(report.sent.items()))
         confirm(f"Send {targets}?", yes=yes)
-    print_report(run.redrive(wish), executed=True, as_json=as_json)
+        report, executed = run.redrive(wish), True
+    print_report(report, executed=executed, as_json=as_json)
+    if not (dry_run or report.is_complete):
+        raise typer.Exit(FAILED)
 
 
 def _selection(

@@ -21,14 +21,20 @@ _MS_PER_S = 1000
 
 
 def write_template(name: str, template: str, directory: Path) -> None:
+    from rookery.spark.pipelines.parsing import PIPELINE_NAME, PIPELINE_NAME_FORM
     from rookery.spark.pipelines.templates import render
 
+    if not PIPELINE_NAME.fullmatch(name):
+        raise CommandError(f"the name {name} {PIPELINE_NAME_FORM}")
     path = directory / f"{name}.yaml"
     if path.exists():
         raise CommandError(f"there is a file {path} already")
     text = render(template, name)
-    directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
     typer.echo(f"wrote {path}")
     note(f"With `rookery up` running: rookery pipelines validate {path}; rookery pipelines run {path}")
 

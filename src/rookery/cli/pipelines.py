@@ -94,7 +94,7 @@ def run(
         bool, typer.Option("--available-now", help="Process what is there now, then end, whatever the file's trigger.")
     ] = False,
 ) -> None:
-    """Run a pipeline. A terminal shows its progress; Ctrl-C or SIGTERM ends it after the batches that run."""
+    """Run a pipeline. A terminal shows its progress; Ctrl-C or SIGTERM ends it after the batches that run, or 120 s."""
     from dataclasses import replace
 
     from rookery.cli.output import note
@@ -131,9 +131,9 @@ def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")],
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for its end.")
-    ] = 120.0,
+    ] = 150.0,
 ) -> None:
-    """End a running pipeline after the batches that run, and wait until it has ended."""
+    """End a running pipeline after the batches that run, or after 120 s, and wait until it has ended."""
     from rookery.cli.pipeline_commands import stop_pipeline
 
     stop_pipeline(_states(), name, timeout_s=timeout_s)

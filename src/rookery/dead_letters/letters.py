@@ -6,11 +6,17 @@ dead letters, that is of the failures, not of the records that failed.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
 
 from rookery.base.types import Offset, PartitionIndex, TimestampMs
 from rookery.client.consume.records import ConsumerRecord
-from rookery.dead_letters.standard import Failure, Identity, read_failure
+from rookery.dead_letters.standard import Failure, Origin, read_failure
+
+_DIGEST_SIZE: Final = 16
+
+# A topic that was deleted and made anew begins with the same offsets: its records differ in their time or content.
+Identity: TypeAlias = tuple[Origin, bytes, bytes]
 
 
 class DeadLetter(NamedTuple):
@@ -22,9 +28,14 @@ class DeadLetter(NamedTuple):
     @property
     def identity(self) -> Identity:
         """Of the origin; what has none stands for itself."""
-        if self.failure is not None:
-            return self.failure.origin.identity
-        return (self.record.topic, self.record.partition, self.record.offset)
+        record = self.record
+        if self.failure is None:
+            return Origin(record.topic, record.partition, record.offset), b"", b""
+        return self.failure.origin, _digest(record.key), _digest(record.value)
+
+
+def _digest(data: bytes | None) -> bytes:
+    return b"" if data is None else blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
 
 def read_letter(record: ConsumerRecord[bytes, bytes]) -> DeadLetter:

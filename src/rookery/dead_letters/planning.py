@@ -6,8 +6,11 @@ dead letters it has: `Planner` knows those that earlier runs sent (`recall`) and
 attempts goes along as a header, and comes back with the record if it fails again: that ends the loop of a record which
 never succeeds.
 
-Key, value, own headers and time of the record are untouched. It goes back to the partition it came from; to its key's
-partition where that does not exist, or in a topic that was named.
+What is older than its topic keeps would be deleted there before anybody reads it, and be remembered as sent: it stays,
+unless the current time is asked for.
+
+Key, value, own headers and time of the record are untouched (the time unless the current one is asked for). It goes
+back to the partition it came from; to its key's partition where that does not exist, or in a topic that was named.
 """
 
 from collections.abc import Mapping
@@ -15,8 +18,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from rookery.base.types import PartitionIndex, TimestampMs, TopicName
-from rookery.dead_letters.letters import DeadLetter, Selection
-from rookery.dead_letters.standard import ATTEMPT, FIRST_ATTEMPT, Identity, original_headers
+from rookery.dead_letters.letters import DeadLetter, Identity, Selection
+from rookery.dead_letters.standard import ATTEMPT, FIRST_ATTEMPT, original_headers
 from rookery.records.record import Headers
 
 MAX_ATTEMPTS: Final = 3
@@ -32,11 +35,17 @@ class Skip(StrEnum):
     TOO_OFTEN = "tried as often as --max-attempts allows"
     INTO_ITSELF = "its origin is this dead-letter topic: name another with --to"
     NO_TOPIC = "its topic does not exist: create it, or name another with --to"
+    TOO_OLD = "older than the topic keeps: send with the current time by --now, or raise its retention.ms"
 
     @property
     def is_over(self) -> bool:
         """There is nothing left to do: a later redrive need not look at it again."""
         return self in (Skip.DONE_BEFORE, Skip.DUPLICATE)
+
+    @property
+    def is_failure(self) -> bool:
+        """It was asked for, and could not be done."""
+        return self in (Skip.NO_ORIGIN, Skip.INTO_ITSELF, Skip.NO_TOPIC, Skip.TOO_OLD)
 
 
 class Send(NamedTuple):
@@ -51,13 +60,21 @@ class Send(NamedTuple):
 Step: TypeAlias = Send | Skip
 
 
+class Target(NamedTuple):
+    """A topic that records are sent to. `keeps_ms` None: it does not delete by the records' time."""
+
+    partition_count: int
+    keeps_ms: int | None = None
+
+
 class Wish(NamedTuple):
-    """What a redrive was asked for. `to` None: where each came from."""
+    """What a redrive was asked for. `to` None: where each came from. `now`: with the current time, not the record's."""
 
     topic: TopicName
     selection: Selection
     to: TopicName | None = None
     max_attempts: int = MAX_ATTEMPTS
+    now: bool = False
 
     def target(self, letter: DeadLetter) -> TopicName | None:
         if self.to is not None or letter.failure is None:
@@ -76,31 +93,38 @@ class Planner:
         """An earlier run sent it."""
         self._sent.add(letter.identity)
 
-    def decide(self, letter: DeadLetter, partition_counts: Mapping[TopicName, int]) -> Step:
-        """`partition_counts` has the target of the dead letter, if that exists. What is sent, is remembered."""
+    def decide(self, letter: DeadLetter, targets: Mapping[TopicName, Target], now_ms: TimestampMs) -> Step:
+        """`targets` has that of the dead letter, if it exists. What is sent, is remembered."""
         if letter.identity in self._sent:
             return Skip.DUPLICATE
         if not self._wish.selection.takes(letter):
             return Skip.NOT_SELECTED
-        target = self._wish.target(letter)
+        topic = self._wish.target(letter)
         attempt = FIRST_ATTEMPT if letter.failure is None else letter.failure.attempt
-        if target is None:
+        if topic is None:
             return Skip.NO_ORIGIN
         if attempt >= self._wish.max_attempts:
             return Skip.TOO_OFTEN
-        if target == self._wish.topic:
+        if topic == self._wish.topic:
             return Skip.INTO_ITSELF
-        if target not in partition_counts:
+        if topic not in targets:
             return Skip.NO_TOPIC
+        target, timestamp_ms = targets[topic], now_ms if self._wish.now else _time_of(letter)
+        if target.keeps_ms is not None and timestamp_ms < now_ms - target.keeps_ms:
+            return Skip.TOO_OLD
         self._sent.add(letter.identity)
-        return self._send(letter, target, partition_counts[target], attempt + 1)
+        headers = (*original_headers(letter.record.headers), (ATTEMPT, str(attempt + 1).encode()))
+        return Send(topic, _partition_of(letter, topic, target), headers, timestamp_ms)
 
-    def _send(self, letter: DeadLetter, target: TopicName, partition_count: int, attempt: int) -> Send:
-        record, failure = letter.record, letter.failure
-        headers = (*original_headers(record.headers), (ATTEMPT, str(attempt).encode()))
-        if failure is None:
-            return Send(target, None, headers, record.timestamp_ms)
-        origin = failure.origin
-        returns = target == origin.topic and origin.partition < partition_count
-        timestamp_ms = record.timestamp_ms if origin.timestamp_ms is None else origin.timestamp_ms
-        return Send(target, origin.partition if returns else None, headers, timestamp_ms)
+
+def _time_of(letter: DeadLetter) -> TimestampMs:
+    """When the record was written, where that is known."""
+    known = None if letter.failure is None else letter.failure.origin.timestamp_ms
+    return letter.record.timestamp_ms if known is None else known
+
+
+def _partition_of(letter: DeadLetter, topic: TopicName, target: Target) -> PartitionIndex | None:
+    if letter.failure is None:
+        return None
+    origin = letter.failure.origin
+    return origin.partition if origin.topic == topic and origin.partition < target.partition_count else None

@@ -8,14 +8,22 @@ over, which aborts what the first has open and fences it; only then it reads how
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
+from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import ErrorCode, RookeryError
 from rookery.base.types import TopicName, TopicPartition
 from rookery.client import Admin, Consumer, ConsumerGroupMetadata, OffsetAndMetadata, Producer
+from rookery.client.admin import ConfigResource, ResourceType
 from rookery.dead_letters.letters import DeadLetter
-from rookery.dead_letters.planning import Planner, Send, Skip, Wish
+from rookery.dead_letters.planning import Planner, Send, Skip, Target, Wish
 from rookery.dead_letters.progress import Progress, TooManyHolesError
 from rookery.dead_letters.reading import Span, measure, read_letters, read_progresses, redrive_group
+
+_RETENTION: Final = "retention.ms"
+_CLEANUP: Final = "cleanup.policy"
+_TIME: Final = "message.timestamp.type"
+_FOR_EVER: Final = -1
 
 
 class RedriveError(RookeryError):
@@ -28,6 +36,11 @@ class Report:
     def __init__(self) -> None:
         self.sent: Counter[TopicName] = Counter()
         self.skipped: Counter[Skip] = Counter()
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing that was asked for had to be left out."""
+        return not any(skip.is_failure for skip in self.skipped)
 
 
 def redrive_config(topic: TopicName) -> dict[str, object]:
@@ -44,15 +57,17 @@ class Redrive:
         *,
         admin: Admin,
         consumer: "Consumer[bytes, bytes]",
+        clock: Clock | None = None,
         on_letters: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._wish = wish
         self._admin = admin
         self._consumer = consumer
+        self._clock = clock or SystemClock()
         self._on_letters = on_letters
         self._planner = Planner(wish)
         self._progresses: dict[TopicPartition, Progress] = {}
-        self._partition_counts: dict[TopicName, int] = {}
+        self._targets: dict[TopicName, Target] = {}
         self._missing: set[TopicName] = set()
         # Partitions whose progress has to be committed.
         self._moved: set[TopicPartition] = set()
@@ -124,7 +139,7 @@ class Redrive:
         if offset in progress:
             self._report.skipped[Skip.DONE_BEFORE] += 1
             return None
-        step = self._planner.decide(letter, self._partition_counts)
+        step = self._planner.decide(letter, self._targets, self._clock.now_ms())
         if isinstance(step, Skip):
             self._report.skipped[step] += 1
             if not step.is_over:
@@ -147,13 +162,24 @@ class Redrive:
 
     async def _look_up_targets(self, letters: Sequence[DeadLetter]) -> None:
         targets = {target for letter in letters if (target := self._wish.target(letter)) is not None}
-        unknown = targets - self._partition_counts.keys() - self._missing
+        unknown = targets - self._targets.keys() - self._missing
         if unknown:
             for topic in await self._admin.describe_topics(sorted(unknown)):
                 if topic.error == ErrorCode.NONE:
-                    self._partition_counts[topic.name] = len(topic.partitions)
+                    self._targets[topic.name] = Target(len(topic.partitions), await self._kept_ms(topic.name))
                 else:
                     self._missing.add(topic.name)
+
+    async def _kept_ms(self, topic: TopicName) -> int | None:
+        """For how long the topic keeps a record, counted from the record's time; None if that does not matter."""
+        if self._wish.now:
+            return None
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (found,) = await self._admin.describe_configs([resource], names=[_RETENTION, _CLEANUP, _TIME])
+        configs = found.check().values()
+        kept_ms = int(configs.get(_RETENTION) or _FOR_EVER)
+        deletes = "delete" in (configs.get(_CLEANUP) or "") and configs.get(_TIME) != "LogAppendTime"
+        return kept_ms if deletes and kept_ms != _FOR_EVER else None
 
 
 def _partition_of(letter: DeadLetter) -> TopicPartition:

@@ -4,8 +4,7 @@ A dead letter is the record that failed, its key, value and headers untouched, w
 where it came from and why it is here. The names are those of Kafka Connect (KIP-298), so that its dead letters can be
 read here and ours by tools for those; `timestamp` and `attempt` are ours. All values are text in UTF-8.
 
-A record's identity is its origin: topic, partition and offset. A task that is tried again may write a dead letter
-twice, so who counts dead letters counts distinct origins.
+A task that is tried again may write a dead letter twice, so who counts dead letters counts distinct origins.
 
 `attempt` counts how often a record was tried. A record without that header is tried for the first time; whoever sends
 a dead letter again raises it, and who fails again hands it on. The record's own headers may hold a block already, where
@@ -13,7 +12,7 @@ dead letters themselves are processed: the last header of each name counts.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName
 from rookery.records.record import Headers
@@ -40,8 +39,6 @@ FIRST_ATTEMPT: Final = 1
 # A message may quote the record it complains about; together they must fit a batch.
 MESSAGE_LENGTH_MAX: Final = 4096
 
-Identity: TypeAlias = tuple[TopicName, PartitionIndex, Offset]
-
 
 class Origin(NamedTuple):
     """The record that failed. Connect does not tell its time."""
@@ -50,10 +47,6 @@ class Origin(NamedTuple):
     partition: PartitionIndex
     offset: Offset
     timestamp_ms: TimestampMs | None = None
-
-    @property
-    def identity(self) -> Identity:
-        return (self.topic, self.partition, self.offset)
 
 
 class Failure(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import TopicPartition
+from rookery.base.types import Offset, TopicName, TopicPartition
 from rookery.spark.offsets import describe
 
 _LOG: Final = logging.getLogger(__name__)
@@ -47,6 +47,25 @@ def unknown_topics(option: str, names: Iterable[str]) -> SourceError:
 
 def unknown_partitions(option: str, partitions: Iterable[TopicPartition]) -> SourceError:
     return SourceError(f"no such partition: {describe(partitions)}. Check the option {option}")
+
+
+def held_up(what: str, partition: TopicPartition, stable: Offset) -> SourceError:
+    return SourceError(
+        f"{what} was to be read with kafka.isolation.level=read_committed, and a transaction that is open holds "
+        f"{partition} up at {stable}. Wait for its end, or find it (rookery transactions list, rookery transactions "
+        f"find-hanging) and abort it. How long it is waited for is the option kafka.default.api.timeout.ms"
+    )
+
+
+def unburied(topic: TopicName, config: Mapping[str, str], error: ApiError) -> SourceError:
+    what = f"writing dead letters to {topic} (options onError and deadLetterTopic)"
+    if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+        return refused(what, config, error)
+    return SourceError(
+        f"{what} failed: {error}. A record with the headers that tell its error must fit the option "
+        f"kafka.max.request.size ({config.get('max.request.size')}) and max.message.bytes of the topic {topic}: raise "
+        f"them, as with rookery configs alter"
+    )
 
 
 def refused(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:

@@ -267,7 +267,7 @@ _WRITE_ROWS: Final = (
         _LONG,
         None,
         Place.BATCH_WRITE,
-        "A write is left out if its txnAppId has written this version or a later one.",
+        "A write is left out if its txnAppId has written this version, or a later one, to this topic.",
         minimum=0,
     ),
     _row("checkpointLocation", _STRING, None, Place.STREAM_WRITE, "Spark's own: where the query keeps its progress."),

@@ -53,6 +53,9 @@ Settings: TypeAlias = Mapping[str, str]
 
 # A sink's transactions stay open from a task's end to the decision about the batch: as long as brokers allow.
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
+# A record that could be read must fit, with the headers that say what is wrong with it: as much as buffer.memory holds.
+_DEAD_LETTER_SIZE_MAX: Final = 33_554_432
+_DEAD_LETTER_KEYS: Final = {name: key for name, key in PRODUCER_KEYS.items() if name not in REFUSED_WRITE_KEYS}
 _CLIENT_KEYS: Final = CONSUMER_KEYS.keys() | PRODUCER_KEYS.keys() | ADMIN_KEYS.keys()
 
 
@@ -96,6 +99,8 @@ class ReadOptions:
     on_error: OnError
     include_raw: IncludeRaw
     dead_letter_topic: str | None
+    # Of the Producer for dead letters.
+    dead_letter_config: dict[str, str]
     pipeline: str | None
 
 
@@ -147,6 +152,7 @@ def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOpti
         on_error=_on_error(on_error),
         include_raw="errors" if include_raw == "errors" else "always" if include_raw == "always" else "never",
         dead_letter_topic=given.text("deadLetterTopic"),
+        dead_letter_config=_dead_letter_config(given, is_used=on_error == "dead-letter"),
         pipeline=given.text("pipelineName"),
     )
 
@@ -260,6 +266,17 @@ def _read_config(given: _Given) -> dict[str, str]:
         ConsumerSettings.parse(config)
     except ConfigError as error:
         raise _wrong_client_keys(error) from None
+    return config
+
+
+def _dead_letter_config(given: _Given, *, is_used: bool) -> dict[str, str]:
+    config = given.client_config(_DEAD_LETTER_KEYS, REFUSED_READ_KEYS)
+    config.setdefault("max.request.size", str(_DEAD_LETTER_SIZE_MAX))
+    if is_used:
+        try:
+            ProducerSettings.parse(config)
+        except ConfigError as error:
+            raise _wrong_client_keys(error) from None
     return config
 
 

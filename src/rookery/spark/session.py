@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rookery.spark.interpreter import python_of_tasks
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -49,9 +51,10 @@ def start_session(
     from pyspark.sql import SparkSession
 
     # Driver, executors and data sources must find the same packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_local = master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", python_of_tasks() if is_local else sys.executable)
     chosen = dict(_QUIET)
-    if master.startswith("local"):
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= _LOCAL | _CHECKPOINTS_ON_LOCAL_DISKS
     chosen |= settings or {}

@@ -1,10 +1,12 @@
 """What a column of Avro does beside decoding: frames, ids, pins, and rows that would break other decoders."""
 
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -12,11 +14,13 @@ from pyspark.sql import types as spark
 
 from rookery.base.clock import ManualClock
 from rookery.records.packing import encode_varint
+from rookery.schemas.interface import Reference
 from rookery.serdes import Schema
-from rookery.spark.formats import FormatError, RegistryDownError, plan_decoder
+from rookery.serdes.errors import RegistryRequestError
+from rookery.spark.formats import FormatError, RegistryDownError, avro_arrays, plan_decoder, registries
 from rookery.spark.formats.avro import AvroDecoder, parse_root
 from rookery.spark.formats.avro_shapes import Shapes
-from rookery.spark.formats.registries import Writers
+from rookery.spark.formats.registries import Writers, registry_of
 from tests.spark.formats.options import format_options
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
 
@@ -85,7 +89,7 @@ def test_each_id_is_asked_for_once(registry: MemoryRegistry) -> None:
             (2, "NotRegisteredError"),
             (3, "NotRegisteredError"),
         ]
-    assert registry.asked == [old, new, 99]
+    assert sorted(registry.asked) == [old, new, 99]
 
 
 def test_unknown_ids_are_asked_for_again_later(registry: MemoryRegistry) -> None:
@@ -96,6 +100,50 @@ def test_unknown_ids_are_asked_for_again_later(registry: MemoryRegistry) -> None
     assert type(writers.find(1)).__name__ == "NotRegisteredError"
     clock.advance(60_000)
     assert writers.find(1) == ITEM
+
+
+def test_data_with_any_number_of_ids(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every row is worth a request; ids that many rows have are asked for first."""
+    monkeypatch.setattr(registries, "_UNKNOWN_MAX", 20)
+    real = registry.add(ITEM)
+    rows = [framed(2 + number, b"\2") for number in range(500)] + [framed(real, b"\2")] * 2
+    decoder = AvroDecoder(ITEM, None, SETTINGS)
+    for _ in range(2):
+        made = decoder.decode(binary(*rows), "topic")
+        assert [each.row for each in made.errors] == list(range(500))
+        assert made.values[500].as_py() == {"id": 1}
+    assert "was not asked" in made.errors[-1].message
+    assert len(registry.asked) == 21
+
+
+def test_what_is_unknown_is_forgotten(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "_UNKNOWN_MAX", 20)
+    clock = ManualClock()
+    writers = Writers(lambda: registry, "AVRO", lambda schema: schema.text, clock)
+    for _ in range(3):
+        for schema_id in range(100, 130):
+            assert type(writers.find(schema_id)).__name__ == "NotRegisteredError"
+        clock.advance(10_000)
+    assert registry.asked == [*range(100, 120)] * 3
+    registry.add(ITEM)
+    assert writers.find(1) == ITEM
+
+
+def test_a_reference_that_was_deleted_is_an_error_of_its_rows(registry: MemoryRegistry) -> None:
+    registry.add(ITEM)
+    registry.schemas.append(Schema(ITEM, "AVRO", (Reference("Other", "others", 1),)))
+    gone = RegistryRequestError(404, 40402, "Version 1 not found.")
+    with mock.patch.object(registry, "resolve", side_effect=gone):
+        made = AvroDecoder(ITEM, None, SETTINGS).decode(binary(framed(2, b"\2"), framed(1, b"\2")), "topic")
+    assert [(each.row, each.error_class) for each in made.errors] == [(0, "NotRegisteredError")]
+    assert "refers to one that the registry does not have: Version 1 not found" in made.errors[0].message
+
+
+def test_a_forked_process_has_a_registry_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = registry_of(SETTINGS)
+    assert registry_of(SETTINGS) is ours
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert registry_of(SETTINGS) is not ours
 
 
 def test_schemas_that_cannot_be_used(registry: MemoryRegistry) -> None:
@@ -222,7 +270,7 @@ NESTED = record({"type": "array", "items": {"type": "map", "values": "string"}},
         (record("int"), encode_varint(2**31), "fit its type"),
         (record(["null", "int"]), b"\4", "branch"),
         (record({"type": "enum", "name": "E", "symbols": ["A"]}), b"\2", "symbol"),
-        (record({"type": "array", "items": "null"}), encode_varint(2**60), "more items"),
+        (record({"type": "array", "items": "null"}), encode_varint(2**60), "more values"),
         (record({"type": "array", "items": "long"}), encode_varint(2**60), "cut off"),
         (record({"type": "array", "items": "long"}), encode_varint(-(2**63)), "cut off"),
         (record({"type": "bytes", "logicalType": "decimal", "precision": 2}), b"\4\x7f\x7f", "digits"),
@@ -235,6 +283,73 @@ def test_hostile_rows(registry: MemoryRegistry, writer: str, payload: bytes, tol
     made = AvroDecoder(writer, None, SETTINGS).decode(binary(framed(schema_id, payload)), "topic")
     assert made.values.to_pylist() == [None]
     assert told in made.errors[0].message
+
+
+WIDE = {"type": "record", "name": "Wide", "fields": [{"name": f"f{index}", "type": "int"} for index in range(50)]}
+
+
+@pytest.mark.parametrize(
+    ("items", "item", "fair", "hostile"),
+    [
+        (["null", WIDE], b"\0", 20, 100_000),
+        ({"type": "record", "name": "Empty", "fields": []}, b"", 200, 10_000),
+        ("null", b"", 300, 10_000),
+    ],
+)
+def test_what_a_row_becomes_is_bounded_by_its_size(
+    registry: MemoryRegistry, items: Any, item: bytes, fair: int, hostile: int
+) -> None:
+    schema = record({"type": "array", "items": items})
+    schema_id = registry.add(schema)
+    rows = [framed(schema_id, encode_varint(count) + item * count + b"\0") for count in (fair, hostile, fair)]
+    made = AvroDecoder(schema, None, SETTINGS).decode(binary(*rows), "topic")
+    assert [None if each is None else len(each["f0"]) for each in made.values.to_pylist()] == [fair, None, fair]
+    assert "far more values than bytes" in made.errors[0].message
+
+
+def test_defaults_count_as_well(registry: MemoryRegistry) -> None:
+    item: Any = {"type": "record", "name": "Item", "fields": [{"name": "id", "type": "int"}]}
+    schema_id = registry.add(record({"type": "array", "items": item}))
+    text = {"name": "text", "type": "string", "default": "x" * 10_000}
+    reader = record({"type": "array", "items": item | {"fields": [*item["fields"], text]}})
+    rows = [framed(schema_id, encode_varint(count) + b"\2" * count + b"\0") for count in (2, 1000)]
+    made = AvroDecoder(reader, None, SETTINGS).decode(binary(*rows), "topic")
+    assert [each.row for each in made.errors] == [1]
+    assert made.values[0].as_py() == {"f0": [{"id": 1, "text": "x" * 10_000}] * 2}
+
+
+@pytest.mark.parametrize(("leaf", "is_fair"), [("null", True), (["null", "int"], False)])
+def test_records_that_multiply_are_skipped_at_once(registry: MemoryRegistry, leaf: Any, is_fair: bool) -> None:
+    """Forty levels of two are a million million values: none of them takes a byte, or the data ends soon."""
+    many: Any = leaf
+    for level in range(40):
+        below = many if level == 0 else f"R{level - 1}"
+        many = {
+            "type": "record",
+            "name": f"R{level}",
+            "fields": [{"name": "a", "type": many}, {"name": "b", "type": below}],
+        }
+    schema_id = registry.add(record(many, "int"))
+    reader = json.dumps({"type": "record", "name": "Record", "fields": [{"name": "f1", "type": "int"}]})
+    made = AvroDecoder(reader, None, SETTINGS).decode(binary(framed(schema_id, b"\4")), "topic")
+    assert made.values.to_pylist() == [{"f1": 2} if is_fair else None]
+
+
+def test_long_batches_are_decoded_in_runs(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema_id = registry.add(NESTED)
+    entry = b"\2" + encode_varint(3) + b"key" + encode_varint(5) + b"x" * 5 + b"\0"
+    rows = [
+        framed(schema_id, encode_varint(count) + entry * count + (b"\0" if count else b"") + b"\2\2")
+        for count in (*range(20), 300, 0, 1)
+    ]
+    rows[7:7] = [b"no Avro", rows[3][:-3]]
+    whole = AvroDecoder(NESTED, None, SETTINGS).decode(binary(*rows), "topic")
+    monkeypatch.setattr(avro_arrays, "_STEPS_MAX", 100)
+    parts = AvroDecoder(NESTED, None, SETTINGS).decode(binary(*rows), "topic")
+    parts.values.validate(full=True)
+    assert parts.values.equals(whole.values)
+    assert parts.errors == whole.errors
+    assert [each.row for each in parts.errors] == [7, 8]
 
 
 def test_what_contains_itself_is_skipped(registry: MemoryRegistry) -> None:

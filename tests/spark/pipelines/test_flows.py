@@ -14,8 +14,9 @@ import pytest
 
 from rookery.base.clock import SystemClock
 from rookery.serdes import RegistryClient, Schema
+from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
 from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.lag import AgeLookup
+from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.platform import check_registry, check_topics
 from rookery.spark.pipelines.progress import Figures
@@ -43,8 +44,8 @@ def run(spark: "SparkSession", directory: Path, text: str) -> dict[str, Figures]
     def take(figures: Sequence[Figures]) -> None:
         last.update({each.flow: each for each in figures})
 
-    with AgeLookup(pipeline.platform, SystemClock()) as ages:
-        Runner(pipeline, flows, ages=ages, clock=SystemClock()).run(Event(), take)
+    with LagLookup(pipeline.platform, SystemClock()) as lags:
+        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), take)
     return last
 
 
@@ -183,6 +184,39 @@ def test_output_modes_are_checked_before_the_start(spark: "SparkSession", tmp_pa
         """
     with pytest.raises(PipelineError, match=r"p.yaml:5: .*watermark"):
         check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
+
+
+def test_columns_that_sinks_name_are_checked_before_the_start(spark: "SparkSession", tmp_path: Path) -> None:
+    text = """\
+        name: wrong
+        sources:
+          ticks: {generator: {}}
+          shop: {jdbc: "jdbc:nobody://localhost/shop", table: orders}
+        sinks:
+          - {parquet: fine, from: ticks, partition_by: VALUE}
+          - {parquet: out, from: ticks, partition_by: [vlaue]}
+          - {name: a, postgres: "host=nowhere", table: a, from: ticks, key: [value], order_by: time}
+          - {name: b, postgres: "host=nowhere", table: b, from: ticks, key: [value], delete_when: gone}
+          - {name: c, console: true, from: shop}
+        """
+    with pytest.raises(PipelineError) as caught:
+        check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
+    found = {problem.place.line: problem.message for problem in caught.value.problems}
+    assert found[7] == "partition_by names vlaue, and there is no such column: did you mean value?"
+    assert found[8].startswith("order_by names time, and there is no such column")
+    assert "`gone` cannot be resolved" in found[9]
+    assert found[4] == "No suitable driver: bring its jar, with --set spark.jars=FILE"
+    assert list(found) == [4, 7, 8, 9]
+
+
+def test_what_checkpoints_were_made_for_is_kept_on_any_file_system(spark: "SparkSession", tmp_path: Path) -> None:
+    files = CheckpointFiles(spark)
+    directory = f"file://{tmp_path}/checkpoint"
+    assert (files.read(f"{directory}/a.json"), files.names(directory)) == (None, [])
+    for text in ("first", "second"):
+        files.write(f"{directory}/a.json", text)
+    assert files.read(f"{directory}/a.json") == "second"
+    assert "a.json" in files.names(directory)
 
 
 def test_sinks_are_checked_before_the_start(

@@ -1,8 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rookery.spark.pipelines.origins import dead_letter_owners, keeps_bytes, needed_by, roots
+from rookery.spark.pipelines.origins import dead_letter_origins, keeps_bytes, needed_by, roots
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.platform import written_topics
 from rookery.spark.pipelines.spec import Pipeline
@@ -40,13 +41,14 @@ def test_what_a_relation_needs(pipeline: Pipeline) -> None:
     assert needed_by(pipeline, "typed") == {"typed", "plain", "raw"}
 
 
-def test_each_dead_letter_has_one_writer(pipeline: Pipeline) -> None:
-    """The first topic sink that reads its origin; tables, and what only other sinks read, have a flow of their own."""
-    assert dead_letter_owners(pipeline) == {
-        "out": ("events",),
-        "dead-letters": ("clicks", "users"),
-        "typed": ("typed",),
-    }
+def test_origins_of_dead_letters_do_not_depend_on_the_order_of_the_file(pipeline: Pipeline) -> None:
+    """A checkpoint knows sources by their places: sinks and the order of the file must not move them."""
+    origins = dead_letter_origins(pipeline)
+    assert origins == ("clicks", "events", "typed", "users")
+    turned = replace(
+        pipeline, sources=dict(reversed(list(pipeline.sources.items()))), sinks=tuple(reversed(pipeline.sinks[1:]))
+    )
+    assert dead_letter_origins(turned) == origins
 
 
 def test_only_steps_that_can_fail_need_the_bytes(pipeline: Pipeline) -> None:
@@ -57,3 +59,13 @@ def test_only_steps_that_can_fail_need_the_bytes(pipeline: Pipeline) -> None:
 def test_topics_that_may_have_to_be_made(pipeline: Pipeline) -> None:
     letters = dict.fromkeys(["events.dlq", "clicks.dlq", "users.dlq", "raw.dlq"])
     assert written_topics(pipeline) == {"out": 2, "more": None, "typed": None, **letters}
+
+
+def test_dead_letters_with_a_topic_of_their_own() -> None:
+    text = TEXT.replace("on_error: dead-letter", "on_error: dead-letter\ndead_letters: {topic: lost}")
+    assert written_topics(parse_pipeline(text, Path("x.yaml"), {})) == {
+        "out": 2,
+        "more": None,
+        "typed": None,
+        "lost": None,
+    }

@@ -16,6 +16,7 @@ from rookery.spark.pipelines.spec import (
     Filter,
     Flatten,
     GeneratorSource,
+    JdbcSource,
     Mask,
     ParquetSink,
     Pipeline,
@@ -217,7 +218,7 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
         "5: value_format is avor, and must be one of avro, json, json-schema, protobuf, string",
         "5: source events has no wattermark: did you mean watermark?",
         "6: the name 2nd must be a letter, then letters, digits and underscores: SQL refers to it",
-        "6: source 2nd needs one of topic, files, postgres, generator, and has topic and files",
+        "6: source 2nd needs one of topic, files, postgres, jdbc, generator, and has topic and files",
         "7: table is perhaps, and must be true or false",
         "7: delay is soon, and must be a time such as 10 seconds",
         "9: there is no step maks: did you mean mask?",
@@ -311,4 +312,24 @@ def test_formats_with_schemas_need_a_registry() -> None:
     assert problems(text) == [
         "3: platform needs schema.registry.url: events is avro",
         "4: platform needs schema.registry.url: out is protobuf",
+    ]
+
+
+def test_other_databases() -> None:
+    text = """\
+        name: x
+        sources: {shop: {jdbc: "jdbc:mysql://host/shop", table: orders, options: {fetchsize: 10}}}
+        sinks: [{console: true, from: shop}]
+        """
+    assert parse(text).sources["shop"] == JdbcSource(
+        name="shop",
+        place=place(2),
+        url="jdbc:mysql://host/shop",
+        table="orders",
+        query=None,
+        options={"fetchsize": "10"},
+    )
+    assert problems(text.replace("jdbc:mysql", "mysql").replace("table: orders, ", "")) == [
+        "2: source shop needs table or query, and not both",
+        "2: jdbc must be an address such as jdbc:mysql://host:3306/database",
     ]

@@ -1,8 +1,11 @@
+import io
 import json
 
+from rich.console import Console
+
 from rookery.base.types import TopicPartition
-from rookery.spark.pipelines.display import duration_text, line
-from rookery.spark.pipelines.progress import BatchReport, Figures, advance, read_report
+from rookery.spark.pipelines.display import _table, duration_text, line
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report
 
 RUN = "11111111-1111-1111-1111-111111111111"
 EVENTS_0, EVENTS_1 = TopicPartition("events", 0), TopicPartition("events", 1)
@@ -50,7 +53,7 @@ def test_a_report_is_read() -> None:
         latest={EVENTS_0: 100, EVENTS_1: 100},
     )
     assert report.lag_records == 10
-    assert report.first_unread == {EVENTS_0: 90}
+    assert gaps(report.ends, report.latest) == {EVENTS_0: 10}
 
 
 def test_sources_without_observations_and_offsets() -> None:
@@ -88,3 +91,11 @@ def test_a_line_for_who_reads_a_log() -> None:
         "out: running, in/s 0, out/s 0, rows in 1,234, rows out 10, batch 250 ms, lag 7, behind 1.5 min, dead letters 0"
     )
     assert duration_text(7200) == "2.0 h"
+
+
+def test_errors_are_shown_as_they_are() -> None:
+    """Brackets are markup for the table."""
+    shown = io.StringIO()
+    table = _table("p", [Figures(flow="out", state="failed", error="no [/red] and no [bold]x[/bold]")])
+    Console(file=shown, width=200).print(table)
+    assert "out: no [/red] and no [bold]x[/bold]" in shown.getvalue()

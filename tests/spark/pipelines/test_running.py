@@ -1,7 +1,7 @@
 """How flows are started, watched, restarted and ended, with queries that only pretend."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from rookery.base.clock import ManualClock
+from rookery.base.types import TopicPartition
 from rookery.spark.pipelines import running
 from rookery.spark.pipelines.building import Flow
-from rookery.spark.pipelines.lag import AgeLookup
+from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.progress import Figures
 from rookery.spark.pipelines.running import FlowFailedError, Runner, stop_after_batch
@@ -39,7 +40,12 @@ class PretendedQuery:
         word = self._script.pop(0) if self._script else "wait"
         if word == "batch":
             number = len(self.progress)
-            report = {"runId": self._run_id, "batchId": number, "durationMs": {"addBatch": 1}, "observedMetrics": {}}
+            report = {
+                "runId": self._run_id,
+                "batchId": number,
+                "durationMs": {"addBatch": 1},
+                "sources": [{"endOffset": {"t": {"0": 0}}}] if self._run_id.startswith("lagging") else [],
+            }
             self.progress.append(SimpleNamespace(json=json.dumps(report), batchId=number))
         elif word != "wait":
             self.isActive = False
@@ -72,8 +78,12 @@ class Stage:
         self.stop = Event()
         self.history: list[dict[str, Figures]] = []
         flows = [Flow(name, None, cast(Any, None), None) for name in scripts]
-        ages = cast(AgeLookup, SimpleNamespace(oldest_ms=lambda positions: None))
-        self.runner = Runner(PIPELINE, flows, ages=ages, clock=self.clock, start=cast(Any, self._start))
+        lags = cast(LagLookup, SimpleNamespace(oldest_ms=lambda positions: 0, end_offsets=self._end_offsets))
+        self.runner = Runner(PIPELINE, flows, lags=lags, clock=self.clock, start=cast(Any, self._start))
+
+    def _end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """One more record each second."""
+        return dict.fromkeys(partitions, self.clock.now_ms() // 1000)
 
     def _start(self, flow: Flow, pipeline: object) -> PretendedQuery:
         queries = self.queries[flow.name]
@@ -138,6 +148,15 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
     with pytest.raises(FlowFailedError, match=r"The value is no number\.$"):
         stage.run()
     assert stage.starts == ["one"]
+
+
+def test_the_lag_grows_in_a_long_batch_and_before_a_restart() -> None:
+    stage = Stage({"lagging": [["batch", "wait", "wait", "no broker"], ["wait", "wait", "end"]]})
+    stage.run()
+    lags = [figures["lagging"].lag_records or 0 for figures in stage.history]
+    assert len(set(lags)) >= 5, "it grows from look to look"
+    assert lags == sorted(lags)
+    assert stage.last["lagging"].lag_s == stage.last["lagging"].lag_records
 
 
 def test_a_stop_ends_all_of_them() -> None:

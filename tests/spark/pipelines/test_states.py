@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -93,6 +94,26 @@ def test_a_killed_pipeline_is_known_to_be_dead(states: StateDirectory, tmp_path:
     assert states.list() == []
     with states.running("held"):
         pass
+
+
+def test_who_looks_does_not_look_like_a_running_pipeline(states: StateDirectory, tmp_path: Path) -> None:
+    with start_holder(tmp_path) as holder:
+        holder.send_signal(signal.SIGKILL)
+    lock = tmp_path / "pipelines" / "held.lock"
+    with lock.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        found = states.find("held")
+    assert found is not None
+    assert not found.alive
+
+
+def test_who_starts_removes_what_a_killed_one_left(states: StateDirectory, tmp_path: Path) -> None:
+    """Else its process id, which may be somebody else's by now, would look like that of the new holder."""
+    with start_holder(tmp_path) as holder:
+        holder.send_signal(signal.SIGKILL)
+    with states.running("held"):
+        assert states.find("held") is None
+        assert not states.signal_stop("held")
 
 
 def test_where_states_are_kept() -> None:

@@ -92,6 +92,22 @@ def test_what_cannot_be_converted(spark: "SparkSession") -> None:
         applied(rows, *steps).collect()
 
 
+def test_times_that_are_too_large(spark: "SparkSession") -> None:
+    """Spark's functions overflow and fail, and that is a bad value like others."""
+    times = [2**63 - 1, -(2**63), 2**63 // 10**6 + 1]
+    rows = spark.createDataFrame([(time,) for time in times], "at bigint")
+    for form, known in (("unix", 0), ("unix_ms", 1), ("unix_us", 2)):
+        step = ToTimestamp(HERE, (("at", form),))
+        noted = applied(rows, step, on_error="dead-letter").selectExpr("unix_micros(at) AS at", ERROR_COLUMN).collect()
+        assert [row["at"] is not None for row in noted].count(True) == known, form
+        assert all((row["at"] is None) == (row[ERROR_COLUMN] == "at is no timestamp") for row in noted), form
+
+
+def test_flatten_leaves_hidden_columns_alone(spark: "SparkSession") -> None:
+    rows = spark.sql("SELECT named_struct('a', 1) AS value, named_struct('id', 2) AS _key")
+    assert applied(rows, Flatten(HERE, (), "_")).columns == ["value_a", "_key"]
+
+
 @pytest.mark.parametrize(
     "step",
     [

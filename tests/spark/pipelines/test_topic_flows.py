@@ -13,9 +13,11 @@ from rookery.base.clock import SystemClock
 from rookery.client.sync import Admin, Consumer, Producer
 from rookery.dead_letters.standard import Failure, read_failure
 from rookery.serdes import AvroDeserializer, RegistryClient
+from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
 from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.lag import AgeLookup
+from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
+from rookery.spark.pipelines.pins import write_pins
 from rookery.spark.pipelines.platform import create_topics
 from rookery.spark.pipelines.progress import Figures
 from rookery.spark.pipelines.running import Runner
@@ -39,12 +41,12 @@ class Running:
         pipeline = parse_pipeline(dedent(text), directory / "p.yaml", {})
         flows = check_pipeline(spark, pipeline)
         create_topics(pipeline)
-        self._ages = AgeLookup(pipeline.platform, SystemClock())
-        self._runner = Runner(pipeline, flows, ages=self._ages, clock=SystemClock())
+        self._lags = LagLookup(pipeline.platform, SystemClock())
+        self._runner = Runner(pipeline, flows, lags=self._lags, clock=SystemClock())
         self._thread = Thread(target=self._run)
 
     def _run(self) -> None:
-        with self._ages:
+        with self._lags:
             self._runner.run(self._stop, self._take)
 
     def _take(self, figures: Sequence[Figures]) -> None:
@@ -155,7 +157,7 @@ def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroke
         produce(broker, f"{topic}-views", ("g", viewed(6, "u1", amount="much")))
         produce(broker, f"{topic}-clicks", *((str(each), click(each)) for each in (3, 4, 5, 6)))
         running.wait(lambda: len(values(broker, out)) == 5, lambda: f"five rows: {values(broker, out)}")
-        running.wait(lambda: running.figures[out].dead_letters == 2, lambda: "two dead letters")
+        running.wait(lambda: running.figures["dead-letters"].dead_letters == 2, lambda: "two dead letters")
     assert [(row["id"], row.get("name"), row["amount"]) for row in values(broker, out)] == [
         (1, "Ann", 7),
         (2, None, 7),
@@ -167,8 +169,46 @@ def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroke
     bad_json, bad_amount = letters[b"no json"], letters[json.dumps(viewed(6, "u1", amount="much")).encode()]
     assert (bad_json.stage, bad_json.pipeline, bad_json.origin.offset) == ("VALUE_CONVERTER", topic, 2)
     assert (bad_amount.stage, bad_amount.message) == ("TRANSFORMATION", "amount is no int")
-    figures = running.figures[out]
-    assert (figures.state, figures.dead_letters, figures.rows_in, figures.rows_out) == ("stopped", 2, 14, 5)
+    written, lost = running.figures[out], running.figures["dead-letters"]
+    assert (written.state, written.dead_letters, written.rows_in, written.rows_out) == ("stopped", 0, 14, 5)
+    assert (lost.state, lost.dead_letters, lost.rows_in, lost.rows_out) == ("stopped", 2, 19, 0)
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
         lags = {str(each.partition): each.lag for each in admin.lags(f"{topic}.{out}")}
     assert lags == {f"{topic}-clicks-0": 0, f"{topic}-views-0": 0}
+
+
+EDITED = """
+name: {topic}
+platform: {{bootstrap.servers: "{servers}"}}
+trigger: available-now
+on_error: {on_error}
+sources: {{views: {{topic: {topic}-views, value_format: json, value_schema: "id int, amount string"}}}}
+transforms: [{{name: typed, from: views, steps: [{step}]}}]
+sinks: {sinks}
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_an_edited_pipeline_goes_on(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """Sinks change places, the first cast and the dead letters come: each row and each dead letter is there once."""
+    broker.create_topic(f"{topic}-views")
+    one, two = f"{{topic: {topic}-one, from: typed}}", f"{{topic: {topic}-two, from: typed}}"
+    edits = [
+        ("fail", "drop: [amount]", f"[{one}]", "1"),
+        ("dead-letter", "cast: {amount: int}", f"[{two}, {one}]", "much"),
+        ("dead-letter", "cast: {amount: int}", f"[{one}, {two}]", "more"),
+    ]
+    for number, (on_error, step, sinks, amount) in enumerate(edits):
+        produce(broker, f"{topic}-views", ("a", {"id": number, "amount": amount}), ("b", {"id": 10 + number}))
+        text = EDITED.format(topic=topic, servers=broker.bootstrap_servers, on_error=on_error, step=step, sinks=sinks)
+        pipeline = parse_pipeline(text, tmp_path / "p.yaml", {})
+        flows = check_pipeline(spark, pipeline)
+        create_topics(pipeline)
+        write_pins(pipeline, CheckpointFiles(spark))
+        with LagLookup(pipeline.platform, SystemClock()) as lags:
+            Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), lambda figures: None)
+    for name in ("one", "two"):
+        found = [json.loads(value)["id"] for value in committed(broker, f"{topic}-{name}").column("value").to_pylist()]
+        assert found == [0, 10, 11, 12], name
+    assert [failure.origin.offset for failure in failures(broker, f"{topic}-views.dlq").values()] == [2, 4]

@@ -13,10 +13,10 @@ from rookery.spark.postgres.connecting import FencedError, PostgresError
 from rookery.spark.postgres.ledger import LEDGER
 from rookery.spark.postgres.sink import Outcome, PostgresSink, Step
 from rookery.spark.postgres.staging import Staged, stage
-from tests.support.postgres import Postgres
+from tests.support.postgres import Postgres, running_postgres
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
-Rows = Sequence[tuple[int, str | None]]
+Rows = Sequence[tuple[int | None, str | None]]
 
 
 class DiedError(Exception):
@@ -110,6 +110,8 @@ def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection,
 
     write(0, [(1, "a"), (2, "b"), (3, None)])
     write(1, [(1, None), (2, None), (2, "again")])
+    # What deletes without a key, deletes nothing.
+    write(2, [(None, None)])
     assert content(connection, table) == [(2, "again")]
     with pytest.raises(PostgresError, match="needs key_columns"):
         PostgresSink(dsn=postgres.dsn, table=table, sink_id="x", delete_when="true")
@@ -259,3 +261,67 @@ def test_errors_never_show_a_password(postgres: Postgres, dsn: str) -> None:
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
     assert "hunter2" not in repr(sink.staging(SCHEMA))
+
+
+def test_rows_that_a_crash_of_the_server_took_away_are_missed() -> None:
+    """The staging table is not logged: the crash leaves it there, and empty."""
+    with running_postgres(synchronous_commit="on") as server:
+        writer = Writer(server, "orders")
+        writer.sink.begin(SCHEMA, 0)
+        staged = writer.stage([(1, "a")], [(2, "b")])
+        server.crash()
+        with pytest.raises(PostgresError, match="of 1 rows staged for orders, 0 are there"):
+            writer.sink.publish(SCHEMA, 0, staged)
+        assert Writer(server, "orders").write(0, [(1, "a")], [(2, "b")]) == Outcome(2, is_replay=False)
+        with psycopg.connect(server.dsn) as connection:
+            assert content(connection, "orders") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(1, "a"), (None, "b")], r"column id \(int64\) is null, and must not be, in the row with id = None"),
+        (
+            [(1, "a"), (2, "b\0"), (3, "\0")],
+            r"column name \(string\) has a NUL .* row with id = 2, and 1 more such rows",
+        ),
+    ],
+)
+def test_a_row_that_is_refused_is_named(postgres: Postgres, table: str, rows: Rows, message: str) -> None:
+    with pytest.raises(PostgresError, match=f"table {table}: {message}"):
+        Writer(postgres, table).write(0, rows)
+
+
+def test_or_taken_by_who_wants_it(postgres: Postgres, connection: psycopg.Connection, table: str) -> None:
+    refused: list[tuple[Any, str]] = []
+    writer = Writer(
+        postgres, table, on_refused=lambda rows, reasons: refused.extend(zip(rows.to_pylist(), reasons, strict=True))
+    )
+    assert writer.write(0, [(1, "a"), (None, "\0"), (2, "b"), (3, "\0")], [(None, "c")]).row_count == 2
+    assert content(connection, table) == [(1, "a"), (2, "b")]
+    assert [row for row, _ in refused] == [
+        {"id": None, "name": "\0"},
+        {"id": 3, "name": "\0"},
+        {"id": None, "name": "c"},
+    ]
+    assert refused[0][1] == "column id (int64) is null, and must not be, in the row with id = None"
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad", "why"),
+    [
+        ("varchar(3)", "äöü ", "äöüß", "has 4 characters, and the table's has 3"),
+        ("text NOT NULL DEFAULT 'x'", "a", None, "is null, and must not be"),
+        ("jsonb", r'"\\u0000"', r'"\u0000"', "has a NUL character, which PostgreSQL's jsonb cannot hold"),
+    ],
+)
+def test_what_only_the_table_refuses(
+    postgres: Postgres, connection: psycopg.Connection, table: str, column: str, good: str, bad: str | None, why: str
+) -> None:
+    create = sql.SQL("CREATE TABLE {} (id bigint PRIMARY KEY, name {})")
+    connection.execute(create.format(sql.Identifier(table), sql.SQL(column)))
+    writer = Writer(postgres, table)
+    writer.write(0, [(1, good)])
+    with pytest.raises(PostgresError, match=rf"column name \(string\) {why}, in the row with id = 2"):
+        writer.write(1, [(2, bad)])
+    assert [row[0] for row in content(connection, table)] == [1]

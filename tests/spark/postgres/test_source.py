@@ -77,6 +77,39 @@ def test_null_empty_and_line_ends_stay_apart(postgres: Postgres) -> None:
     assert str(special) == "[{'n': nan, 'f': -inf}]"
 
 
+@pytest.mark.parametrize(("sign", "moment"), [("", datetime(9999, 12, 31, 23, 59, 59)), ("-", datetime(1, 1, 1))])
+def test_infinity_is_what_it_is_to_sparks_own_source(postgres: Postgres, sign: str, moment: datetime) -> None:
+    kinds = ", ".join(f"v::{kind} AS {kind}" for kind in ("timestamptz", "timestamp", "date"))
+    (row,) = rows_of(postgres, f"SELECT {kinds} FROM (VALUES ('{sign}infinity')) AS given(v)")
+    assert row == {"timestamptz": moment.replace(tzinfo=UTC), "timestamp": moment, "date": moment.date()}
+
+
+def test_dates_that_python_does_not_have(postgres: Postgres) -> None:
+    query = "SELECT '5874897-12-31'::date AS d UNION ALL SELECT '4714-11-24 BC'::date"
+    (part,) = plan_parts(postgres.dsn, table=None, query=query, partition_column=None, partitions=1)
+    (batch,) = read_part(part)
+    assert batch.column("d").cast(pa.int32()).to_pylist() == [2_145_042_905, -2_440_588]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("'{{1,2},{3,4}}'::int[]", "column v holds an array of several dimensions, and array<int> has one"),
+        ("ARRAY['infinity'::timestamptz]", "column v holds an array with infinity"),
+        ("ARRAY['-infinity'::date]", "column v holds an array with infinity"),
+    ],
+)
+def test_arrays_that_spark_does_not_have_are_refused(postgres: Postgres, value: str, message: str) -> None:
+    with pytest.raises(PostgresError, match=message):
+        rows_of(postgres, f"SELECT {value} AS v")
+    assert rows_of(postgres, """SELECT ARRAY['[[', 'infinity"'] AS v""") == [{"v": '["[[","infinity\\""]'}]
+
+
+@pytest.mark.parametrize("end", [" -- a comment", "; ", " -- a comment;", " /* a comment */"])
+def test_queries_may_end_in_a_comment(postgres: Postgres, end: str) -> None:
+    assert rows_of(postgres, f"SELECT 1 AS i{end}") == [{"i": 1}]
+
+
 def test_no_rows_are_no_rows(postgres: Postgres) -> None:
     assert rows_of(postgres, "SELECT 1 AS i WHERE false;") == []
 

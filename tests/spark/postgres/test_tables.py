@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import types as spark
 
+from rookery.spark.postgres.connecting import PostgresError
 from rookery.spark.postgres.sink import PostgresSink
 from rookery.spark.postgres.staging import stage
 from rookery.spark.postgres.tables import check_table
@@ -67,6 +68,32 @@ def test_every_type_arrives(
     ).fetchone() or ("",)
     assert type_name == shown
     assert check_table(postgres.dsn, table, schema) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "number", "shown"),
+    [
+        (spark.TimestampType(), pa.timestamp("us", tz="UTC"), 1_700_000_000_000 * 1_000_000, "55840-11-08 22:13:20+00"),
+        (spark.TimestampNTZType(), pa.timestamp("us"), 2**63 - 1, "294247-01-10 04:00:54.775807"),
+        (spark.TimestampNTZType(), pa.timestamp("us"), -210_866_803_200_000_000, "4714-11-24 00:00:00 BC"),
+        (spark.DateType(), pa.date32(), 2_145_042_905, "5874897-12-31"),
+        (spark.DateType(), pa.date32(), -2_440_588, "4714-11-24 BC"),
+    ],
+)
+def test_times_arrive_that_python_does_not_have(
+    postgres: Postgres, connection: psycopg.Connection, table: str, kind: Any, arrow: Any, number: int, shown: str
+) -> None:
+    schema = schema_of(v=kind, many=spark.ArrayType(kind))
+    sink = PostgresSink(dsn=postgres.dsn, table=table, sink_id=table)
+    sink.begin(schema, 0)
+    values = pa.array([number], pa.int32() if pa.types.is_date(arrow) else pa.int64()).cast(arrow)
+    batch = pa.record_batch({"v": values, "many": pa.ListArray.from_arrays([0, 1], values)})
+    staged = stage(sink.staging(schema), 0, [batch])
+    assert staged is not None
+    sink.publish(schema, 0, [staged])
+    query = "SELECT v::text, many[1]::text FROM {}"
+    connection.execute("SET timezone = UTC")
+    assert connection.execute(sql.SQL(query).format(sql.Identifier(table))).fetchone() == (shown, shown)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +179,7 @@ def test_texts_are_parsed_and_never_cut(postgres: Postgres, connection: psycopg.
     write(0, "abc")
     query = sql.SQL("SELECT id::text, j, short, feeling FROM {}").format(sql.Identifier(table))
     assert connection.execute(query).fetchall() == [(identifier, {"a": [1]}, "abc", "low")]
-    with pytest.raises(psycopg.DataError, match="too long"):
+    with pytest.raises(PostgresError, match=r"column short .* has 4 characters"):
         write(1, "abcd")
     write(1, "ab")
     assert connection.execute(query).fetchall() == [(identifier, {"a": [1]}, "ab", "low")]

@@ -1,7 +1,9 @@
 """What the sink's driver decides, case by case."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -14,13 +16,18 @@ from rookery.spark.sink.commit_protocol import (
     Finish,
     Nothing,
     Piece,
+    Plan,
     SinkError,
     TornBatchError,
+    is_unsettled,
     plan_abort,
     plan_after_ends,
-    plan_commit,
+    settled,
+    still_abandoned,
 )
+from rookery.spark.sink.commit_protocol import plan_commit as plan_any_commit
 from rookery.spark.sink.ledger_records import decode_entry, encode_entry
+from rookery.spark.sink.names import task_id
 
 DONE, LOST, FENCED, UNKNOWN = EndOutcome.DONE, EndOutcome.ENDED_OTHERWISE, EndOutcome.FENCED, EndOutcome.UNKNOWN
 
@@ -32,6 +39,10 @@ def piece(name: str, partition: int = 0, digest: str | None = None, row_count: i
 OLD = (piece("old-0", 0), piece("old-1", 1))
 NEW = (piece("new-0", 0), piece("new-1", 1))
 DECIDED = Entry(batch=5, pieces=OLD)
+
+
+def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_streaming: bool = True) -> Plan:
+    return plan_any_commit(entry, batch, fresh, is_streaming=is_streaming)
 
 
 def outcomes(entry: Entry, *given: EndOutcome) -> dict[PreparedTransaction, EndOutcome]:
@@ -56,14 +67,25 @@ def test_a_replay_goes_on_with_what_was_decided() -> None:
     assert plan_commit(DECIDED, 5, ()) == Finish(DECIDED)
 
 
-def test_a_replay_of_what_is_done() -> None:
-    assert plan_commit(replace(DECIDED, is_done=True), 5, NEW) == Nothing()
-
-
-def test_a_replay_of_an_old_checkpoint_is_left_out_and_said() -> None:
-    plan = plan_commit(DECIDED, 4, NEW)
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_a_replay_of_what_is_done_is_left_out_and_said(is_streaming: bool) -> None:
+    is_done = replace(DECIDED, is_done=True)
+    plan = plan_commit(is_done, 5, NEW, is_streaming=is_streaming)
+    assert plan == Nothing("batch 5 is left out: it was already written")
+    plan = plan_commit(is_done, 5, NEW[:1], is_streaming=is_streaming)
     assert isinstance(plan, Nothing)
-    assert plan.reason == "batch 4 is left out: the ledger is at batch 5, of a later checkpoint"
+    assert plan.reason is not None
+    assert "already written, AND WITH OTHER ROWS: 10 then, 5 now" in plan.reason
+
+
+def test_a_write_of_an_earlier_version_is_left_out_and_said() -> None:
+    plan = plan_commit(DECIDED, 4, NEW, is_streaming=False)
+    assert plan == Nothing("batch 4 is left out as already written: the ledger is at batch 5")
+
+
+def test_an_old_checkpoint_is_refused() -> None:
+    with pytest.raises(SinkError, match=r"batch 3: the ledger is at batch 5.*Batches 3 to 4 .*newest checkpoint"):
+        plan_commit(DECIDED, 3, NEW)
 
 
 def test_what_was_abandoned_is_not_decided_and_what_was_not_is() -> None:
@@ -71,6 +93,33 @@ def test_what_was_abandoned_is_not_decided_and_what_was_not_is() -> None:
     with pytest.raises(SinkError, match="being aborted by another call"):
         plan_commit(before, 5, NEW)
     assert plan_commit(before, 5, OLD) == Decide(replace(before, pieces=OLD), OLD)
+    with pytest.raises(SinkError, match=r"batch 6: .* being aborted by another call"):
+        plan_commit(before, 6, NEW)
+    assert plan_commit(before, 6, OLD) == Decide(replace(before, batch=6, pieces=OLD), OLD)
+
+
+def test_an_id_that_was_abandoned_may_be_used_again() -> None:
+    later = tuple(replace(each, transaction=replace(each.transaction, producer_epoch=4)) for each in NEW)
+    before = Entry(batch=5, abandoned=transactions(NEW))
+    assert plan_commit(before, 6, later) == Decide(replace(before, batch=6, pieces=later), later)
+
+
+# An earlier batch that is not finished
+
+
+def test_only_what_is_decided_and_of_an_earlier_batch_is_to_be_settled() -> None:
+    assert is_unsettled(DECIDED, 6)
+    for entry in (None, replace(DECIDED, batch=6), replace(DECIDED, is_done=True), Entry(batch=5)):
+        assert not is_unsettled(entry, 6)
+
+
+def test_an_earlier_batch_comes_to_its_end() -> None:
+    assert settled(DECIDED, outcomes(DECIDED, DONE, DONE)) == replace(DECIDED, is_done=True)
+    assert settled(DECIDED, outcomes(DECIDED, LOST, FENCED)) == replace(DECIDED, pieces=None)
+    with pytest.raises(TornBatchError, match=r"batch 5, .* torn: .*old-1 of task 1 .* Write batch 5 once more"):
+        settled(DECIDED, outcomes(DECIDED, DONE, FENCED))
+    with pytest.raises(TornBatchError, match=r"old-0 of task 0 any more .* another txnAppId"):
+        settled(DECIDED, outcomes(DECIDED, UNKNOWN, DONE))
 
 
 # After the ends
@@ -81,7 +130,7 @@ def test_all_committed() -> None:
 
 
 def test_the_first_run_has_lost_its_transactions() -> None:
-    with pytest.raises(SinkError, match=r"old-1 of task 1 before .* raise kafka.transaction.timeout.ms"):
+    with pytest.raises(SinkError, match=r"old-1 of task 1 was aborted before .* raise kafka.transaction.timeout.ms"):
         plan_after_ends(DECIDED, outcomes(DECIDED, DONE, FENCED), OLD)
 
 
@@ -136,10 +185,11 @@ def transactions(pieces: Sequence[Piece]) -> frozenset[PreparedTransaction]:
 
 def test_an_abort_before_the_decision_is_noted_first() -> None:
     given_up = transactions(NEW)
-    for before in (None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)):
+    earlier = Entry(batch=4, pieces=OLD, is_done=True)
+    for before, noted in ((None, Entry(batch=-1)), (Entry(batch=5), Entry(batch=5)), (earlier, earlier)):
         for finished, killed in ((NEW, ()), (NEW[:1], NEW[1:]), ((), NEW)):
             assert plan_abort(before, 5, transactions(finished), transactions(killed)) == AbortPlan(
-                entry=Entry(batch=5, abandoned=given_up), given_up=given_up, decided=()
+                entry=replace(noted, abandoned=given_up), given_up=given_up, decided=()
             )
 
 
@@ -164,6 +214,15 @@ def test_an_abort_of_what_is_over_leaves_others_alone() -> None:
     assert plan_abort(DECIDED, 4, new, others) == AbortPlan(entry=None, given_up=new, decided=())
 
 
+def test_what_was_abandoned_before_is_noted_as_long_as_it_may_be_open() -> None:
+    old, new = transactions(OLD), transactions(NEW)
+    for before in (Entry(batch=4, abandoned=old), Entry(batch=5, abandoned=old)):
+        for open_ones, left in ((None, old), ([OLD[0].transaction], transactions(OLD[:1])), ([], transactions(()))):
+            noted = plan_abort(before, 5, new, open_ones).entry
+            assert noted == replace(before, abandoned=new | left)
+            assert still_abandoned(before, open_ones) == replace(before, abandoned=left)
+
+
 # The ledger's records
 
 
@@ -174,6 +233,7 @@ def test_an_abort_of_what_is_over_leaves_others_alone() -> None:
         replace(DECIDED, is_done=True),
         Entry(batch=0, pieces=()),
         Entry(batch=2**40, abandoned=frozenset(each.transaction for each in (*OLD, *NEW))),
+        Entry(batch=1, pieces=tuple(piece(f"many-{number}", number) for number in range(1000))),
         replace(DECIDED, pieces=(Piece(0, PreparedTransaction("classic", 1, 2, is_v2=False), 0, ""),)),
     ],
 )
@@ -194,6 +254,7 @@ def test_the_example_of_the_format_page() -> None:
     [
         (b"", "cannot be read"),
         (b"[]", "cannot be read"),
+        (zlib.compress(b"[]"), "cannot be read"),
         (b'{"version": 2}', "has version 2"),
         (b'{"version": 1, "batch": 1, "state": "decided"}', "cannot be read"),
     ],
@@ -201,3 +262,15 @@ def test_the_example_of_the_format_page() -> None:
 def test_records_that_are_not_ours_are_refused(value: bytes, told: str) -> None:
     with pytest.raises(SinkError, match=told):
         decode_entry("sink", value)
+
+
+def test_the_decision_about_many_tasks_is_a_record_that_brokers_take() -> None:
+    randomness = Random(1)
+    workers = [randomness.randbytes(8).hex() for _ in range(64)]
+    pieces = []
+    for number in range(10_000):
+        name = task_id("6f1cbb52-8f5b-4c3e-9d43-2a0f5e0a7c11", workers[number % 64], number // 64)
+        sums = ",".join(f"{column}:{randomness.randrange(2**32):08x}" for column in ("key", "key.length", "value"))
+        transaction = PreparedTransaction(name, randomness.randrange(10**6), randomness.randrange(100))
+        pieces.append(Piece(number, transaction, randomness.randrange(10**6), sums))
+    assert len(encode_entry(Entry(batch=1, pieces=tuple(pieces)))) < 750_000

@@ -7,7 +7,7 @@ import pytest
 
 from rookery.base.feature_codes import UpgradeType
 from rookery.client.sync import Admin
-from rookery.spark.sink.commit_protocol import TornBatchError
+from rookery.spark.sink.commit_protocol import SinkError, TornBatchError
 from rookery.spark.sink.committing import Committer
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import POINTS, Incident, Kind, Play, Script, play, random_script
@@ -102,6 +102,9 @@ def check_random(broker: EmbeddedBroker, seed: int) -> None:
 def test_an_empty_batch_and_an_old_checkpoint(brokers: dict[int, EmbeddedBroker], shares_workers: bool) -> None:
     made = Play(brokers[V2], Script(empty_batches=frozenset({1}), shares_workers=shares_workers))
     made.run()
+    expected = made.expected()
     made.finished = 0
-    made.run()
-    assert made.found() == made.expected()
+    with pytest.raises(SinkError, match=r"batch 0: the ledger is at batch 2, so this checkpoint is an older copy"):
+        made.run()
+    assert made.found() == expected
+    assert made.open_count() == 0

@@ -43,7 +43,7 @@ def test_an_abort_that_undoes_what_is_decided(plain_broker: EmbeddedBroker, monk
         entry: Entry | None,
         batch: int,
         fresh: Iterable[PreparedTransaction],
-        open_ones: Iterable[PreparedTransaction],
+        open_ones: Iterable[PreparedTransaction] | None,
     ) -> AbortPlan:
         return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
 
@@ -80,12 +80,12 @@ def test_drivers_that_do_not_lock_each_other_out(plain_broker: EmbeddedBroker, m
     assert not is_caught(plain_broker, script)
 
 
-async def _nothing_open(_: Committer) -> list[object]:
+async def _nothing_open(_: Committer, batch: int, known: object = ()) -> list[object]:
     return []
 
 
 def test_a_replay_that_does_not_ask_the_ledger(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    def plan(entry: Entry | None, batch: int, fresh: Sequence[Piece]) -> Plan:
+    def plan(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_streaming: bool) -> Plan:
         return Decide(Entry(batch=batch, pieces=tuple(fresh)), tuple(fresh))
 
     monkeypatch.setattr(committing, "plan_commit", plan)

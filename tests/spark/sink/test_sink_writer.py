@@ -18,7 +18,7 @@ from rookery.spark.options import parse_write_options
 from rookery.spark.sink import digests
 from rookery.spark.sink.batch_writer import BatchWriter
 from rookery.spark.sink.commit_protocol import SinkError
-from rookery.spark.sink.names import decisions_id, task_id, tasks_pattern
+from rookery.spark.sink.names import decisions_id, named_write, task_id, tasks_name, tasks_pattern
 from rookery.spark.sink.stream_writer import StreamWriter
 from rookery.spark.sink.writing import Place, TaskIds, TaskMessage
 from rookery.testing.embedded import EmbeddedBroker
@@ -125,6 +125,26 @@ def test_all_columns(broker: EmbeddedBroker, topic: str) -> None:
     assert record.timestamp_ms == int(moment.timestamp() * 1000)
 
 
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_large_types(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
+    """As with spark.sql.execution.arrow.useLargeVarTypes."""
+    broker.create_topic(topic)
+    headers = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+    row = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"k", None], pa.large_binary()),
+            pa.array(["v", ""], pa.large_string()),
+            pa.array([topic, topic], pa.large_string()),
+            pa.array([[{"key": "h", "value": b"1"}], None], headers),
+        ],
+        names=["key", "value", "topic", "headers"],
+    )
+    schema = "key binary, value string, topic string, headers array<struct<key: string, value: binary>>"
+    made = writer(broker, schema, delivery=delivery)
+    made.commit([write(made, row)])
+    assert [(each["key"], each["value"]) for each in read(broker, topic)] == [(b"k", b"v"), (None, b"")]
+
+
 def test_the_option_topic_wins_and_without_it_every_row_needs_one(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(topic)
     rows = pa.RecordBatch.from_pydict({"topic": pa.array([None, "other"], pa.string()), "value": ["a", "b"]})
@@ -154,7 +174,7 @@ def test_a_task_without_rows_opens_no_transaction(broker: EmbeddedBroker, topic:
     assert message.piece is None
     made.commit([message])
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        assert admin.list_transactions(id_pattern=tasks_pattern(message.sink)) == []
+        assert admin.list_transactions(id_pattern=tasks_pattern(made.place().tasks)) == []
 
 
 def test_a_write_that_has_a_name_happens_once(broker: EmbeddedBroker, topic: str) -> None:
@@ -176,7 +196,7 @@ def test_a_task_that_fails_aborts_its_transaction(broker: EmbeddedBroker, topic:
     with pytest.raises(RuntimeError, match="in the user's plan"):
         made.write(rows())
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        found = admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().sink))
+        found = admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().tasks))
     assert found == []
 
 
@@ -244,14 +264,24 @@ def test_the_pattern_matches_the_ids_of_one_sink() -> None:
     assert not re.match(tasks_pattern("a.b"), decisions_id("a.b"))
 
 
-def test_a_digest_knows_rows_and_their_order_but_not_how_they_are_cut() -> None:
-    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+def test_each_version_of_a_write_has_ids_of_its_own() -> None:
+    process = "0123456789abcdef"
+    sinks = [named_write(app, topic) for app, topic in (("a", None), ("a", "t"), ("a", "t-1"), ("a/t", None))]
+    groups = [tasks_name(sink, version, is_streaming=False) for sink in sinks for version in (1, 11)]
+    for group in groups:
+        assert [other for other in groups if re.match(tasks_pattern(group), task_id(other, process, 1))] == [group]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_digest_knows_rows_and_their_order_but_not_how_they_are_cut(is_large: bool) -> None:
+    text, binary = (pa.large_string(), pa.large_binary()) if is_large else (pa.string(), pa.binary())
+    headers = (pa.large_list if is_large else pa.list_)(pa.struct([("key", text), ("value", binary)]))
 
     def batch(*rows: tuple[str | None, bytes | None, int | None]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([row[0] for row in rows], pa.string()),
-                pa.array([row[1] for row in rows], pa.binary()),
+                pa.array([row[0] for row in rows], text),
+                pa.array([row[1] for row in rows], binary),
                 pa.array([row[2] for row in rows], pa.int32()),
                 pa.array([[{"key": "h", "value": row[1]}] if row[2] else None for row in rows], headers),
                 pa.nulls(len(rows)),
@@ -267,6 +297,8 @@ def test_a_digest_knows_rows_and_their_order_but_not_how_they_are_cut() -> None:
 
     rows = [("a", b"k", 1), (None, None, None), ("", b"", 0), ("bc", b"", 2)]
     whole = batch(*rows)
+    # In either type.
+    assert digest(whole)[1].endswith("value:364b3fb7,value.length:db84fe37")
     assert digest(whole) == digest(batch(*rows[:1]), batch(*rows[1:])) == digest(whole.slice(0, 3), whole.slice(3))
     others = [rows[::-1], rows[:3], [("", None, None), *rows[1:]], [rows[0], ("", None, None), *rows[2:]]]
     assert digest(whole) not in [digest(batch(*other)) for other in others]
@@ -306,7 +338,7 @@ def test_an_aborted_write_leaves_nothing_open(broker: EmbeddedBroker, topic: str
     write(made, values("of a task that was killed before it could tell"))
     made.abort([None, None])
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().sink)) == []
+        assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().tasks)) == []
     write_and_commit = writer(broker, VALUE, topic=topic)
     write_and_commit.commit([write(write_and_commit, values("seen"))])
     assert [row["value"] for row in read(broker, topic)] == [b"seen"]

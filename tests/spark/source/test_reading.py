@@ -1,6 +1,7 @@
 """What the driver looks up and what tasks read, against a real broker, without Spark: ranges, bounds, lost data."""
 
 import logging
+import threading
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -180,3 +181,30 @@ def test_well_compressed_batches_are_handed_on_in_portions(broker: EmbeddedBroke
     batches = list(plan.read(OffsetRange(TopicPartition(topic, 0), 0, 40)))
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 17_000_000
+
+
+def test_an_open_transaction_is_waited_for_and_is_no_data_loss(
+    broker: EmbeddedBroker, admin: Admin, topic: str
+) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=1)
+    wanted = OffsetRange(TopicPartition(topic, 0), 0, 3)
+    committed = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
+    with producer(broker, **{"transactional.id": topic}) as sender:
+        sender.init_transactions()
+        sender.begin_transaction()
+        sender.send(topic, b"a")
+        sender.send(topic, b"b")
+        sender.flush()
+        limits = {"kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "500"}
+        quick = plan_for(broker, {**committed, **limits})
+        with pytest.raises(SourceError, match=r"transaction that is open holds .* up at 1.*rookery transactions list"):
+            read_values(quick, wanted)
+        end = threading.Timer(0.5, sender.commit_transaction)
+        end.start()
+        # What is there is waited for, even if something is lost.
+        lax = plan_for(broker, {**committed, "failOnDataLoss": "false"})
+        assert read_values(lax, wanted._replace(end=9)) == [b"v0", b"a", b"b"]
+        end.join()
+        assert read_values(plan_for(broker, committed), wanted) == [b"v0", b"a", b"b"]
+    with pytest.raises(DataLossError, match="ends at 4"):
+        read_values(plan_for(broker, committed), wanted._replace(end=9))

@@ -123,3 +123,11 @@ def test_columns_are_as_the_options_say() -> None:
     check_schema(schema, schema)
     with pytest.raises(OptionError, match="the columns of a topic are fixed"):
         check_schema(schema, StructType(schema.fields[1:]))
+
+
+def test_times_that_no_timestamp_can_hold() -> None:
+    """Any producer can send them: the query goes on."""
+    times = pa.array([2**62, 1500, -(2**62)], pa.int64()).cast(SCHEMA.field("timestamp").type)
+    batch = records(b"1", b"2", b"3").set_column(SCHEMA.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
+    found = shaped(batch).rows.column("timestamp").cast(pa.int64()).to_pylist()
+    assert found == [9_223_372_036_854_775_000, 1_500_000, -9_223_372_036_854_775_000]

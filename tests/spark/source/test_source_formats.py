@@ -5,10 +5,12 @@ import pickle
 import pytest
 from pyspark.sql.types import StructType
 
+from rookery.client.admin import NewTopic
 from rookery.client.sync import Admin, Consumer
 from rookery.dead_letters.standard import read_failure
 from rookery.serdes import AvroSerializer, RegistryClient
 from rookery.spark.datasource import DefaultSource
+from rookery.spark.failures import SourceError
 from rookery.spark.formats import RegistryDownError
 from rookery.spark.source.schema import PIN_KEY
 from rookery.testing.embedded import EmbeddedBroker
@@ -60,7 +62,7 @@ def test_avro_columns_with_a_pinned_schema_and_dead_letters(broker: EmbeddedBrok
     assert (letter["key"], letter["value"]) == (b"k", b"no Avro")
     failure = read_failure([(header["key"], header["value"]) for header in letter["headers"]])
     assert failure is not None
-    assert failure.origin.identity == (topic, 0, 1)
+    assert (failure.origin.topic, failure.origin.partition, failure.origin.offset) == (topic, 0, 1)
     assert (failure.stage, failure.pipeline) == ("VALUE_CONVERTER", "people")
 
 
@@ -69,3 +71,27 @@ def test_a_registry_that_is_down(broker: EmbeddedBroker, admin: Admin, topic: st
     quick = {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.max.retries": "0"}
     with pytest.raises(RegistryDownError, match=r"schema\.registry\.url"):
         source_of(broker, topic, **quick).schema()
+
+
+def test_a_dead_letter_may_be_larger_than_what_producers_send(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """Of the size of the largest record, it still gets the headers with its error."""
+    admin.create_topics([NewTopic(topic, 1)])
+    admin.create_topics([NewTopic(f"{topic}.dlq", 1, configs={"max.message.bytes": "4000000"})])
+    with RegistryClient(broker.schema_registry_url) as registry, producer(broker) as sender:
+        sender.send(topic, AvroSerializer(registry, PERSON)(topic, {"name": "Ada"}))
+        sender.send(topic, b"\1" * 1_048_400)
+    source = source_of(broker, topic, onError="dead-letter")
+    assert values_of(source, source.schema()) == [{"name": "Ada"}]
+    admin.create_topics([NewTopic(f"{topic}.small", 1)])
+    small = source_of(broker, topic, onError="dead-letter", deadLetterTopic=f"{topic}.small")
+    told = rf"kafka\.max\.request\.size .* and max\.message\.bytes of the topic {topic}\.small"
+    with pytest.raises(SourceError, match=told):
+        values_of(small, small.schema())
+    compressed = source_of(
+        broker,
+        topic,
+        onError="dead-letter",
+        deadLetterTopic=f"{topic}.small",
+        **{"kafka.compression.type": "zstd"},
+    )
+    assert values_of(compressed, compressed.schema()) == [{"name": "Ada"}]

@@ -12,9 +12,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from rookery.base.clock import Clock
 from rookery.base.types import TopicPartition
 from rookery.client.sync import Admin, Consumer
-from rookery.spark.failures import DataLossError
-from rookery.spark.offsets import OffsetJson
+from rookery.spark.failures import DataLossError, SourceError
+from rookery.spark.offsets import OffsetJson, Selection
+from rookery.spark.option_table import OptionError
+from rookery.spark.source import stream_reader
 from rookery.spark.source.batch_reader import RangePartition
+from rookery.spark.source.lookups import Lookups
 from rookery.spark.source.stream_reader import StreamReader
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.source.sources import admin, make_topic, plan_for, producer
@@ -51,6 +54,13 @@ def send(broker: EmbeddedBroker, topic: str, values: list[bytes], partition: int
             sender.send(topic, value, partition=partition)
 
 
+def begin(reader: StreamReader) -> OffsetJson:
+    """Where the first micro-batch ends: it is empty."""
+    start = reader.initialOffset()
+    assert step(reader, start) == (start, [])
+    return start
+
+
 def step(reader: StreamReader, start: OffsetJson) -> tuple[OffsetJson, list[bytes]]:
     """A micro-batch: its end and its values."""
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -67,7 +77,7 @@ def read_between(reader: StreamReader, start: OffsetJson, end: OffsetJson) -> li
 def test_a_stream_goes_on_where_it_was(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, records=2)
     reader = open_stream(broker, topic, EARLIEST)
-    start = reader.initialOffset()
+    start = begin(reader)
     assert start == {topic: {"0": 0, "1": 0}}
     end, values = step(reader, start)
     assert (end, sorted(values)) == ({topic: {"0": 2, "1": 2}}, [b"v0", b"v0", b"v1", b"v1"])
@@ -91,14 +101,54 @@ def test_a_stream_from_the_latest_begins_with_an_empty_batch(broker: EmbeddedBro
     reader = open_stream(broker, topic)
     start = reader.initialOffset()
     send(broker, topic, [b"new"])
-    end, values = step(reader, start)
-    assert (end, values) == (start, [])
+    end = begin(reader)
+    assert end == start
     # Spark dies here, and repeats the first batch: to the end that it noted, from wherever we say.
     send(broker, topic, [b"newer"])
     again = open_stream(broker, topic)
     assert again.initialOffset() == {topic: {"0": 4}}
     assert read_between(again, again.initialOffset(), end) == []
     assert step(again, end) == ({topic: {"0": 4}}, [b"new", b"newer"])
+
+
+@pytest.mark.parametrize("options", [EARLIEST, {"startingTimestamp": "1002"}])
+def test_what_retention_takes_from_a_first_batch_that_is_repeated(
+    broker: EmbeddedBroker, admin: Admin, topic: str, options: dict[str, str]
+) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=10)
+    end = begin(open_stream(broker, topic, options))
+    admin.delete_records({TopicPartition(topic, 0): 5})
+    # Spark died, and repeats it.
+    again = open_stream(broker, topic, options)
+    with pytest.raises(DataLossError, match="would be read from 5 on now, and the first micro-batch ended at"):
+        again.partitions(again.initialOffset(), end)
+    lax = open_stream(broker, topic, {**options, "failOnDataLoss": "false"})
+    assert read_between(lax, lax.initialOffset(), end) == []
+    assert len(step(lax, end)[1]) == 5
+
+
+def test_partitions_that_came_before_the_first_batch_was_repeated(
+    broker: EmbeddedBroker, admin: Admin, topic: str
+) -> None:
+    """Offsets were given for all partitions when the query began: that has to be enough."""
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    named = {"startingOffsets": f'{{"{topic}": {{"0": 1}}}}'}
+    end = begin(open_stream(broker, topic, named))
+    admin.create_partitions({topic: 2})
+    send(broker, topic, [b"new"], 1)
+    again = open_stream(broker, topic, named)
+    assert read_between(again, again.initialOffset(), end) == []
+    assert step(again, end) == ({topic: {"0": 3, "1": 1}}, [b"v1", b"v2", b"new"])
+    first = open_stream(broker, topic, named)
+    with pytest.raises(OptionError, match=f"it lacks {topic}-1"):
+        step(first, first.initialOffset())
+
+
+def test_trigger_once_has_no_batch_to_spare(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    reader = open_stream(broker, topic, EARLIEST)
+    assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {topic: {"0": 3}}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +183,7 @@ def test_limits_of_a_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> 
     make_topic(broker, admin, topic, records=10)
     reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "6"})
     assert reader.getDefaultReadLimit() == ReadMaxRows(6)
-    start = reader.initialOffset()
+    start = begin(reader)
     end, values = step(reader, start)
     assert (end, len(values)) == ({topic: {"0": 3, "1": 3}}, 6)
     # Trigger.Once asks for all.
@@ -146,7 +196,7 @@ def test_too_few_records_wait_for_more(broker: EmbeddedBroker, admin: Admin, top
     options = {**EARLIEST, "minOffsetsPerTrigger": "3", "maxTriggerDelay": "100s"}
     reader = open_stream(broker, topic, options, clock=clock)
     assert reader.getDefaultReadLimit() == ReadMinRows(3)
-    end, _ = step(reader, reader.initialOffset())
+    end, _ = step(reader, begin(reader))
     assert end == {topic: {"0": 3}}
     send(broker, topic, [b"a", b"b"])
     assert step(reader, end) == (end, [])
@@ -162,7 +212,7 @@ def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> N
                 sender.send(topic, bytes(size), partition=partition)
     reader = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "22k"})
     assert reader.getDefaultReadLimit() == ReadMaxBytes(22 * 1024)
-    start = reader.initialOffset()
+    start = begin(reader)
     _, values = step(reader, start)
     # About a tenth of each.
     assert 18_000 < sum(map(len, values)) < 24_000
@@ -176,11 +226,66 @@ def test_available_now_ends_where_the_topic_ended(broker: EmbeddedBroker, admin:
     reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "4", "minOffsetsPerTrigger": "4"})
     reader.prepareForTriggerAvailableNow()
     send(broker, topic, [b"late"])
-    position, values = reader.initialOffset(), []
+    position, values = begin(reader), []
     while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
         values += read_between(reader, position, end)
         position = end
     assert sorted(values) == sorted([b"v0", b"v1", b"v2"] * 2)
+
+
+def test_available_now_after_a_crash_in_the_first_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    """Nothing but the end of the topic may look like the end to Spark."""
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    end = begin(open_stream(broker, topic, EARLIEST))
+    again = open_stream(broker, topic, EARLIEST)
+    again.prepareForTriggerAvailableNow()
+    assert read_between(again, again.initialOffset(), end) == []
+    assert step(again, end) == ({topic: {"0": 3}}, [b"v0", b"v1", b"v2"])
+
+
+class Forgetful(Lookups):
+    """A broker that has just started: the first answers are empty."""
+
+    empty_answers = 1
+
+    def partitions(self, selection: Selection) -> frozenset[TopicPartition]:
+        self.empty_answers -= 1
+        return super().partitions(selection) if self.empty_answers < 0 else frozenset()
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_available_now_survives_a_look_up_that_missed(
+    broker: EmbeddedBroker, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch, starting: str
+) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    monkeypatch.setattr(stream_reader, "Lookups", Forgetful)
+    reader = open_stream(broker, topic, {"startingOffsets": starting, "failOnDataLoss": "false"})
+    reader.prepareForTriggerAvailableNow()
+    assert reader.initialOffset() == {topic: {"0": 0 if starting == "earliest" else 3}}
+    end, _ = step(reader, begin(reader))
+    assert end == {topic: {"0": 3}}
+
+
+def test_positions_are_not_forgotten_if_no_topic_is_found(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false"})
+    start = begin(lax)
+    admin.delete_topics([topic])
+    with pytest.raises(SourceError, match=f"no such partition: {topic}-0"):
+        step(lax, start)
+
+
+def test_partitions_without_a_beginning(
+    broker: EmbeddedBroker, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted between two questions: they are not read, and not taken for read."""
+    make_topic(broker, admin, topic, partitions=1, records=3)
+    reader = open_stream(broker, topic, EARLIEST)
+    start = begin(reader)
+    monkeypatch.setattr(reader, "_ends", lambda: {TopicPartition(topic, 0): 3, TopicPartition(topic, 9): 7})
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == {topic: {"0": 3}}
+    with pytest.raises(DataLossError, match=f"{topic}-9 does not exist any more; it was to be read to 7"):
+        reader.partitions(start, {topic: {"0": 3, "9": 7}})
 
 
 def test_available_now_from_the_latest_reads_nothing(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
@@ -199,7 +304,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(
 ) -> None:
     make_topic(broker, admin, f"{topic}.a", partitions=1, records=1)
     reader = open_stream(broker, topic, {**EARLIEST, "subscribePattern": f"{topic}.*"})
-    end, _ = step(reader, reader.initialOffset())
+    end, _ = step(reader, begin(reader))
     admin.create_partitions({f"{topic}.a": 2})
     make_topic(broker, admin, f"{topic}.b", partitions=1, records=1)
     send(broker, f"{topic}.a", [b"new"], 1)
@@ -222,7 +327,7 @@ def test_deleted_topics(broker: EmbeddedBroker, admin: Admin, topic: str, caplog
         make_topic(broker, admin, f"{topic}.{name}", partitions=1, records=2)
     both = {**EARLIEST, "subscribe": f"{topic}.a,{topic}.b"}
     strict = open_stream(broker, topic, both)
-    end, _ = step(strict, strict.initialOffset())
+    end, _ = step(strict, begin(strict))
     admin.delete_topics([f"{topic}.b"])
     with pytest.raises(DataLossError, match=f"{topic}.b-0 does not exist any more"):
         step(strict, end)
@@ -235,7 +340,7 @@ def test_deleted_topics(broker: EmbeddedBroker, admin: Admin, topic: str, caplog
 def test_a_topic_that_was_made_again(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=5)
     strict = open_stream(broker, topic, EARLIEST)
-    end, _ = step(strict, strict.initialOffset())
+    end, _ = step(strict, begin(strict))
     admin.delete_topics([topic])
     make_topic(broker, admin, topic, partitions=1, records=0)
     lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false"})
@@ -258,7 +363,7 @@ def test_finished_batches_are_committed_to_the_group(broker: EmbeddedBroker, adm
         return {tp: offset.offset for tp, offset in found.items()}
 
     tp = TopicPartition(topic, 0)
-    end, _ = step(reader, reader.initialOffset())
+    end, _ = step(reader, begin(reader))
     assert committed() == {tp: 0}
     step(reader, end)
     assert committed() == {tp: 3}
@@ -277,7 +382,7 @@ def test_a_commit_that_fails_is_a_line_in_the_log(
         while not member.assignment() and time.monotonic() < deadline_s:
             member.poll(0.1)
         with caplog.at_level(logging.WARNING):
-            assert step(reader, reader.initialOffset()) == ({topic: {"0": 1}}, [b"v0"])
+            assert step(reader, begin(reader)) == ({topic: {"0": 1}}, [b"v0"])
     assert "offsets are not committed to group" in caplog.text
 
 
@@ -286,7 +391,7 @@ def test_a_stream_survives_a_restart_of_the_broker(topic: str) -> None:
     with EmbeddedBroker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers}) as owner:
         make_topic(broker, owner, topic, partitions=1, records=1)
         reader = open_stream(broker, topic, {**EARLIEST, "groupId": f"{topic}-group"})
-        end, _ = step(reader, reader.initialOffset())
+        end, _ = step(reader, begin(reader))
         broker.restart()
         send(broker, topic, [b"new"])
         assert step(reader, end) == ({topic: {"0": 2}}, [b"new"])

@@ -79,9 +79,7 @@ class AvroDecoder(ColumnDecoder):
     def decode(self, column: Array, topic: str) -> DecodedColumn:
         frames = read_frames(column)
         entries, errors = self._machine.entries(frames)
-        rows = np.stack([frames.starts, frames.ends, entries], axis=1)
-        size_bytes = int(frames.ends[-1] - frames.starts[0]) if len(column) else 0
-        values, failures = self._machine.decoding.decode(frames.address, rows, size_bytes)
+        values, failures = self._machine.decoding.decode(frames.address, (frames.starts, frames.ends), entries)
         failed = (int(row) for row in np.flatnonzero(failures))
         errors += [self._machine.explain(row, int(frames.ids[row]), int(failures[row])) for row in failed]
         return DecodedColumn(values, sorted(errors), frames.schema_ids())
@@ -103,12 +101,14 @@ class _Machine:
 
     def entries(self, frames: Frames) -> tuple[Any, list[RowError]]:
         """For each row where the program of its writer starts, and errors of rows that have none."""
-        ids, inverse = np.unique(frames.ids, return_inverse=True)
+        ids, inverse, counts = np.unique(frames.ids, return_inverse=True, return_counts=True)
         entries, errors = np.full(len(ids), _NO_ENTRY, np.int64), list(frames.errors)
-        for index, schema_id in enumerate(ids):
-            found = _NO_ENTRY if schema_id == NO_ID else self._writers.find(int(schema_id))
+        rows, ends = np.argsort(inverse, kind="stable"), np.cumsum(counts)
+        # The most frequent first: if there are too many to ask for, these are the real ones.
+        for index in np.argsort(-counts, kind="stable"):
+            found = _NO_ENTRY if ids[index] == NO_ID else self._writers.find(int(ids[index]))
             if isinstance(found, SerdesError):
-                errors += [row_error(int(row), found) for row in np.flatnonzero(inverse == index)]
+                errors += [row_error(int(row), found) for row in rows[ends[index] - counts[index] : ends[index]]]
             else:
                 entries[index] = found
         return entries[inverse], errors

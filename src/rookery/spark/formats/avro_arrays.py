@@ -1,7 +1,7 @@
 """Arrow arrays out of what `avro_kernel` collects.
 
-Rooms are estimated from what the batch before needed. If they were too small the kernel has counted what it needs, and
-runs a second time.
+Rooms are estimated from what the run before needed. If they were too small the kernel has counted what it needs, and
+runs a second time. A batch is decoded in runs of limited size, so that the rooms are, too.
 """
 
 from typing import Any, Final
@@ -16,7 +16,10 @@ from rookery.spark.formats.columns import Array, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 
 _WITH_TEXT: Final = frozenset({Kind.TEXT, Kind.BINARY})
-# What the next batch may have more of than the last, per row.
+# Of the kernel, in a run; about as many values at most.
+_STEPS_MAX: Final = 8_000_000
+_STEPS_PER_BYTE: Final = 32
+# What the next run may have more of than the last, per row.
 _SPARE: Final = 1.25
 # Arrow's offsets have 32 bits.
 _SIZE_MAX: Final = 2**31 - 1
@@ -40,27 +43,51 @@ class Decoding:
         """The program has grown."""
         self._arrays = self._program.arrays()
 
-    def decode(self, data: Any, rows: Any, size_bytes: int) -> tuple[Array, Any]:
-        """`data` is an address, `rows` a table as the kernel takes it. The values, and failures by row."""
-        count = len(rows)
-        text_room = np.minimum(self._bytes_per_row * count + 64, size_bytes + 64).astype(np.int64)
-        rooms = _Rooms((self._values_per_row * count).astype(np.int64) + 1, text_room * self._has_text, self._widths)
-        failures = self._fill(rooms, data, rows)
+    def decode(self, data: Any, spans: Any, entries: Any) -> tuple[Array, Any]:
+        """`data` is an address, `spans` are starts and ends of rows. The values, and failures by row."""
+        starts, ends = spans
+        budgets = self._budgets(entries) + _STEPS_PER_BYTE * (ends - starts)
+        rows = np.stack([starts, ends, entries, budgets], axis=1)
+        failures, done = np.zeros(len(rows), np.int64), 0
+        parts: list[Array] = []
+        while done < len(rows) or not parts:
+            parts.append(self._decode_run(data, rows[done:], failures[done:]))
+            done += len(parts[-1])
+        try:
+            return pa.concat_arrays(parts) if len(parts) > 1 else parts[0], failures
+        except pa.ArrowInvalid as error:
+            raise _too_large() from error
+
+    def _budgets(self, entries: Any) -> Any:
+        found, inverse = np.unique(entries, return_inverse=True)
+        return np.array([self._program.budget(int(each)) if each >= 0 else 0 for each in found], np.int64)[inverse]
+
+    def _decode_run(self, data: Any, rows: Any, failures: Any) -> Array:
+        """As many as fit into a run."""
+        expected = min(len(rows), int(_STEPS_MAX / self._values_per_row.sum()) if len(self._widths) else len(rows))
+        size_bytes = int((rows[:, kernel.LIMIT] - rows[:, kernel.START]).sum())
+        text_room = np.minimum(self._bytes_per_row * expected + 64, size_bytes + 64).astype(np.int64)
+        values_room = (self._values_per_row * expected).astype(np.int64) + 1
+        rooms = _Rooms(values_room, text_room * self._has_text, self._widths)
+        count = self._fill(rooms, data, rows, failures)
+        counted = rooms.slots
+        if counted[:, [kernel.COUNT, kernel.SIZE]].max(initial=0) > _SIZE_MAX:
+            raise _too_large()
         if not rooms.are_enough(self._has_text):
-            counted = rooms.slots
             rooms = _Rooms(counted[:, kernel.COUNT] + 1, counted[:, kernel.SIZE] * self._has_text, self._widths)
-            failures = self._fill(rooms, data, rows)
+            self._fill(rooms, data, rows, failures)
         if count:
             self._values_per_row = np.maximum(rooms.slots[:, kernel.COUNT] / count * _SPARE, 1)
             self._bytes_per_row = rooms.slots[:, kernel.SIZE] / count * _SPARE
-        if rooms.slots[:, kernel.SIZE].max(initial=0) > _SIZE_MAX:
-            raise FormatError("a column of this batch has more than 2 GB: read fewer records at a time")
-        return _build(self._program.shapes.root, rooms, count), failures
+        return _build(self._program.shapes.root, rooms, count)
 
-    def _fill(self, rooms: "_Rooms", data: Any, rows: Any) -> Any:
-        failures = np.zeros(len(rows), np.int64)
-        self._run(data, rows, self._program.null_entry, *self._arrays, rooms.slots, failures)
-        return failures
+    def _fill(self, rooms: "_Rooms", data: Any, rows: Any, failures: Any) -> int:
+        """How many rows were decoded."""
+        return self._run(data, rows, self._program.null_entry, *self._arrays, rooms.slots, failures, _STEPS_MAX)
+
+
+def _too_large() -> FormatError:
+    return FormatError("a column of this batch has more than 2 GB: read fewer records at a time")
 
 
 class _Rooms:

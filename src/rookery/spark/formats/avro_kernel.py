@@ -8,7 +8,9 @@ The rules are those of `records.kernels`: bytes are reached by address; a positi
 byte is read there, a size with what is left before it is added to a position. There is room for each slot, and where
 it is too small nothing is written but counting goes on, so that the caller knows what to come again with.
 
-A row that is malformed leaves nothing behind: it counts as null, and its failure is told.
+A row that is malformed leaves nothing behind: it counts as null, and its failure is told. Each instruction is a step,
+and a row has a budget of steps: what it becomes, and how long that takes, is bounded by its size, as values of a few
+bytes or none (nulls of wide records, items without fields) would otherwise fill the memory.
 """
 
 from collections.abc import Callable
@@ -46,7 +48,7 @@ _LAST_VALUE = SKIP
 _LAST_CONSTANT = PRESENT
 
 # Columns of rows.
-START, LIMIT, ENTRY = range(3)
+START, LIMIT, ENTRY, BUDGET = range(4)
 # Columns of the rooms of slots, in bytes: where its numbers, flags and texts start, and how many numbers and bytes of
 # text there is room for. The rest is counted: values, and bytes of text or items.
 NUMBERS, FLAGS, TEXTS, ROOM, TEXT_ROOM, COUNT, SIZE = range(7)
@@ -65,14 +67,14 @@ FAILURES: Final = (
     "a number in it does not fit its type",
     "a decimal in it has more digits than its type",
     "it is nested too deeply",
-    "it announces more items than it has bytes",
+    "it has far more values than bytes",
 )
-_CUT_OFF, _SIZE, _TEXT, _BRANCH, _SYMBOL, _UNKNOWN_SYMBOL, _RANGE, _DIGITS, _DEPTH, _ITEMS = range(1, 11)
+_CUT_OFF, _SIZE, _TEXT, _BRANCH, _SYMBOL, _UNKNOWN_SYMBOL, _RANGE, _DIGITS, _DEPTH, _BUDGET = range(1, 11)
 # FAIL tells its argument behind these.
 FAILURE_MESSAGES = 100
 STACK_SIZE = 1024
-# As `serdes.avro_bounds` has it: items that take no bytes, besides as many as the data has bytes.
-_FREE_ITEMS_MAX = 10_000
+# So many bytes of a constant are a step.
+STEP_BYTES = 8
 _INT_MAX = 2**31 - 1
 _INT_MIN = -(2**31)
 _LONG_MAX = 2**63 - 1
@@ -255,10 +257,8 @@ def put_constant(operation: Int, at: Address, first: Int, second: Int, constants
         put(at, number, load_int64(at + 8 * SIZE), zero, zero, zero)
 
 
-def next_item(
-    frame: Address, data: Address, position: Int, end: Int, is_free: Int, free_items: Int
-) -> tuple[Int, Int, Int, Int]:
-    """The failure, the position, how many free items are left to take, and whether there is an item."""
+def next_item(frame: Address, data: Address, position: Int, end: Int) -> tuple[Int, Int, Int]:
+    """The failure, the position, and whether there is an item."""
     failure, remaining = np.int64(0), load_int64(frame)
     if remaining == 0:
         remaining, position = read_varint(data, position, end)
@@ -268,21 +268,21 @@ def next_item(
             _, position = read_varint(data, position, end)
         if position < 0:
             failure = np.int64(_CUT_OFF)
-        elif is_free != 0:
-            free_items -= remaining
-            if free_items < 0:
-                failure = np.int64(_ITEMS)
     if failure != 0 or remaining == 0:
-        return failure, position, free_items, np.int64(0)
+        return failure, position, np.int64(0)
     store_int64(frame, remaining - 1)
-    return failure, position, free_items, np.int64(1)
+    return failure, position, np.int64(1)
 
 
-def run(machine: Machine, data: Address, position: Int, end: Int, pc: Int) -> Int:
-    """Decode a row; its failure."""
+def run(machine: Machine, data: Address, position: Int, end: Int, pc: Int, budget: Int) -> tuple[Int, Int]:
+    """Decode a row; its failure, and how many steps are left of its budget."""
     program, table, constants, slots, _, stack = machine
-    depth, free_items, failure = np.int64(0), end - position + _FREE_ITEMS_MAX, np.int64(0)
+    depth, failure = np.int64(0), np.int64(0)
     while failure == 0:
+        budget -= 1
+        if budget < 0:
+            failure = np.int64(_BUDGET)
+            break
         at = program + _INSTRUCTION_BYTES * pc
         operation, slot = load_int64(at), slots + _SLOT_BYTES * load_int64(at + 8)
         first, second = load_int64(at + 16), load_int64(at + 24)
@@ -301,11 +301,11 @@ def run(machine: Machine, data: Address, position: Int, end: Int, pc: Int) -> In
             elif operation == UNION:
                 pc = value
         elif operation <= _LAST_CONSTANT:
+            if operation == CONSTANT_SPAN:
+                budget -= second // STEP_BYTES
             put_constant(operation, slot, first, second, constants)
         elif operation == NEXT:
-            failure, position, free_items, has_item = next_item(
-                stack + 8 * (depth - 1), data, position, end, second, free_items
-            )
+            failure, position, has_item = next_item(stack + 8 * (depth - 1), data, position, end)
             if slot >= slots:
                 put_constant(np.int64(CONSTANT_ITEM if has_item else CONSTANT_LIST), slot, first, second, constants)
             if has_item == 0:
@@ -325,7 +325,7 @@ def run(machine: Machine, data: Address, position: Int, end: Int, pc: Int) -> In
             failure = FAILURE_MESSAGES + first
         else:
             break
-    return failure
+    return failure, budget
 
 
 def save(machine: Machine, slot_count: Int) -> None:
@@ -355,8 +355,12 @@ def decode_rows(
     constants: Any,
     slots: Any,
     failures: Any,
-) -> None:
-    """Rows without an entry into the program are null. Failures stay what they are, 0, for rows that are well."""
+    steps_max: Int,
+) -> Int:
+    """How many rows were decoded: one at least, and no more after `steps_max`.
+
+    Rows without an entry into the program are null. Failures stay what they are, 0, for rows that are well.
+    """
     saved, stack = np.zeros(2 * slots.shape[0], np.int64), np.zeros(STACK_SIZE, np.int64)
     machine = (
         address_of(program),
@@ -366,24 +370,29 @@ def decode_rows(
         address_of(saved),
         address_of(stack),
     )
-    for row in range(rows.shape[0]):
-        failure = np.int64(-1)
+    row, steps = np.int64(0), np.int64(0)
+    while row < rows.shape[0] and steps < steps_max:
+        failure, before = np.int64(-1), rows[row, BUDGET]
         if rows[row, ENTRY] >= 0:
             save(machine, slots.shape[0])
-            failure = run(machine, data, rows[row, START], rows[row, LIMIT], rows[row, ENTRY])
+            failure, left = run(machine, data, rows[row, START], rows[row, LIMIT], rows[row, ENTRY], before)
+            steps += before - left
             if failure != 0:
                 failures[row] = failure
                 roll_back(machine, slots.shape[0])
         if failure != 0:
-            run(machine, data, np.int64(0), np.int64(0), null_entry)
+            _, left = run(machine, data, np.int64(0), np.int64(0), null_entry, np.int64(_LONG_MAX))
+            steps += _LONG_MAX - left
+        row += 1
+    return row
 
 
 @cache
-def load_decode_rows() -> Callable[..., None]:
+def load_decode_rows() -> Callable[..., int]:
     """Compile it, or find what was compiled before."""
     helpers = (read_long_varint, read_varint, address_of, is_utf8, read_decimal, read_after_varint, read_plain, put)
     use_in_kernels((*helpers, put_constant, next_item, run, save, roll_back))
     return compile_kernel(
         decode_rows,
-        "void(int64, int64[:, ::1], int64, int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1], int64[::1])",
+        "int64(int64, int64[:, ::1], int64, int64[:, ::1], int64[::1], uint8[::1], int64[:, ::1], int64[::1], int64)",
     )

@@ -38,6 +38,8 @@ _UNKNOWN: Final = -1
 _ALL_THAT_IS_LEFT: Final = -1
 _WORD: Final = 2**64
 _LONG_MAX: Final = 2**63 - 1
+# What a row may do besides, and beside what it has bytes for: short lists of values that take no bytes.
+_BUDGET_OF_ROW: Final = 1000
 # More is no default that somebody wrote, but records whose fields multiply.
 _DEFAULT_SIZE_MAX: Final = 5000
 
@@ -53,6 +55,8 @@ class Program:
         self._constants = bytearray()
         self._skips: dict[Record, int] = {}
         self._unplaced: dict[Record, list[int]] = {}
+        self._takes_no_bytes: dict[Record, bool] = {}
+        self._sizes: dict[int, int] = {}
         self._code_size_max = 0
         self.null_entry = self._entry(lambda: self._null(shapes.root))
 
@@ -62,16 +66,22 @@ class Program:
             return self._entry(lambda: self._read_bare_bytes(writer, reader))
         return self._entry(lambda: self._read(writer, reader, self.shapes.root))
 
+    def budget(self, entry: int) -> int:
+        """Steps of a row besides those for its bytes: enough for whatever has no loop."""
+        return _BUDGET_OF_ROW + 2 * self._sizes[entry]
+
     def arrays(self) -> tuple[Any, Any, Any]:
         """Code, table and constants, as the kernel takes them; none is empty."""
         constants = np.frombuffer(bytes(self._constants) or b"\0", np.uint8).copy()
         return np.array(self._code, np.int64), np.array(self._table or [0], np.int64), constants
 
     def _entry(self, emit: Callable[[], None]) -> int:
-        entry = len(self._code)
+        entry, constants_start = len(self._code), len(self._constants)
         emit()
         self._emit(kernel.END)
         self._place_skips()
+        constants_size = len(self._constants) - constants_start
+        self._sizes[entry] = len(self._code) - entry + constants_size // kernel.STEP_BYTES
         return entry
 
     def _emit(self, operation: int, slot: int = NO_SLOT, first: int = 0, second: int = 0) -> int:
@@ -132,9 +142,9 @@ class Program:
                 self._read_record(writer, reader, shape)
             case Array(), Array():
                 items = shape.parts[0]
-                self._loop(shape.slot, writer.items, lambda: self._read(writer.items, reader.items, items))
+                self._loop(shape.slot, lambda: self._read(writer.items, reader.items, items))
             case Map(), Map():
-                self._loop(shape.slot, None, lambda: self._read_entry(writer, reader, shape))
+                self._loop(shape.slot, lambda: self._read_entry(writer, reader, shape))
             case Enum(), Enum():
                 self._read_enum(writer, reader, shape)
             case _:
@@ -145,10 +155,9 @@ class Program:
         self._emit(kernel.TEXT, keys.slot)
         self._read(writer.values, reader.values, values)
 
-    def _loop(self, slot: int, items: Node | None, emit: Callable[[], None]) -> None:
-        """`items` are what may take no bytes."""
+    def _loop(self, slot: int, emit: Callable[[], None]) -> None:
         self._emit(kernel.LIST)
-        head = self._emit(kernel.NEXT, slot, second=int(items is not None and _takes_no_bytes(items, frozenset())))
+        head = self._emit(kernel.NEXT, slot)
         emit()
         self._emit(kernel.JUMP, first=head)
         self._patch(head, len(self._code))
@@ -264,13 +273,15 @@ class Program:
         match node:
             case Union():
                 self._choose(node, self._skip)
+            case Record() if self._is_nothing(node):
+                return
             case Record():
                 # By a call: records may contain themselves, and what is used often would multiply.
                 self._unplaced.setdefault(node, []).append(self._emit(kernel.CALL))
             case Array():
-                self._loop(NO_SLOT, node.items, lambda: self._skip(node.items))
+                self._loop(NO_SLOT, lambda: self._skip(node.items))
             case Map():
-                self._loop(NO_SLOT, None, lambda: self._skip_entry(node))
+                self._loop(NO_SLOT, lambda: self._skip_entry(node))
             case Fixed():
                 self._emit(kernel.SKIP, second=node.size)
             case _ if node.type in _SKIPPED_SIZES:
@@ -279,6 +290,15 @@ class Program:
                 self._emit(kernel.SKIP_SPAN)
             case _ if node.type != "null":
                 self._emit(kernel.SKIP_VARINT)
+
+    def _is_nothing(self, node: Node) -> bool:
+        """Whether it takes no bytes. What contains itself is endless instead, and counts so while it is looked at."""
+        if isinstance(node, Record):
+            if node not in self._takes_no_bytes:
+                self._takes_no_bytes[node] = False
+                self._takes_no_bytes[node] = all(self._is_nothing(each.type) for each in node.fields.values())
+            return self._takes_no_bytes[node]
+        return node.size == 0 if isinstance(node, Fixed) else node.type == "null"
 
     def _skip_entry(self, node: Map) -> None:
         self._emit(kernel.SKIP_SPAN)
@@ -421,13 +441,3 @@ def _words(number: int) -> tuple[int, int]:
     """The low and the high one, signed."""
     low, high = number % _WORD, number // _WORD
     return low - _WORD if low >= _WORD // 2 else low, high
-
-
-def _takes_no_bytes(node: Node, inside: frozenset[Node]) -> bool:
-    match node:
-        case Record():
-            known = inside | {node}
-            return node not in inside and all(_takes_no_bytes(each.type, known) for each in node.fields.values())
-        case Fixed():
-            return node.size == 0
-    return node.type == "null"

@@ -1,10 +1,12 @@
 """The schemas that a decoder asks the registry for. Registry clients are shared by all decoders of a process.
 
 What an id stands for is asked once. An id that the registry does not know is an error of the rows that have it, and is
-asked for again after a while: somebody may restore it. A registry that does not answer is no error of any row: that
-ends the query, so that nothing is taken for malformed that is not.
+asked for again after a while: somebody may restore it. Only so many are asked for in that while: data that is no data
+of a registry has any number of them. A registry that does not answer is no error of any row: that ends the query, so
+that nothing is taken for malformed that is not.
 """
 
+import os
 from collections.abc import Callable, Container, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -29,11 +31,13 @@ from rookery.serdes.settings import (
     PROTOBUF_SERIALIZER_KEYS,
     REGISTRY_KEYS,
 )
+from rookery.serdes.transport import NO_CODE
 from rookery.spark.formats.columns import RowError
 from rookery.spark.formats.errors import FormatError, naming_the_registry
 
 _URL: Final = "schema.registry.url"
 _UNKNOWN_REMEMBERED_S: Final = 10.0
+_UNKNOWN_MAX: Final = 1000
 _NOT_FOUND: Final = 404
 
 _STRATEGY: Final = "subject.name.strategy"
@@ -67,11 +71,14 @@ def serdes_settings(settings: Mapping[str, str], keys: Container[str]) -> dict[s
 def registry_of(settings: Mapping[str, str]) -> RegistryClient:
     if not settings.get(_URL):
         raise FormatError("set schema.registry.url: this format has its schemas in a registry")
-    return _client(tuple(sorted((key, settings[key]) for key in (_URL, *REGISTRY_KEYS) if key in settings)))
+    return _client(
+        os.getpid(), tuple(sorted((key, settings[key]) for key in (_URL, *REGISTRY_KEYS) if key in settings))
+    )
 
 
 @cache
-def _client(settings: tuple[tuple[str, str], ...]) -> RegistryClient:
+def _client(_process: int, settings: tuple[tuple[str, str], ...]) -> RegistryClient:
+    """A forked process makes its own: two cannot share a connection."""
     config = dict(settings)
     with naming_the_registry():
         return RegistryClient(config.pop(_URL), config)
@@ -110,28 +117,45 @@ class Writers(Generic[_Parsed]):
         self._parse = parse
         self._clock = clock or SystemClock()
         self._known: dict[int, _Parsed] = {}
-        self._unknown: dict[int, tuple[float, SerdesError]] = {}
+        self._unknown: dict[int, SerdesError] = {}
+        self._forget_at_s = 0.0
 
     def find(self, schema_id: int) -> _Parsed | SerdesError:
         """The error is the same for all rows with this id."""
         if schema_id in self._known:
             return self._known[schema_id]
         now = self._clock.monotonic()
-        until, remembered = self._unknown.get(schema_id, (now, None))
-        if remembered is not None and now < until:
-            return remembered
+        if now >= self._forget_at_s:
+            self._unknown.clear()
+            self._forget_at_s = now + _UNKNOWN_REMEMBERED_S
+        if schema_id in self._unknown:
+            return self._unknown[schema_id]
+        if len(self._unknown) >= _UNKNOWN_MAX:
+            return NotRegisteredError(
+                f"the registry was not asked for a schema with the id {schema_id}: it did not know {_UNKNOWN_MAX} "
+                f"others of the last {_UNKNOWN_REMEMBERED_S:.0f} s. Is this data of a registry, and of this one?"
+            )
         try:
             with naming_the_registry():
-                made = self._parse(fetch_by_id(self._registry(), schema_id, self._schema_type))
+                self._known[schema_id] = self._fetch(schema_id)
         except (NotRegisteredError, InvalidDataError) as error:
-            self._unknown[schema_id] = (now + _UNKNOWN_REMEMBERED_S, error)
+            self._unknown[schema_id] = error
             return error
+        return self._known[schema_id]
+
+    def _fetch(self, schema_id: int) -> _Parsed:
+        schema = fetch_by_id(self._registry(), schema_id, self._schema_type)
+        try:
+            return self._parse(schema)
         except InvalidSchemaError as error:
-            unusable = InvalidDataError(f"the schema with the id {schema_id} cannot be used: {error}")
-            self._unknown[schema_id] = (now + _UNKNOWN_REMEMBERED_S, unusable)
-            return unusable
-        self._known[schema_id] = made
-        return made
+            raise InvalidDataError(f"the schema with the id {schema_id} cannot be used: {error}") from error
+        except RegistryRequestError as error:
+            # Something that is no registry has no codes.
+            if error.status != _NOT_FOUND or error.code == NO_CODE:
+                raise
+            raise NotRegisteredError(
+                f"the schema with the id {schema_id} refers to one that the registry does not have: {error.message}"
+            ) from error
 
 
 def row_error(row: int, error: SerdesError) -> RowError:

@@ -96,23 +96,26 @@ def _run_flows(
     clock: Clock,
     say: Callable[[str], None],
 ) -> None:
+    from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
     from rookery.spark.pipelines.checks import check_pipeline
-    from rookery.spark.pipelines.lag import AgeLookup
+    from rookery.spark.pipelines.lag import LagLookup
+    from rookery.spark.pipelines.pins import write_pins
     from rookery.spark.pipelines.platform import create_topics
     from rookery.spark.pipelines.running import Runner
 
     flows = check_pipeline(session, pipeline)
     for topic in create_topics(pipeline):
         say(f"{pipeline.name}: made the topic {topic}")
+    write_pins(pipeline, CheckpointFiles(session))
     # The console's rows and a live table would overwrite each other.
     live = sys.stdout.isatty() and not any(isinstance(sink, ConsoleSink) for sink in pipeline.sinks)
-    with AgeLookup(pipeline.platform, clock) as ages, shown(pipeline.name, live=live, now_s=clock.monotonic) as show:
+    with LagLookup(pipeline.platform, clock) as lags, shown(pipeline.name, live=live, now_s=clock.monotonic) as show:
 
         def on_figures(figures: Sequence[Figures]) -> None:
             for take in (*takers, show):
                 take(figures)
 
-        Runner(pipeline, flows, ages=ages, clock=clock).run(stop, on_figures)
+        Runner(pipeline, flows, lags=lags, clock=clock).run(stop, on_figures)
 
 
 class _Notes:

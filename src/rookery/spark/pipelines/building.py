@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from rookery.base.values import value_class
 from rookery.dead_letters.standard import TRANSFORMATION
 from rookery.spark.pipelines.explaining import explain
-from rookery.spark.pipelines.origins import dead_letter_owners, dependencies, keeps_bytes
+from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes
 from rookery.spark.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, observation_name
 from rookery.spark.pipelines.python_functions import FunctionError, load_function
 from rookery.spark.pipelines.sink_rows import SinkRowsError, sink_rows, visible
-from rookery.spark.pipelines.sources import FailedRows, SourceRows, read_source
+from rookery.spark.pipelines.sources import FailedRows, SourceReadError, SourceRows, read_source
 from rookery.spark.pipelines.spec import (
     DEAD_LETTER_FLOW,
     RAW_COLUMNS,
@@ -44,7 +44,7 @@ from rookery.spark.pipelines.spec import (
 from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, apply_step
 from rookery.spark.postgres.connecting import PostgresError
 
-_REFUSALS = (PySparkException, MissingColumnError, FunctionError, SinkRowsError, PostgresError)
+_REFUSALS = (PySparkException, MissingColumnError, FunctionError, SinkRowsError, SourceReadError, PostgresError)
 
 
 @value_class
@@ -59,16 +59,20 @@ class Flow:
     record_type: StructType | None
 
 
-def build_flows(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
-    """Raises PipelineError with everything that Spark objects to."""
-    owners = dead_letter_owners(pipeline)
+def build_flows(spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False) -> list[Flow]:
+    """Raises PipelineError with everything that Spark objects to.
+
+    The flow of dead letters is the first, since one that begins at the latest records must not begin after a sink that
+    passes a bad one over. With `letters_come_later` sinks have begun before it, and it looks at everything there is.
+    """
     problems: list[Problem] = []
     flows: list[Flow] = []
-    for sink in (*pipeline.sinks, *([None] if DEAD_LETTER_FLOW in owners else [])):
+    for sink in (*([None] if dead_letter_origins(pipeline) else []), *pipeline.sinks):
         name = DEAD_LETTER_FLOW if sink is None else sink.name
-        builder = FlowBuilder(spark.newSession(), pipeline, name)
+        is_late = sink is None and letters_come_later
+        builder = FlowBuilder(spark.newSession(), _from_earliest(pipeline) if is_late else pipeline, name)
         try:
-            rows = builder.rows(sink, owners.get(name, ()))
+            rows = builder.dead_letters() if sink is None else builder.rows(sink)
             record_type = None if sink is None else visible(builder.relation(sink.source)).schema
             flows.append(Flow(name, sink, rows, record_type))
         except PipelineError as error:
@@ -76,6 +80,20 @@ def build_flows(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     if problems:
         raise PipelineError([*problems, *_other_problems(spark, pipeline)])
     return flows
+
+
+def _from_earliest(pipeline: Pipeline) -> Pipeline:
+    sources = {
+        name: replace(
+            source,
+            starting_offsets="earliest",
+            options={key: text for key, text in source.options.items() if not key.lower().startswith("starting")},
+        )
+        if isinstance(source, TopicSource)
+        else source
+        for name, source in pipeline.sources.items()
+    }
+    return replace(pipeline, sources=sources)
 
 
 def _other_problems(spark: SparkSession, pipeline: Pipeline) -> Iterator[Problem]:
@@ -109,15 +127,12 @@ class FlowBuilder:
         self._relations: dict[str, DataFrame] = {}
         self._failed: dict[str, tuple[FailedRows, ...]] = {}
 
-    def rows(self, sink: Sink | None, origins: tuple[str, ...]) -> DataFrame:
-        """What the flow writes; `origins` are those whose dead letters it writes, too."""
-        written = [] if sink is None else [self._written(sink)]
-        letters = [each for origin in origins for each in self._dead_letters(origin)]
-        if not letters:
-            return written[0]
-        return reduce(lambda one, other: one.unionByName(other), [_with_headers(each) for each in (*written, *letters)])
+    def dead_letters(self) -> DataFrame:
+        letters = [each for origin in dead_letter_origins(self._pipeline) for each in self._dead_letters(origin)]
+        return reduce(lambda one, other: one.unionByName(other), letters)
 
-    def _written(self, sink: Sink) -> DataFrame:
+    def rows(self, sink: Sink) -> DataFrame:
+        """What the flow of a sink writes."""
         relation = self.relation(sink.source)
         with refused_at(sink.place):
             rows = sink_rows(sink, relation, self._pipeline)
@@ -137,7 +152,11 @@ class FlowBuilder:
             self.relation(origin)
         for number, failed in enumerate(self._failed[origin]):
             letters = as_dead_letters(
-                failed.rows, error_column=failed.error_column, stage=failed.stage, pipeline=self._pipeline.name
+                failed.rows,
+                error_column=failed.error_column,
+                stage=failed.stage,
+                pipeline=self._pipeline.name,
+                topic=self._pipeline.dead_letter_topic,
             )
             name = observation_name(DEAD_LETTERS, f"{origin}.{number}")
             yield letters.observe(name, F.count(F.lit(1)).alias(COUNT))
@@ -228,10 +247,3 @@ def _as_records(rows: DataFrame) -> DataFrame:
     """Rows of the pipeline with the columns of the source that dead letters are made of."""
     names = {**RECORD_COLUMNS, **RAW_COLUMNS}
     return rows.select(*(F.col(shown).alias(name) for name, shown in names.items()), ERROR_COLUMN)
-
-
-def _with_headers(rows: DataFrame) -> DataFrame:
-    """Empty ones where there are none: Spark hands a column of nulls over slowly."""
-    kind = "array<struct<key:string,value:binary>>"
-    headers = F.col("headers") if "headers" in rows.columns else F.array().cast(kind)
-    return rows.select("key", "value", "topic", headers.alias("headers"))

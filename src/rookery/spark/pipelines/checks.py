@@ -17,7 +17,9 @@ from rookery.spark.formats import FormatError
 from rookery.spark.formats.avro_derived import derive_schema
 from rookery.spark.formats.planning import SCHEMA_TYPES
 from rookery.spark.pipelines.building import Flow, build_flows
+from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
 from rookery.spark.pipelines.explaining import explain
+from rookery.spark.pipelines.pins import check_pins, letters_come_later
 from rookery.spark.pipelines.platform import check_registry, check_topics, registry_client
 from rookery.spark.pipelines.sinks import output_mode
 from rookery.spark.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink
@@ -27,10 +29,11 @@ _NOT_FOUND: Final = 404
 
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     """The flows, ready to start; or PipelineError."""
-    problems = [*check_topics(pipeline), *check_registry(pipeline)]
+    files = CheckpointFiles(spark)
+    problems = [*check_topics(pipeline), *check_registry(pipeline), *check_pins(pipeline, files)]
     if problems:
         raise PipelineError(problems)
-    flows = build_flows(spark, pipeline)
+    flows = build_flows(spark, pipeline, letters_come_later=letters_come_later(pipeline, files))
     problems = [
         problem
         for flow in flows

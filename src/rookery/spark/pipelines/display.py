@@ -93,6 +93,7 @@ def duration_text(seconds: float) -> str:
 
 def _table(title: str, figures: Sequence[Figures]) -> "Table":
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
@@ -106,5 +107,5 @@ def _table(title: str, figures: Sequence[Figures]) -> "Table":
         table.add_row(*cells)
     for each in figures:
         if each.error:
-            table.caption = f"{each.flow}: {each.error}"
+            table.caption = escape(f"{each.flow}: {each.error}")
     return table

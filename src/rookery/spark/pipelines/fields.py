@@ -19,7 +19,7 @@ Node: TypeAlias = yaml.Node
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{(?:([A-Za-z_]\w*)(?::-([^}]*))?\})?", re.ASCII)
 _YES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_BLOCK_STYLES: Final = ("|", ">")
+_LITERAL_STYLE: Final = "|"
 _NULL_TAG: Final = "tag:yaml.org,2002:null"
 
 
@@ -36,8 +36,12 @@ class Report:
 
     def text_place(self, node: Node) -> Place:
         """Where a text's first line is: block texts begin below their `|`."""
-        is_block = isinstance(node, yaml.ScalarNode) and node.style in _BLOCK_STYLES
-        return self.place(node).below(1 if is_block else 0)
+        return self.place(node).below(1 if _is_literal(node) else 0)
+
+    def check_lines(self, node: Node, what: str) -> None:
+        """YAML joins the lines of all texts but those behind `|`: nobody can tell then which line a word was on."""
+        if node.start_mark.line != node.end_mark.line and not _is_literal(node):
+            self.add(node, f"{what} has several lines: write it below a |, so that errors can name the line")
 
     def add(self, where: Node | Place, message: str) -> None:
         self.problems.append(Problem(where if isinstance(where, Place) else self.place(where), message))
@@ -64,6 +68,10 @@ class Report:
         if match[1]:
             return match[0][1:]
         return self._environment.get(match[2], match[3]) if match[2] else match[0]
+
+
+def _is_literal(node: Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.style == _LITERAL_STYLE
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -154,6 +162,8 @@ class Fields:
         if node is None:
             return ()
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not nodes:
+            self.complain(name, f"{name} of {self.what} is an empty list")
         found = [self.report.text(each, f"{name} of {self.what}") for each in nodes]
         return tuple(text for text in found if text is not None)
 
@@ -187,6 +197,10 @@ class Fields:
             self.complain(name, f"{name} of {self.what} must be a list")
             return []
         return list(node.value)
+
+    def is_empty_list(self, name: str) -> bool:
+        node = self.node_of(name)
+        return isinstance(node, yaml.SequenceNode) and not node.value
 
     def mapping(self, node: Node, what: str) -> "Fields | None":
         if isinstance(node, yaml.MappingNode):

@@ -1,6 +1,6 @@
-"""How old the first record is that a flow has not processed: asked of the broker, a small fetch for each partition."""
+"""Where topics end, and how old the first record is that a flow has not processed: asked of the broker."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 1.0
 _PARTITIONS_MAX: Final = 16
 
 
-class AgeLookup:
+class LagLookup:
     """Connects when it is first asked."""
 
     def __init__(self, config: Mapping[str, str], clock: Clock) -> None:
@@ -33,15 +33,26 @@ class AgeLookup:
         if self._consumer is not None:
             self._consumer.close()
 
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Empty if the broker does not tell in time."""
+        try:
+            return self._connected().end_offsets(list(partitions), timeout_s=_PATIENCE_S) if partitions else {}
+        except ApiError:
+            return {}
+
     def oldest_ms(self, positions: Mapping[TopicPartition, Offset]) -> TimestampMs | None:
-        """The timestamp of the oldest record at these positions; None if the broker does not tell in time."""
+        """The timestamp of the oldest record at these positions, by a small fetch of each; None if none came."""
         try:
             return min(self._timestamps(dict(list(positions.items())[:_PARTITIONS_MAX])), default=None)
         except ApiError:
             return None
 
+    def _connected(self) -> Consumer[bytes, bytes]:
+        self._consumer = self._consumer or Consumer(self._config)
+        return self._consumer
+
     def _timestamps(self, positions: Mapping[TopicPartition, Offset]) -> list[TimestampMs]:
-        consumer = self._consumer = self._consumer or Consumer(self._config)
+        consumer = self._connected()
         consumer.assign(list(positions))
         for partition, offset in positions.items():
             consumer.seek(partition, offset)

@@ -1,8 +1,7 @@
-"""Who reads what, and who writes whose dead letters. Pure.
+"""Who reads what, and where dead letters come from. Pure.
 
-A dead letter's origin is a source whose records may not be decoded, or a transform whose steps may fail for a row. It
-has one owner among the flows: the first topic sink that reads it, whose transaction then has rows and dead letters
-alike; where there is none, and for tables, the flow of dead letters.
+A dead letter's origin is a source whose records may not be decoded, or a transform whose steps may fail for a row. One
+flow writes them all, so that sinks may come, go and change places without a dead letter more or less.
 """
 
 import re
@@ -10,14 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rookery.spark.pipelines.spec import (
-    DEAD_LETTER_FLOW,
     Cast,
     DeduplicateTransform,
     Pipeline,
     PythonTransform,
     SqlTransform,
     StepsTransform,
-    TopicSink,
     TopicSource,
     ToTimestamp,
 )
@@ -66,6 +63,7 @@ def keeps_bytes(pipeline: Pipeline, source: str) -> bool:
 
 
 def dead_letter_origins(pipeline: Pipeline) -> tuple[str, ...]:
+    """By their names, and not in the file's order: a checkpoint knows them by their places."""
     if pipeline.on_error != "dead-letter":
         return ()
     sources = (
@@ -73,30 +71,13 @@ def dead_letter_origins(pipeline: Pipeline) -> tuple[str, ...]:
         for name, source in pipeline.sources.items()
         if isinstance(source, TopicSource) and (source.key_format or source.value_format)
     )
-    return (*sources, *_failing_transforms(pipeline))
-
-
-def dead_letter_owners(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
-    """The origins of each flow that writes dead letters."""
-    owners: dict[str, list[str]] = {}
-    for origin in dead_letter_origins(pipeline):
-        owners.setdefault(_owner(pipeline, origin), []).append(origin)
-    return {flow: tuple(origins) for flow, origins in owners.items()}
+    return tuple(sorted((*sources, *_failing_transforms(pipeline))))
 
 
 def roots(pipeline: Pipeline, origins: tuple[str, ...]) -> tuple[str, ...]:
     """The sources whose records the dead letters of these origins are."""
     found = (name if name in pipeline.sources else _root(pipeline, name) for name in origins)
     return tuple(dict.fromkeys(name for name in found if name is not None))
-
-
-def _owner(pipeline: Pipeline, origin: str) -> str:
-    source = pipeline.sources.get(origin)
-    if not (isinstance(source, TopicSource) and source.is_table):
-        for sink in pipeline.sinks:
-            if isinstance(sink, TopicSink) and origin in needed_by(pipeline, sink.source):
-                return sink.name
-    return DEAD_LETTER_FLOW
 
 
 def _failing_transforms(pipeline: Pipeline) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 import yaml
 
-from rookery.spark.option_table import FORMATS
+from rookery.spark.pipelines.consistency import find_inconsistencies
 from rookery.spark.pipelines.fields import Fields, Report, nearest
 from rookery.spark.pipelines.sink_parsing import SINK_KINDS, parse_sink
 from rookery.spark.pipelines.source_parsing import parse_source, parse_watermark
@@ -33,15 +33,14 @@ from rookery.spark.pipelines.spec import (
     Source,
     SqlTransform,
     StepsTransform,
-    TopicSink,
-    TopicSource,
     Transform,
     Trigger,
 )
 from rookery.spark.pipelines.step_parsing import parse_step
 from rookery.spark.pipelines.values import INTERVAL_FORM, beside, is_interval
 
-_PIPELINE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+PIPELINE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+PIPELINE_NAME_FORM: Final = "must be of lower-case letters, digits, dots, dashes and underscores"
 _RELATION_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _FLOW_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _RESTARTS_MAX: Final = 5
@@ -50,7 +49,12 @@ _Named = TypeVar("_Named", Source, Transform)
 
 
 def read_pipeline(file: Path, environment: Mapping[str, str] | None = None) -> Pipeline:
-    return parse_pipeline(file.read_text(), file, os.environ if environment is None else environment)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = file.read_bytes()[: error.start].count(b"\n") + 1
+        raise PipelineError([Problem(Place(str(file), line), "this is no UTF-8")]) from None
+    return parse_pipeline(text, file, os.environ if environment is None else environment)
 
 
 def parse_pipeline(text: str, file: Path, environment: Mapping[str, str]) -> Pipeline:
@@ -78,8 +82,8 @@ def _top(text: str, report: Report) -> Fields:
 
 def _parse(fields: Fields, file: Path) -> Pipeline:
     name = fields.required("name")
-    if name and not _PIPELINE_NAME.fullmatch(name):
-        fields.complain("name", f"the name {name} must be of lower-case letters, digits, dots, dashes and underscores")
+    if name and not PIPELINE_NAME.fullmatch(name):
+        fields.complain("name", f"the name {name} {PIPELINE_NAME_FORM}")
     sources = _parse_sources(fields, file)
     transforms = _parse_transforms(fields, file, sources)
     sinks = _parse_sinks(fields, file, (*sources, *transforms))
@@ -93,13 +97,25 @@ def _parse(fields: Fields, file: Path) -> Pipeline:
         delivery=cast(Delivery, fields.choice("delivery", ("exactly-once", "at-least-once"), "exactly-once")),
         checkpoint=beside(file, fields.text("checkpoint") or f"checkpoints/{name}"),
         on_error=cast(OnError, fields.choice("on_error", ("fail", "null", "dead-letter"), "fail")),
+        dead_letter_topic=_parse_dead_letters(fields),
         restarts_max=fields.whole("restarts", _RESTARTS_MAX, minimum=0),
         sources=sources,
         transforms=transforms,
         sinks=sinks,
     )
-    _check_platform(fields, pipeline)
+    fields.report.problems += find_inconsistencies(pipeline)
     return pipeline
+
+
+def _parse_dead_letters(fields: Fields) -> str | None:
+    inner = fields.child("dead_letters")
+    if inner is None:
+        return None
+    if fields.text("on_error") != "dead-letter":
+        fields.complain("dead_letters", "dead_letters needs on_error: dead-letter")
+    topic = inner.required("topic")
+    inner.finish()
+    return topic
 
 
 def _parse_trigger(fields: Fields) -> Trigger:
@@ -116,9 +132,9 @@ def _parse_trigger(fields: Fields) -> Trigger:
 
 def _parse_sources(fields: Fields, file: Path) -> dict[str, Source]:
     inner = fields.child("sources")
-    if inner is None:
-        if not fields.has("sources"):
-            fields.report.add(fields.place, "the pipeline needs sources")
+    if inner is None or not inner.names():
+        if inner is not None or not fields.has("sources"):
+            fields.report.add(fields.place_of("sources"), "the pipeline needs sources")
         return {}
     found: list[Source | None] = []
     for name in inner.names():
@@ -197,6 +213,8 @@ def _parse_steps(name: str, fields: Fields, file: Path, above: Sequence[str]) ->
 
 def _parse_sql(name: str, fields: Fields, file: Path, above: Sequence[str]) -> Transform:
     node = fields.node_of("sql")
+    if node is not None:
+        fields.report.check_lines(node, f"sql of {fields.what}")
     return SqlTransform(
         name=name,
         place=fields.place,
@@ -258,10 +276,11 @@ _TRANSFORMS: Final[Mapping[str, Callable[[str, Fields, Path, Sequence[str]], Tra
 
 
 def _parse_sinks(fields: Fields, file: Path, above: Sequence[str]) -> tuple[Sink, ...]:
-    if not fields.has("sinks"):
-        fields.report.add(fields.place, "the pipeline needs sinks")
+    nodes = fields.children("sinks")
+    if not fields.has("sinks") or fields.is_empty_list("sinks"):
+        fields.complain("sinks", "the pipeline needs sinks")
     found: list[Sink] = []
-    for node in fields.children("sinks"):
+    for node in nodes:
         inner = fields.mapping(node, f"sink {len(found) + 1}")
         sink = None if inner is None else _parse_sink(inner, file, above)
         if sink is not None:
@@ -291,16 +310,3 @@ def _check_flow_name(sink: Sink, others: Sequence[Sink], report: Report) -> None
         report.add(
             sink.place, f"give the sink a name of letters, digits, dots, dashes and underscores, not {sink.name}"
         )
-
-
-def _check_platform(fields: Fields, pipeline: Pipeline) -> None:
-    """Topics need a cluster, and formats with schemas a registry, unless the schema is given."""
-    topics = [
-        each for each in (*pipeline.sources.values(), *pipeline.sinks) if isinstance(each, TopicSource | TopicSink)
-    ]
-    if topics and not pipeline.bootstrap_servers:
-        fields.complain("platform", "platform needs bootstrap.servers: there are topics")
-    for each in topics:
-        needs_registry = each.value_format in FORMATS and each.value_format not in ("string", "json")
-        if needs_registry and not pipeline.registry_url and not each.value_schema:
-            fields.report.add(each.place, f"platform needs schema.registry.url: {each.name} is {each.value_format}")

@@ -47,7 +47,8 @@ def written_topics(pipeline: Pipeline) -> dict[str, int | None]:
     for name in roots(pipeline, dead_letter_origins(pipeline)):
         source = pipeline.sources[name]
         if isinstance(source, TopicSource):
-            written |= {dead_letter_topic(topic): None for topic in source.topics}
+            named = pipeline.dead_letter_topic
+            written |= {named or dead_letter_topic(topic): None for topic in source.topics}
     return written
 
 

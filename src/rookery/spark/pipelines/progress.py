@@ -2,8 +2,8 @@
 
 A `BatchReport` is one of Spark's progress reports; `advance` folds it into the `Figures` of its flow. Rows are counted
 by observations that `building` puts into each query, since Spark counts a source once for every time that a query uses
-it, and counts nothing for most sinks. The lag in records is the difference of two offsets of the report; its age is
-asked of the broker (`lag`) and handed in.
+it, and counts nothing for most sinks. A report's lag is that of its batch's end; while a batch runs long or a flow is
+started again, the broker is asked (`lag`).
 """
 
 import json
@@ -46,17 +46,13 @@ class BatchReport:
     @property
     def lag_records(self) -> int | None:
         """None if no source tells."""
-        return sum(self.behind.values()) if self.latest else None
+        return sum(gaps(self.ends, self.latest).values()) if self.latest else None
 
-    @property
-    def behind(self) -> dict[TopicPartition, int]:
-        """By how many offsets partitions are behind; those that are not are left out."""
-        gaps = ((tp, latest - self.ends.get(tp, latest)) for tp, latest in self.latest.items())
-        return {tp: gap for tp, gap in gaps if gap > 0}
 
-    @property
-    def first_unread(self) -> dict[TopicPartition, Offset]:
-        return {tp: self.ends[tp] for tp in self.behind}
+def gaps(ends: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, int]:
+    """By how many offsets partitions are behind; those that are not are left out."""
+    found = ((tp, latest[tp] - end) for tp, end in ends.items() if tp in latest)
+    return {tp: gap for tp, gap in found if gap > 0}
 
 
 def read_report(text: str) -> BatchReport:

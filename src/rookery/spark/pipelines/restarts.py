@@ -11,11 +11,17 @@ from rookery.client.backoff import Backoff
 
 BACKOFF: Final = Backoff(first_s=1.0, last_s=60.0)
 
-# Spark's error classes and our exceptions: the query, the data or the settings have to be changed first.
+# Spark's error classes, our exceptions and those of psycopg: the query, the data or the settings have to be changed
+# first. A run that was fenced would fight its successor.
 _LASTING: Final = re.compile(
     r"AnalysisException|OptionError|DataLossError|UNRESOLVED_|TABLE_OR_VIEW_NOT_FOUND|STATE_STORE_\w*SCHEMA|"
-    r"STATE_SCHEMA|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|DecodeError|INVALID_RECORD|"
-    r"UnsupportedOperationException|Concurrent update to the log"
+    r"STATE_SCHEMA|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|long overflow|DecodeError|"
+    r"DecodingError|INVALID_RECORD|UnsupportedOperationException|Concurrent update to the log|CONCURRENT_STREAM_LOG|"
+    r"FencedError|PRODUCER_FENCED|other drivers write to the sink|TornBatchError|"
+    r"Cannot continue|sources? in the checkpoint|"
+    r"psycopg\.errors\.(?:\w*Violation|Undefined\w+|Insufficient\w+|Invalid\w+|NumericValueOutOfRange|"
+    r"StringDataRightTruncation|DatetimeFieldOverflow|DatatypeMismatch|Untranslatable\w+)|"
+    r"PostgresError: (?:table |column |order column |'.*' is no table|the dsn)"
 )
 
 

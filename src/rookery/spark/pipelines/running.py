@@ -5,7 +5,7 @@ many at once starve each other of the time to connect. Spark has no gentle stop:
 which a later start repeats. Here a stop waits until the running batch is done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Final, TypeAlias
@@ -14,11 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rookery.base.clock import Clock
 from rookery.base.errors import RookeryError
+from rookery.base.types import Offset, TopicPartition
 from rookery.client.settings.consumer import CONSUMER_KEYS
 from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.explaining import explain
-from rookery.spark.pipelines.lag import AgeLookup
-from rookery.spark.pipelines.progress import BatchReport, Figures, advance, read_report
+from rookery.spark.pipelines.lag import LagLookup
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report
 from rookery.spark.pipelines.restarts import restart_pause_s
 from rookery.spark.pipelines.sinks import start_flow
 from rookery.spark.pipelines.spec import Pipeline
@@ -26,8 +27,8 @@ from rookery.spark.source.group_offsets import GroupOffsets
 
 _TICK_S: Final = 0.25
 # A query that has started is given so long for its first trigger before the next one starts.
-_STAGGER_S: Final = 10.0
-_AGE_INTERVAL_S: Final = 2.0
+_STAGGER_S: Final = 3.0
+_LAG_INTERVAL_S: Final = 2.0
 _STOP_TIMEOUT_S: Final = 120.0
 _STOP_POLL_S: Final = 0.02
 _MS_PER_S: Final = 1000
@@ -100,7 +101,8 @@ class _FlowRun:
         reports = [read_report(last.json)]
         if reports[0].run_id != self.figures.run_id or reports[0].batch_id > self.figures.batch_id + 1:
             reports = [read_report(each.json) for each in query.recentProgress]
-        for report in reports:
+        # A report that was seen already knows less of the lag than who asked the broker since.
+        for report in reports if reports[-1] != self.report else ():
             self.figures = advance(self.figures, report)
         self.report = reports[-1]
         self.figures = replace(self.figures, state="running", error=None)
@@ -151,12 +153,12 @@ class Runner:
     """`on_figures` is called about four times a second."""
 
     def __init__(
-        self, pipeline: Pipeline, flows: Sequence[Flow], *, ages: AgeLookup, clock: Clock, start: Start = start_flow
+        self, pipeline: Pipeline, flows: Sequence[Flow], *, lags: LagLookup, clock: Clock, start: Start = start_flow
     ) -> None:
         self._runs = [_FlowRun(flow, pipeline, start, clock) for flow in flows]
-        self._ages = ages
+        self._lags = lags
         self._clock = clock
-        self._next_age_s = 0.0
+        self._next_lag_s = 0.0
         self._started_at_s = 0.0
 
     def run(self, stop: Event, on_figures: OnFigures) -> None:
@@ -190,14 +192,21 @@ class Runner:
         if due and not is_busy:
             self._started_at_s = now_s
             due[0].start(now_s)
-        if now_s >= self._next_age_s:
-            self._next_age_s = now_s + _AGE_INTERVAL_S
-            self._look_up_ages()
+        if now_s >= self._next_lag_s:
+            self._next_lag_s = now_s + _LAG_INTERVAL_S
+            self._look_up_lags()
 
-    def _look_up_ages(self) -> None:
-        for run in self._runs:
-            behind = run.report.first_unread if run.report is not None else {}
-            oldest_ms = self._ages.oldest_ms(behind) if behind else None
-            if oldest_ms is not None:
-                age_s = max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
-                run.figures = replace(run.figures, lag_s=age_s)
+    def _look_up_lags(self) -> None:
+        """Of all flows, also while they wait to be started again: what they have not read grows meanwhile."""
+        running = [(run, run.report.ends) for run in self._runs if run.report is not None and not run.is_over]
+        latest = self._lags.end_offsets({tp for _, ends in running for tp in ends})
+        for run, ends in running:
+            if ends and latest.keys() >= ends.keys():
+                run.figures = self._with_lag(run.figures, ends, gaps(ends, latest))
+
+    def _with_lag(
+        self, figures: Figures, ends: Mapping[TopicPartition, Offset], behind: Mapping[TopicPartition, int]
+    ) -> Figures:
+        oldest_ms = self._lags.oldest_ms({tp: ends[tp] for tp in behind}) if behind else None
+        age_s = figures.lag_s if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
+        return replace(figures, lag_records=sum(behind.values()), lag_s=age_s if behind else 0.0)

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, DataType, StringType
 
 from rookery.spark.option_table import REGISTRY_PREFIX
+from rookery.spark.pipelines.fields import nearest
 from rookery.spark.pipelines.sources import platform_options
 from rookery.spark.pipelines.spec import (
     HEADERS_COLUMN,
@@ -13,6 +14,7 @@ from rookery.spark.pipelines.spec import (
     ROUTE_COLUMN,
     ParquetSink,
     Pipeline,
+    PostgresSink,
     Sink,
     TopicSink,
 )
@@ -31,10 +33,29 @@ def sink_rows(sink: Sink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
         raise SinkRowsError(f"{sink.source} has no columns that could be written")
     if isinstance(sink, TopicSink):
         return _topic_rows(sink, rows, pipeline)
+    if isinstance(sink, ParquetSink | PostgresSink):
+        _check_columns(sink, visible(rows))
     if isinstance(sink, ParquetSink) and sink.target_file_size_bytes is not None:
         # Spark then joins and splits the tasks of a batch by its size; `sinks` tells it which size.
         return visible(rows).hint("rebalance", *sink.partition_by)
     return visible(rows)
+
+
+def _check_columns(sink: ParquetSink | PostgresSink, rows: DataFrame) -> None:
+    """What a sink says of columns must be true before its first batch."""
+    if isinstance(sink, ParquetSink):
+        # Spark finds these in any case.
+        rows = rows.toDF(*(name.lower() for name in rows.columns))
+        named = {"partition_by": tuple(name.lower() for name in sink.partition_by)}
+    else:
+        named = {"key": sink.key, "order_by": () if sink.order_by is None else (sink.order_by,)}
+        if sink.delete_when is not None:
+            # Spark objects to what is no condition on these rows.
+            rows.where(F.expr(sink.delete_when))
+    for key, columns in named.items():
+        for column in columns:
+            if column not in rows.columns:
+                raise SinkRowsError(f"{key} names {column}, and there is no such column{nearest(column, rows.columns)}")
 
 
 def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The sources of a pipeline's file: topics, files, PostgreSQL, Spark's generator of rows."""
+"""The sources of a pipeline's file: topics, files, PostgreSQL, other databases, Spark's generator of rows."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +9,7 @@ from rookery.spark.pipelines.fields import Fields
 from rookery.spark.pipelines.spec import (
     FileSource,
     GeneratorSource,
+    JdbcSource,
     PostgresSource,
     Source,
     TopicSource,
@@ -17,7 +18,7 @@ from rookery.spark.pipelines.spec import (
 from rookery.spark.pipelines.values import INTERVAL_FORM, beside, is_interval
 
 _FILE_FORMATS: Final = ("json", "csv", "parquet", "orc", "text")
-_KINDS: Final = ("topic", "files", "postgres", "generator")
+_KINDS: Final = ("topic", "files", "postgres", "jdbc", "generator")
 
 
 def parse_source(name: str, fields: Fields | None, file: Path) -> Source | None:
@@ -84,9 +85,28 @@ def _files(name: str, fields: Fields, file: Path) -> FileSource:
     )
 
 
-def _postgres(name: str, fields: Fields, file: Path) -> PostgresSource:
+def _check_table_or_query(fields: Fields) -> None:
     if fields.has("table") == fields.has("query"):
-        fields.report.add(fields.place, f"source {name} needs table or query, and not both")
+        fields.report.add(fields.place, f"{fields.what} needs table or query, and not both")
+
+
+def _jdbc(name: str, fields: Fields, file: Path) -> JdbcSource:
+    _check_table_or_query(fields)
+    url = fields.required("jdbc")
+    if url and not url.startswith("jdbc:"):
+        fields.complain("jdbc", "jdbc must be an address such as jdbc:mysql://host:3306/database")
+    return JdbcSource(
+        name=name,
+        place=fields.place_of("jdbc"),
+        url=url,
+        table=fields.text("table"),
+        query=fields.text("query"),
+        options=dict(fields.pairs("options")),
+    )
+
+
+def _postgres(name: str, fields: Fields, file: Path) -> PostgresSource:
+    _check_table_or_query(fields)
     return PostgresSource(
         name=name,
         place=fields.place_of("postgres"),
@@ -116,5 +136,6 @@ _PARSERS: Final[Mapping[str, Callable[[str, Fields, Path], Source]]] = {
     "topic": _topic,
     "files": _files,
     "postgres": _postgres,
+    "jdbc": _jdbc,
     "generator": _generator,
 }

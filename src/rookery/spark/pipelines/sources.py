@@ -8,6 +8,7 @@ their bytes, for whoever writes the dead letters.
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
@@ -22,6 +23,7 @@ from rookery.spark.pipelines.spec import (
     RECORD_COLUMNS,
     FileSource,
     GeneratorSource,
+    JdbcSource,
     ParquetSink,
     Pipeline,
     PostgresSource,
@@ -31,6 +33,10 @@ from rookery.spark.pipelines.spec import (
 from rookery.spark.pipelines.tables import TABLE_FORMAT, TableSource, latest_per_key
 
 FORMAT: Final = "rookery"
+
+
+class SourceReadError(Exception):
+    """A source cannot be read; the text says why."""
 
 
 @value_class
@@ -70,6 +76,8 @@ def read_source(
             return SourceRows(_observed(_read_files(session, source), source))
         case PostgresSource():
             return SourceRows(_read_postgres(session, source))
+        case JdbcSource():
+            return SourceRows(_read_jdbc(session, source))
         case GeneratorSource():
             reader = session.readStream.format("rate").option("rowsPerSecond", source.rows_per_second)
             return SourceRows(_observed(reader.options(**source.options).load(), source))
@@ -108,14 +116,13 @@ def _read_topic(
     }
     if makes_dead_letters:
         options |= {"includeHeaders": "true", "includeRaw": "always" if keeps_bytes else "errors"}
-    records = session.readStream.format(FORMAT).options(**options).load()
-    good = _observed(records, source)
+    records = _observed(session.readStream.format(FORMAT).options(**options).load(), source)
     failed: list[FailedRows] = []
     if pipeline.on_error == "dead-letter":
         for column, error, stage in _errors(source):
             failed.append(FailedRows(records.where(error.isNotNull()), f"{column}.error", stage))
-            records, good = records.where(error.isNull()), good.where(error.isNull())
-    return SourceRows(_shaped(good, pipeline, source, keeps_bytes=keeps_bytes), tuple(failed))
+            records = records.where(error.isNull())
+    return SourceRows(_shaped(records, pipeline, source, keeps_bytes=keeps_bytes), tuple(failed))
 
 
 def has_format(source: TopicSource) -> bool:
@@ -187,6 +194,18 @@ def _read_postgres(session: SparkSession, source: PostgresSource) -> DataFrame:
         partition_column=source.partition_column,
         partitions=source.partitions,
     )
+
+
+def _read_jdbc(session: SparkSession, source: JdbcSource) -> DataFrame:
+    what = {"query": source.query} if source.table is None else {"dbtable": source.table}
+    reader = session.read.format("jdbc").options(url=source.url, **what, **source.options)
+    try:
+        return reader.load()
+    except Py4JJavaError as error:
+        # What a driver, or a driver that is missing, throws is unknown to PySpark.
+        message = str(error.java_exception.getMessage())
+        hint = ": bring its jar, with --set spark.jars=FILE" if "driver" in message.lower() else ""
+        raise SourceReadError(f"{message}{hint}") from error
 
 
 def _make_own_directory(pipeline: Pipeline, source: FileSource) -> None:

@@ -31,7 +31,7 @@ RECORD_COLUMNS: Final = {
     "headers": HEADERS_COLUMN,
 }
 HIDDEN_COLUMNS: Final = (KEY_COLUMN, *RECORD_COLUMNS.values(), *RAW_COLUMNS.values(), ROUTE_COLUMN)
-# The flow that writes the dead letters of sources which no topic sink reads.
+# The flow that writes all dead letters.
 DEAD_LETTER_FLOW: Final = "dead-letters"
 
 
@@ -112,6 +112,18 @@ class PostgresSource:
 
 
 @value_class(kw_only=True)
+class JdbcSource:
+    """A table or a query of any database, by Spark's own reader and a driver that the user brings."""
+
+    name: str
+    place: Place
+    url: str
+    table: str | None
+    query: str | None
+    options: Mapping[str, str]
+
+
+@value_class(kw_only=True)
 class GeneratorSource:
     name: str
     place: Place
@@ -120,7 +132,7 @@ class GeneratorSource:
     options: Mapping[str, str]
 
 
-Source: TypeAlias = TopicSource | FileSource | PostgresSource | GeneratorSource
+Source: TypeAlias = TopicSource | FileSource | PostgresSource | JdbcSource | GeneratorSource
 
 
 @value_class
@@ -323,6 +335,8 @@ class Pipeline:
     delivery: Delivery
     checkpoint: str
     on_error: OnError
+    # None: `<topic>.dlq` of each topic.
+    dead_letter_topic: str | None
     restarts_max: int
     sources: Mapping[str, Source]
     transforms: Mapping[str, Transform]

@@ -1,8 +1,9 @@
 """Which pipelines run on this machine: `list`, `status` and `stop` ask here, from other terminals.
 
 A running pipeline holds a lock on `<name>.lock` in the state directory and writes `<name>.json` beside it. The system
-gives a lock back when its holder dies, however it dies: who can take the lock knows that nobody runs, and as long as it
-is held the process id in the file is that of the holder and of nobody else. `stop` signals on that condition only.
+gives a lock back when its holder dies, however it dies. Who looks asks for a share of the lock, which is refused only
+while a pipeline holds it. The holder's first act is to remove what an earlier one left, so that the process id in the
+file is that of the holder and of nobody else. `stop` signals on that condition only.
 """
 
 import fcntl
@@ -20,7 +21,7 @@ from rookery.base.errors import RookeryError
 from rookery.base.values import value_class
 from rookery.spark.pipelines.progress import Figures
 
-# Who only looks holds the lock for a moment, which must not look like a running pipeline to one that starts.
+# Who only looks holds its share for a moment, which must not look like a running pipeline to one that starts.
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.05
 
@@ -71,6 +72,7 @@ class StateDirectory:
                 raise AlreadyRunningError(
                     f"pipeline {name} runs already: rookery pipelines status {name} shows it, and stop ends it"
                 )
+            self._state_path(name).unlink(missing_ok=True)
             try:
                 yield self._write
             finally:
@@ -107,7 +109,7 @@ class StateDirectory:
     def _is_held(self, name: str) -> bool:
         try:
             with self._lock_path(name).open("r") as lock:
-                return not _try_lock(lock)
+                return not _try_lock(lock, fcntl.LOCK_SH)
         except FileNotFoundError:
             return False
 
@@ -126,15 +128,15 @@ class StateDirectory:
 
 def _lock_soon(lock: IO[str]) -> bool:
     for _ in range(_LOCK_TRIES):
-        if _try_lock(lock):
+        if _try_lock(lock, fcntl.LOCK_EX):
             return True
         Event().wait(_LOCK_PAUSE_S)
     return False
 
 
-def _try_lock(lock: IO[str]) -> bool:
+def _try_lock(lock: IO[str], kind: int) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from rookery.spark.pipelines.fields import nearest
 from rookery.spark.pipelines.spec import (
+    HIDDEN_COLUMNS,
     ROUTE_COLUMN,
     Cast,
     Drop,
@@ -33,6 +34,9 @@ from rookery.spark.pipelines.spec import (
 # Reasons why a step failed for a row; null where none did. Only with on_error dead-letter.
 ERROR_COLUMN: Final = "_error"
 _UNIX_UNITS: Final = {"unix": F.timestamp_seconds, "unix_ms": F.timestamp_millis, "unix_us": F.timestamp_micros}
+# Beyond these Spark's functions overflow, and fail, whatever is to happen to bad values.
+_LONG_MAX: Final = 2**63 - 1
+_UNIX_MAX: Final = {"unix": _LONG_MAX // 1_000_000, "unix_ms": _LONG_MAX // 1_000, "unix_us": _LONG_MAX}
 _HASH_BITS: Final = 256
 
 
@@ -98,8 +102,10 @@ def _timestamp(rows: DataFrame, column: str, form: str, on_error: OnError) -> Co
     if isinstance(rows.schema[column].dataType, TimestampType):
         return F.col(column)
     if form in _UNIX_UNITS:
-        number = F.col(column).cast("bigint") if on_error == "fail" else F.col(column).try_cast("bigint")
-        return _UNIX_UNITS[form](number)
+        if on_error == "fail":
+            return _UNIX_UNITS[form](F.col(column).cast("bigint"))
+        number = F.col(column).try_cast("bigint")
+        return F.when(number.between(-_UNIX_MAX[form], _UNIX_MAX[form]), _UNIX_UNITS[form](number))
     text = F.col(column).cast("string")
     return F.to_timestamp(text, form) if on_error == "fail" else F.try_to_timestamp(text, F.lit(form))
 
@@ -115,11 +121,12 @@ def _converted(rows: DataFrame, made: dict[str, Column], kinds: Pairs, on_error:
 
 
 def _flattened(rows: DataFrame, columns: tuple[str, ...], separator: str) -> DataFrame:
-    wanted = {name.lower() for name in columns}
+    names = columns or [name for name in rows.columns if name not in HIDDEN_COLUMNS]
+    wanted = {name.lower() for name in names}
     chosen: list[Column] = []
     for field in rows.schema.fields:
         quoted = f"`{field.name}`"
-        if isinstance(field.dataType, StructType) and (not wanted or field.name.lower() in wanted):
+        if isinstance(field.dataType, StructType) and field.name.lower() in wanted:
             chosen += _leaves(quoted, field.name, field.dataType, separator)
         else:
             chosen.append(F.col(quoted))

@@ -1,5 +1,6 @@
 """Forms of values that several keys of a pipeline's file share. Pure."""
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -15,4 +16,4 @@ def is_interval(text: str) -> bool:
 
 def beside(file: Path, path: str) -> str:
     """Paths of a pipeline are relative to its file; addresses of other file systems stay as they are."""
-    return path if "://" in path else str((file.parent / path).absolute())
+    return path if "://" in path else os.path.abspath(file.parent / path)

@@ -4,9 +4,9 @@
     stream.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
 Theory of operation. Tasks copy their rows into tables of their own (`staging`). Then the driver, in one transaction:
-locks the sink's entry in the ledger, merges the staged rows into the target, writes the batch into the ledger, drops
-what was staged. Whatever dies, dies on one side of that commit. Before it, the batch is replayed and staged anew, and
-the orphans are swept up; after it, the replay finds the batch in the ledger and does nothing.
+locks the sink's entry in the ledger, counts the staged rows and merges them into the target, writes the batch into the
+ledger, drops what was staged. Whatever dies, dies on one side of that commit. Before it, the batch is replayed and
+staged anew, and the orphans are swept up; after it, the replay finds the batch in the ledger and does nothing.
 
 A run claims the sink with its first batch, and its claim is compared under the ledger's lock before anything is merged:
 a driver that was believed dead and wakes up is fenced. The sink's id must belong to one checkpoint: batches are known
@@ -24,13 +24,16 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from rookery.spark.postgres.connecting import PostgresError, connect, parse_table
 from rookery.spark.postgres.ledger import Ledger
 from rookery.spark.postgres.merging import Merge, MergeColumn
+from rookery.spark.postgres.refusals import Limits
 from rookery.spark.postgres.staging import (
     DELETE,
     ROW,
     STAGED_SCHEMA,
+    OnRefused,
     Staged,
     StagedColumn,
     Staging,
+    check_complete,
     drop_tables,
     stage,
     staged_tables,
@@ -65,6 +68,8 @@ class PostgresSink:
     """One run of a query. With key columns, rows replace those of the same key; without, all are added.
 
     `delete_when` is an SQL expression of Spark: rows for which it is true delete the row of their key.
+    `on_refused` is called in the tasks, and again with the same rows if a task is tried again: it takes rows that the
+    table cannot hold. Without it they are errors.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class PostgresSink:
         key_columns: Sequence[str] = (),
         order_column: str | None = None,
         delete_when: str | None = None,
+        on_refused: OnRefused | None = None,
         on_step: Callable[[Step], None] = lambda step: None,
     ) -> None:
         if delete_when is not None and not key_columns:
@@ -86,9 +92,11 @@ class PostgresSink:
         self._key_columns = tuple(key_columns)
         self._order_column = order_column
         self._delete_when = delete_when
+        self._on_refused = on_refused
         self._on_step = on_step
         self._ledger = Ledger(self._target, sink_id)
         self._claim: int | None = None
+        self._columns: dict[str, TableColumn] = {}
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> Outcome:
         """For `foreachBatch`."""
@@ -108,7 +116,7 @@ class PostgresSink:
         self._check_columns(schema)
         with connect(self._dsn) as connection:
             if self._claim is None:
-                ensure_table(connection, self._target, schema, self._key_columns)
+                self._columns = ensure_table(connection, self._target, schema, self._key_columns)
                 claim = self._ledger.claim(connection).claim
                 drop_tables(connection, staged_tables(connection, self._target, self._sink_id))
                 connection.commit()
@@ -121,10 +129,28 @@ class PostgresSink:
         return batch_id > entry.batch
 
     def staging(self, schema: StructType) -> Staging:
-        columns = [StagedColumn(field.name, staged_type(field.dataType) or "") for field in schema]
+        columns = [
+            StagedColumn(field.name, staged_type(field.dataType) or "", self._limits(field.name)) for field in schema
+        ]
         if self._delete_when is not None:
             columns.append(StagedColumn(DELETE, staged_type(BooleanType()) or ""))
-        return Staging(self._dsn, self._target, self._sink_id, tuple(columns))
+        return Staging(
+            self._dsn,
+            self._target,
+            self._sink_id,
+            tuple(columns),
+            self._key_columns,
+            self._delete_when is not None,
+            self._on_refused,
+        )
+
+    def _limits(self, name: str) -> Limits:
+        """As the table was when this run began; what changes later, the server refuses."""
+        column, is_key = self._columns.get(name), name in self._key_columns
+        if column is None:
+            return Limits(is_required=is_key)
+        kind = column.type
+        return Limits(is_key or column.is_not_null, kind.length_max, kind.name == "jsonb")
 
     def publish(self, schema: StructType, batch_id: int, staged: Sequence[Staged]) -> Outcome:
         """Make what was staged visible, together with the ledger's entry."""
@@ -134,6 +160,7 @@ class PostgresSink:
         with connect(self._dsn) as connection:
             is_replay = self._ledger.lock(connection, self._claim).batch >= batch_id
             if not is_replay:
+                check_complete(connection, self._target, staged)
                 self._merge(connection, schema, staged)
                 self._ledger.write(connection, batch_id, row_count)
             drop_tables(connection, staged_tables(connection, self._target, self._sink_id))
@@ -207,6 +234,7 @@ def write_to_postgres(
     key_columns: Sequence[str] = (),
     order_column: str | None = None,
     delete_when: str | None = None,
+    on_refused: OnRefused | None = None,
 ) -> Outcome:
     """Inside a function for `foreachBatch`: as `PostgresSink`, one for each run of the query."""
     run_id = rows.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
@@ -219,5 +247,6 @@ def write_to_postgres(
             key_columns=key_columns,
             order_column=order_column,
             delete_when=delete_when,
+            on_refused=on_refused,
         )
     return _runs[run](rows, batch_id)

@@ -3,8 +3,9 @@
     orders = read_postgres(spark, dsn=..., table="orders", partition_column="id", partitions=4)
 
 Each task copies its part out as CSV, which Arrow reads without a step of Python for each row. The query converts what
-CSV has no plain form for (`read_columns`): bytes as hexadecimal digits, times as microseconds, arrays as JSON; the
-DataFrame turns these back. Every task has a transaction of its own, so parts are read at slightly different moments.
+CSV has no plain form for (`read_columns`): bytes as hexadecimal digits, times as microseconds, dates as days, arrays as
+JSON; the DataFrame turns these back. Every task has a transaction of its own, so parts are read at slightly different
+moments.
 """
 
 import io
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 # A row must fit into a block.
 _BLOCK_SIZE_BYTES: Final = 16 * 1024 * 1024
-_MICROSECONDS: Final = "(extract(epoch FROM {}) * 1000000)::bigint"
+# Spark has no infinity: as with its JDBC source, it is the end of the year 9999, or the beginning of the year 1.
+_MICROSECONDS: Final = (
+    "CASE {0} WHEN 'infinity' THEN 253402300799000000 WHEN '-infinity' THEN -62135596800000000"
+    " ELSE (extract(epoch FROM {0}) * 1000000)::bigint END"
+)
+_DAYS: Final = "CASE {0} WHEN 'infinity' THEN 2932896 WHEN '-infinity' THEN -719162 ELSE {0} - '1970-01-01'::date END"
 _TEXT: Final = "{}::text"
 _DIGITS_MAX: Final = 38
 _DECIMAL: Final = "decimal(38,18)"
@@ -38,7 +44,7 @@ _PLAIN: Final = {
     "int8": ("{}", "bigint"),
     "float4": ("{}", "float"),
     "float8": ("{}", "double"),
-    "date": ("{}", "date"),
+    "date": (_DAYS, "date"),
     "timestamptz": (_MICROSECONDS, "timestamp"),
     "timestamp": (_MICROSECONDS, "timestamp_ntz"),
     "numeric": ("{}::numeric(38,18)", _DECIMAL),
@@ -48,6 +54,8 @@ _ARRAY: Final = "to_json({})::text"
 _ELEMENTS: Final = {"text": "string", "varchar": "string", "bpchar": "string"} | {
     name: kind for name, (_, kind) in _PLAIN.items()
 }
+
+_ARRAYS_OF_TIMES: Final = ("array<date>", "array<timestamp>", "array<timestamp_ntz>")
 
 
 class ReadColumn(NamedTuple):
@@ -121,7 +129,8 @@ def plan_parts(
     rows = (
         sql.SQL("SELECT * FROM {}").format(parse_table(table).identifier)
         if table is not None
-        else sql.SQL((query or "").strip().rstrip(";"))
+        # What follows stands on a line of its own: the query may end in a comment.
+        else sql.SQL((query or "").strip().rstrip(";") + "\n")
     )
     with connect(dsn) as connection:
         try:
@@ -208,7 +217,7 @@ def read_part(part: Part) -> "Iterator[pa.RecordBatch]":
 
     schema = _arrow_schema(part.columns)
     convert = csv.ConvertOptions(
-        column_types={field.name: pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in schema},
+        column_types={field.name: _csv_type(field.type) for field in schema},
         null_values=[""],
         true_values=["t"],
         false_values=["f"],
@@ -227,8 +236,33 @@ def read_part(part: Part) -> "Iterator[pa.RecordBatch]":
             return
         source = pa.PythonFile(stream, "r")
         for batch in csv.open_csv(source, read_options=read, parse_options=parse, convert_options=convert):
+            _check_arrays(part.columns, batch)
             columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _csv_type(kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date(kind) else kind
+
+
+def _check_arrays(columns: Sequence[ReadColumn], batch: "pa.RecordBatch") -> None:
+    """PostgreSQL's types do not tell what Spark's do, and Spark would read null. Raises PostgresError."""
+    import pyarrow.compute as pc
+
+    for column, texts in zip(columns, batch.columns, strict=True):
+        if not column.spark_type.startswith("array<"):
+            continue
+        if pc.any(pc.starts_with(texts, "[[")).as_py():
+            raise PostgresError(
+                f"column {column.name} holds an array of several dimensions, and {column.spark_type} has one:"
+                " read it in a query as to_json(...)::text"
+            )
+        if column.spark_type in _ARRAYS_OF_TIMES and pc.any(pc.match_substring(texts, 'infinity"')).as_py():
+            raise PostgresError(f"column {column.name} holds an array with infinity, which Spark's times do not have")
 
 
 def _arrow_schema(columns: Sequence[ReadColumn]) -> "pa.Schema":

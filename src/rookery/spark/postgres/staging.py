@@ -6,32 +6,45 @@ counts, and drops the tables of all others (`staged_tables`).
 
 `__rookery_row` numbers the rows, so that the last row of a key is known; `__rookery_delete` says that a row is to be
 deleted by its key.
+
+Times are copied as the numbers that they are to both sides: Python's end with the year 9999, those of Spark and
+PostgreSQL do not.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, count
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
+import pyarrow as pa
 from psycopg import sql
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
-from rookery.spark.postgres.connecting import TableName, connect
+from rookery.spark.postgres.connecting import PostgresError, TableName, connect
+from rookery.spark.postgres.refusals import Limits, describe, find_refusals
 from rookery.spark.postgres.tables import type_name
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROW: Final = "__rookery_row"
 DELETE: Final = "__rookery_delete"
 STAGED_SCHEMA: Final = "name string, partition int, row_count long"
 _PREFIX: Final = "rookery_stage"
+# PostgreSQL counts from the year 2000.
+_EPOCH_DAYS: Final = 10_957
+_EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
+
+
+# Takes rows that the table cannot hold, and for each what is wrong with it. Called in a task.
+OnRefused: TypeAlias = Callable[[pa.RecordBatch, list[str]], None]
 
 
 class StagedColumn(NamedTuple):
     name: str
     type: str
+    limits: Limits = Limits()
 
 
 class Staging(NamedTuple):
@@ -41,6 +54,9 @@ class Staging(NamedTuple):
     target: TableName
     sink_id: str
     columns: tuple[StagedColumn, ...]
+    key_columns: tuple[str, ...] = ()
+    deletes: bool = False
+    on_refused: OnRefused | None = None
 
     def __repr__(self) -> str:
         """Without the password: errors may quote it."""
@@ -55,9 +71,9 @@ class Staged(NamedTuple):
     row_count: int
 
 
-def stage(staging: Staging, partition: int, batches: "Iterable[pa.RecordBatch]") -> Staged | None:
-    """None if there are no rows."""
-    rows = _rows(batches)
+def stage(staging: Staging, partition: int, batches: Iterable[pa.RecordBatch]) -> Staged | None:
+    """None if there are no rows. Raises PostgresError for a row that the table cannot hold."""
+    rows = _rows(staging, batches)
     first = next(rows, None)
     if first is None:
         return None
@@ -69,23 +85,72 @@ def stage(staging: Staging, partition: int, batches: "Iterable[pa.RecordBatch]")
     return Staged(name, partition, row_count)
 
 
-def _rows(batches: "Iterable[pa.RecordBatch]") -> Iterator[tuple[Any, ...]]:
+def _rows(staging: Staging, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     numbers = count()
     for batch in batches:
-        yield from zip(*map(_values, batch.columns), numbers, strict=False)
+        columns = _accepted(staging, batch).columns
+        yield from zip(*map(_values, columns), numbers, strict=False)
 
 
-def _values(column: "pa.Array") -> list[Any]:
-    import pyarrow as pa
+def _accepted(staging: Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that the table can hold. Raises PostgresError for others, if nobody takes them."""
+    limits = {column.name: column.limits for column in staging.columns}
+    refusals = find_refusals(batch, limits, DELETE if staging.deletes else None)
+    # Of each row the first.
+    reasons = {refusal.row: describe(refusal, batch, staging.key_columns) for refusal in reversed(refusals)}
+    if not reasons:
+        return batch
+    rows = sorted(reasons)
+    if staging.on_refused is None:
+        more = f", and {len(rows) - 1} more such rows near it" if len(rows) > 1 else ""
+        raise PostgresError(
+            f"table {staging.target}: {reasons[rows[0]]}{more}; filter such rows out, or take them with on_refused"
+        )
+    staging.on_refused(batch.take(rows), [reasons[row] for row in rows])
+    return batch.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
 
-    if not pa.types.is_timestamp(column.type):
-        return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
-    moments = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
-    return moments.astype(object).tolist()  # type: ignore[no-any-return]  # pyarrow has no types
+
+def _values(column: pa.Array) -> list[Any]:
+    return column.cast(_copied_type(column.type)).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+
+
+def _copied_type(kind: pa.DataType) -> pa.DataType:
+    """Numbers for times: Spark's are microseconds and days, as PostgreSQL's are."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind):
+        return pa.int32()
+    return pa.list_(_copied_type(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+class _Microseconds(Dumper):
+    """Since 1970."""
+
+    oid = psycopg.adapters.types["timestamp"].oid
+    format = Format.BINARY
+    _pack = Struct(">q").pack
+
+    def dump(self, obj: int) -> bytes:
+        return self._pack(obj - _EPOCH_MICROSECONDS)
+
+
+class _ZonedMicroseconds(_Microseconds):
+    oid = psycopg.adapters.types["timestamptz"].oid
+
+
+class _Days(Dumper):
+    """Since 1970."""
+
+    oid = psycopg.adapters.types["date"].oid
+    format = Format.BINARY
+    _pack = Struct(">i").pack
+
+    def dump(self, obj: int) -> bytes:
+        return self._pack(obj - _EPOCH_DAYS)
 
 
 def _create(table: sql.Identifier, columns: Sequence[StagedColumn]) -> sql.Composed:
-    """Not logged: what a crash of the server takes away is staged again with the batch."""
+    """Not logged: what a crash of the server takes away is missed (`check_complete`) and staged again."""
     parts = [sql.SQL("{} {}").format(sql.Identifier(column.name), type_name(column.type)) for column in columns]
     parts.append(sql.SQL("{} bigint").format(sql.Identifier(ROW)))
     return sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, sql.SQL(", ").join(parts))
@@ -98,12 +163,26 @@ def _copy(
     rows: Iterator[tuple[Any, ...]],
 ) -> int:
     statement = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(table)
+    for dumper in (_Microseconds, _ZonedMicroseconds, _Days):
+        connection.adapters.register_dumper(None, dumper)
     with connection.cursor() as cursor:
         with cursor.copy(statement) as copy:
             copy.set_types([*(column.type for column in columns), "int8"])
             for row in rows:
                 copy.write_row(row)
         return cursor.rowcount
+
+
+def check_complete(connection: psycopg.Connection, target: TableName, staged: Sequence[Staged]) -> None:
+    """A server that crashes empties tables that are not logged. Raises PostgresError: the batch must be replayed."""
+    for table in staged:
+        query = sql.SQL("SELECT count(*) FROM {}").format(target.beside(table.name).identifier)
+        (row_count,) = connection.execute(query).fetchone() or (0,)
+        if row_count != table.row_count:
+            raise PostgresError(
+                f"of {table.row_count} rows staged for {target}, {row_count} are there: the server was restarted after "
+                "a crash; nothing of the batch was written, start the query again"
+            )
 
 
 def staged_tables(connection: psycopg.Connection, target: TableName, sink_id: str) -> list[TableName]:

@@ -18,7 +18,8 @@ _CREATION_LOCK: Final = 0x726F6F6B
 
 _COLUMNS: Final = """
     SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod), t.typtype = 'e',
-           a.attnotnull AND NOT (a.atthasdef OR a.attidentity <> ''), a.attgenerated <> '' OR a.attidentity = 'a'
+           a.attnotnull, a.attnotnull AND NOT (a.atthasdef OR a.attidentity <> ''),
+           a.attgenerated <> '' OR a.attidentity = 'a'
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
@@ -34,6 +35,7 @@ _UNIQUE: Final = """
 class TableColumn(NamedTuple):
     name: str
     type: TableType
+    is_not_null: bool
     # Not null, and nothing is put in by itself.
     must_be_given: bool
     is_generated: bool
@@ -49,11 +51,14 @@ def check_table(dsn: str, table: str, schema: StructType, key_columns: Sequence[
 
 def ensure_table(
     connection: psycopg.Connection, table: TableName, schema: StructType, key_columns: Sequence[str]
-) -> None:
-    """Make the table if it is missing. Raises PostgresError with all problems."""
+) -> dict[str, TableColumn]:
+    """Make the table if it is missing, and give its columns. Raises PostgresError with all problems."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
-    if not find_columns(connection, table, schema, key_columns):
+    columns = find_columns(connection, table, schema, key_columns)
+    if not columns:
         connection.execute(_create(table, schema, key_columns))
+        columns = find_columns(connection, table, schema, key_columns)
+    return columns
 
 
 def find_columns(
@@ -113,8 +118,8 @@ def read_columns(connection: psycopg.Connection, table: TableName) -> dict[str, 
     """By name and in order; None if there is no such table."""
     found = connection.execute(_COLUMNS, (_literal(connection, table),)).fetchall()
     columns = [
-        TableColumn(name, TableType(kind, modifier, shown, is_enum), must_be_given, is_generated)
-        for name, kind, modifier, shown, is_enum, must_be_given, is_generated in found
+        TableColumn(name, TableType(kind, modifier, shown, is_enum), *rest)
+        for name, kind, modifier, shown, is_enum, *rest in found
     ]
     return {column.name: column for column in columns} or None
 

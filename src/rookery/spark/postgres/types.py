@@ -1,9 +1,7 @@
 """Which PostgreSQL types hold which Spark types, on the way in and on the way out. Pure.
 
 A column that is written has two types: that of the table, and that in which it is staged, which is the plain one of its
-Spark type. Moments are staged without their zone, in UTC, as is the session that takes them from there: to make Python
-times with a zone costs more than all the rest. What is nested beyond an array of plain values is staged as JSON text,
-made by Spark.
+Spark type. What is nested beyond an array of plain values is staged as JSON text, made by Spark.
 """
 
 from typing import Final, NamedTuple
@@ -53,6 +51,12 @@ class TableType(NamedTuple):
     def __str__(self) -> str:
         return self.shown or self.name
 
+    @property
+    def length_max(self) -> int | None:
+        """Of a text, in characters."""
+        is_limited = self.name in ("varchar", "bpchar") and self.modifier != _NO_MODIFIER
+        return self.modifier - _MODIFIER_OFFSET if is_limited else None
+
 
 def staged_type(spark_type: spark.DataType) -> str | None:
     """What psycopg copies its values as; None for what cannot be written."""
@@ -60,7 +64,7 @@ def staged_type(spark_type: spark.DataType) -> str | None:
         return "text"
     if isinstance(spark_type, spark.ArrayType):
         return f"{_PLAIN[type(spark_type.elementType)]}[]"
-    return "timestamp" if isinstance(spark_type, spark.TimestampType) else _PLAIN.get(type(spark_type))
+    return _PLAIN.get(type(spark_type))
 
 
 def is_json(spark_type: spark.DataType) -> bool:

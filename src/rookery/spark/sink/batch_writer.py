@@ -1,7 +1,8 @@
 """`write.format("rookery")`: all rows of a write become visible, or none, by the same protocol as a stream's batch.
 
-With txnAppId and txnVersion a write happens once, however often it is asked for: these are the sink and its batch. Any
-other write is a sink of its own, whose name nobody will use again.
+With txnAppId and txnVersion a write happens once, however often it is asked for: these are the sink and its batch. The
+option topic belongs to the sink's name, since users write one version to several topics, as to several Delta tables.
+Any other write is a sink of its own, whose name nobody will use again.
 """
 
 import secrets
@@ -17,6 +18,7 @@ from rookery.spark.option_table import OptionError
 from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.driver import SinkDriver
+from rookery.spark.sink.names import named_write
 from rookery.spark.sink.writing import Place, write_rows
 
 if TYPE_CHECKING:
@@ -34,7 +36,11 @@ class BatchWriter(DataSourceArrowWriter):
         # A wrong address is told now, and not by every task after its time-out.
         admin_for(options.client_config)
         # Here, in the driver: the tasks get it with the writer.
-        self._sink = options.txn_app_id or f"write-{secrets.token_hex(8)}"
+        self._sink = (
+            f"write-{secrets.token_hex(8)}"
+            if options.txn_app_id is None
+            else named_write(options.txn_app_id, options.topic)
+        )
         self._batch = _ONLY_BATCH if options.txn_version is None else options.txn_version
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
@@ -46,6 +52,9 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._driver().abort(messages, self._batch)
 
+    async def on_step(self, step: str) -> None:
+        """Of a commit. For tests, which let the driver die here."""
+
     def place(self) -> Place:
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
@@ -53,4 +62,4 @@ class BatchWriter(DataSourceArrowWriter):
 
     def _driver(self) -> SinkDriver:
         is_forgotten = self._options.txn_app_id is None
-        return SinkDriver(self._options, sink=self._sink, is_forgotten=is_forgotten)
+        return SinkDriver(self._options, sink=self._sink, is_forgotten=is_forgotten, steps=self.on_step)

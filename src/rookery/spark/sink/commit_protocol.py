@@ -19,6 +19,10 @@ noticed (`committing` looks whether all pieces are open), the batch fails and is
 tears the batch. If no piece was committed, the replay's pieces are decided anew. If some were, each lost piece is
 replaced by one of the replay with the same rows; if there is none, `TornBatchError` says which rows are missing.
 
+Batches of a stream come one after the other: Spark begins one when the one before is committed, and then uses its
+transactional ids again. Nothing says so of batch writes with a name, whose batches are versions that users choose: an
+entry may be replaced by one of a later batch only when its own pieces are ended (`settled`).
+
 `committing` carries this out; docs/decisions/0014-exactly-once-sink.md goes through the interleavings.
 """
 
@@ -29,10 +33,13 @@ from typing import Final, TypeAlias
 from rookery.base.values import value_class
 from rookery.client.prepared import EndOutcome, PreparedTransaction
 
+# Of an entry that was written before any decision.
+_BEFORE_ALL: Final = -1
 # Aborted for good, whatever the reason.
 _LOST: Final = (EndOutcome.FENCED, EndOutcome.ENDED_OTHERWISE)
 
 Outcomes: TypeAlias = Mapping[PreparedTransaction, EndOutcome]
+_Identity: TypeAlias = tuple[str, int, int]
 
 
 class SinkError(Exception):
@@ -55,17 +62,21 @@ class Piece:
 
 @value_class(kw_only=True)
 class Entry:
-    """Of one sink, its last. Without `pieces` nothing is decided about the batch; those before it are done."""
+    """Of one sink, its last. Without `pieces` nothing of the batch is committed."""
 
     batch: int
     pieces: tuple[Piece, ...] | None = None
     is_done: bool = False
-    # Attempts at this batch that no decision will ever list.
+    # Attempts, also at other batches, that no decision will ever list.
     abandoned: frozenset[PreparedTransaction] = frozenset()
 
     @property
     def listed(self) -> frozenset[PreparedTransaction]:
         return frozenset(piece.transaction for piece in self.pieces or ())
+
+    @property
+    def row_count(self) -> int:
+        return sum(piece.row_count for piece in self.pieces or ())
 
 
 @value_class
@@ -100,50 +111,104 @@ class Nothing:
 Plan: TypeAlias = Decide | Finish | Done | Nothing
 
 
-def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece]) -> Plan:
+def is_unsettled(entry: Entry | None, batch: int) -> bool:
+    """Whether an earlier batch of a batch write is to be ended, and `settled`, before anything else."""
+    return entry is not None and entry.batch < batch and entry.pieces is not None and not entry.is_done
+
+
+def settled(entry: Entry, outcomes: Outcomes) -> Entry:
+    """What an unsettled entry came to: done, or as if it had never been decided."""
+    pieces = entry.pieces or ()
+    _check_known(entry.batch, pieces, outcomes)
+    lost = [piece for piece in pieces if outcomes[piece.transaction] in _LOST]
+    if lost and len(lost) < len(pieces):
+        raise TornBatchError(
+            f"batch {entry.batch}, which was begun before this one, is torn: the broker gave up {_named(lost)} between "
+            f"decision and commit, and others of the batch were committed. Write batch {entry.batch} once more, with "
+            "the same rows, to add what is missing; or write it by hand, and go on with another txnAppId"
+        )
+    return replace(entry, pieces=None) if lost else replace(entry, is_done=True)
+
+
+def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_streaming: bool) -> Plan:
     """`fresh` are the pieces that the tasks of this run have written."""
     if entry is None or entry.batch < batch:
         # Nothing was written, and nothing will be missed: an empty batch leaves no trace.
-        return _decide(Entry(batch=batch), fresh) if fresh else Nothing()
+        known = Entry(batch=batch, abandoned=frozenset() if entry is None else entry.abandoned)
+        return _decide(known, fresh) if fresh else Nothing()
+    if entry.batch > batch and is_streaming:
+        raise SinkError(
+            f"batch {batch}: the ledger is at batch {entry.batch}, so this checkpoint is an older copy of the query's. "
+            f"Batches {batch} to {entry.batch - 1} were written already, perhaps with other rows, and are neither "
+            "repeated nor left out in silence. Go on with the newest checkpoint; or take a new one, with "
+            "startingOffsets where the topic's rows end"
+        )
     if entry.batch > batch:
-        return Nothing(f"batch {batch} is left out: the ledger is at batch {entry.batch}, of a later checkpoint")
+        return Nothing(f"batch {batch} is left out as already written: the ledger is at batch {entry.batch}")
     if entry.is_done:
-        return Nothing()
+        return Nothing(_already_written(entry, sum(piece.row_count for piece in fresh)))
     if entry.pieces is None:
         return _decide(entry, fresh) if fresh else Nothing()
     return Finish(entry)
 
 
+def _already_written(entry: Entry, row_count: int) -> str:
+    told = f"batch {entry.batch} is left out: it was already written"
+    if row_count == entry.row_count:
+        return told
+    return (
+        f"{told}, AND WITH OTHER ROWS: {entry.row_count} then, {row_count} now. The topic has those of the first time. "
+        "Is it another checkpoint, or are these the same txnAppId and txnVersion for something else?"
+    )
+
+
 def _decide(entry: Entry, fresh: Sequence[Piece], committed: tuple[Piece, ...] = ()) -> Decide:
-    abandoned = {each.transactional_id for each in entry.abandoned}
-    if any(piece.transaction.transactional_id in abandoned for piece in fresh):
+    abandoned = {_identity(each) for each in entry.abandoned}
+    if any(_identity(piece.transaction) in abandoned for piece in fresh):
         raise SinkError(f"batch {entry.batch}: its tasks' transactions are being aborted by another call")
     return Decide(replace(entry, pieces=(*committed, *fresh)), tuple(fresh))
+
+
+def _identity(transaction: PreparedTransaction) -> _Identity:
+    """Of an open one nobody knows by which protocol it began."""
+    return transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
 
 
 def plan_after_ends(entry: Entry, outcomes: Outcomes, fresh: Sequence[Piece]) -> Decide | Done:
     """What `Finish` or `Decide` came to; `outcomes` are of all pieces of the entry."""
     pieces = entry.pieces or ()
-    unknown = [piece for piece in pieces if outcomes[piece.transaction] is EndOutcome.UNKNOWN]
-    if unknown:
-        raise TornBatchError(
-            f"batch {entry.batch}: the broker does not know {_named(unknown)} any more "
-            "(transactional.id.expiration.ms), so nobody can tell whether these rows were committed. Read the topic, "
-            "and if they are missing write them by hand; then go on with a new checkpoint"
-        )
+    _check_known(entry.batch, pieces, outcomes)
     lost = [piece for piece in pieces if outcomes[piece.transaction] in _LOST]
     if not lost:
-        return Done(replace(entry, is_done=True, abandoned=frozenset()))
+        return Done(replace(entry, is_done=True))
     if any(piece.transaction in entry.listed for piece in fresh):
         raise SinkError(
-            f"batch {entry.batch}: the broker gave up {_named(lost)} before the batch was ended. Start the query again "
-            "to repeat the batch; if this comes again, raise kafka.transaction.timeout.ms and the broker's "
-            "transaction.max.timeout.ms"
+            f"batch {entry.batch}: {_named(lost)} was aborted before the batch was ended, by the broker after its "
+            "time-out or by an administrator. Start the query again to repeat the batch; if this comes again, raise "
+            "kafka.transaction.timeout.ms and the broker's transaction.max.timeout.ms"
         )
     if len(lost) == len(pieces):
         return _decide(replace(entry, pieces=None), fresh)
     committed = tuple(piece for piece in pieces if piece not in lost)
     return _decide(entry, _replacements(entry.batch, lost, fresh), committed)
+
+
+def _check_known(batch: int, pieces: Sequence[Piece], outcomes: Outcomes) -> None:
+    unknown = [piece for piece in pieces if outcomes[piece.transaction] is EndOutcome.UNKNOWN]
+    if unknown:
+        raise TornBatchError(
+            f"batch {batch}: the broker does not know {_named(unknown)} any more (transactional.id.expiration.ms), so "
+            "nobody can tell whether these rows were committed. Read the topic, and if they are missing write them by "
+            "hand; then go on with a new checkpoint, or another txnAppId"
+        )
+
+
+def still_abandoned(entry: Entry, open_ones: Iterable[PreparedTransaction] | None) -> Entry:
+    """Without what is open no more: nobody decides about that without looking. None: nobody could tell."""
+    if open_ones is None:
+        return entry
+    found = {_identity(each) for each in open_ones}
+    return replace(entry, abandoned=frozenset(each for each in entry.abandoned if _identity(each) in found))
 
 
 def _replacements(batch: int, lost: Sequence[Piece], fresh: Sequence[Piece]) -> list[Piece]:
@@ -174,25 +239,30 @@ class AbortPlan:
 
 
 def plan_abort(
-    entry: Entry | None, batch: int, fresh: Iterable[PreparedTransaction], open_ones: Iterable[PreparedTransaction]
+    entry: Entry | None,
+    batch: int,
+    fresh: Iterable[PreparedTransaction],
+    open_ones: Iterable[PreparedTransaction] | None,
 ) -> AbortPlan:
     """Spark gives the batch up, also after a commit that raised: what was decided then is not undone.
 
     `fresh` is what finished tasks wrote, `open_ones` what is open of the sink: also of tasks that were killed, and
     perhaps of a newer driver's. That one will find its own abandoned, and repeat its batch. Of a batch that is over
-    nothing is noted, so that nothing is aborted then but what is the caller's own.
+    nothing is noted, so that nothing is aborted then but what is the caller's own. The note is added to the entry of
+    an earlier batch, if that is the last: what is given up is no progress. `open_ones` is None where nobody could tell.
     """
     if entry is not None and entry.batch > batch:
         return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
-    known = entry if entry is not None and entry.batch == batch else Entry(batch=batch)
-    if known.is_done:
+    known = entry or Entry(batch=_BEFORE_ALL)
+    is_own = known.batch == batch
+    if is_own and known.is_done:
         return AbortPlan(entry=None, given_up=frozenset(fresh) - known.listed, decided=())
-    # By their names: of an open one nobody knows by which protocol it began.
-    listed = {each.transactional_id for each in known.listed}
-    named = {each.transactional_id: each for each in (*open_ones, *fresh)}
-    given_up = frozenset(each for name, each in named.items() if name not in listed)
-    noted = replace(known, abandoned=known.abandoned | given_up) if given_up else None
-    return AbortPlan(entry=noted, given_up=given_up, decided=known.pieces or ())
+    listed = {_identity(each) for each in known.listed}
+    named = {_identity(each): each for each in (*(open_ones or ()), *fresh)}
+    given_up = frozenset(each for identity, each in named.items() if identity not in listed)
+    still = still_abandoned(known, open_ones).abandoned
+    noted = replace(known, abandoned=still | given_up) if given_up else None
+    return AbortPlan(entry=noted, given_up=given_up, decided=(known.pieces or ()) if is_own else ())
 
 
 def _named(pieces: Sequence[Piece]) -> str:

@@ -8,7 +8,8 @@ over, written, abandoned, aborted, ended.
 Transactions that nobody ends would hold up readers until their time is over: of tasks that were killed, of copies that
 came second, of drivers that died. They are listed before the batch is noted as done and aborted afterwards. By then no
 entry can ever list them: all tasks that were running when a newer driver had not taken over belong to this batch or one
-before, and if one has taken over, the note fails.
+before, and if one has taken over, the note fails. Of a batch write only those of its own version are listed. Neither
+listing nor aborting them can fail a batch that is committed.
 """
 
 import asyncio
@@ -27,23 +28,30 @@ from rookery.spark.sink.commit_protocol import (
     Nothing,
     Piece,
     SinkError,
+    is_unsettled,
     plan_abort,
     plan_after_ends,
     plan_commit,
+    settled,
+    still_abandoned,
 )
 from rookery.spark.sink.ledger import Ledger, LockedOutError, Steps, no_steps
-from rookery.spark.sink.names import tasks_pattern
+from rookery.spark.sink.names import tasks_name, tasks_pattern
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 # Drivers that take a sink from each other come to an end, one of them by this.
 _TAKE_OVERS_MAX: Final = 5
+# Of ends that failed, after the client has tried for `default.api.timeout.ms`: what is decided should not be left.
+_END_ROUNDS_MAX: Final = 2
+_LISTING_TIMEOUT_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Committer:
-    """Of one sink. `is_forgotten`: the sink's name is never used again, so nothing is to be remembered of it."""
+    """Of one sink. `is_streaming`: Spark begins a batch only when the one before is committed. `is_forgotten`: the
+    sink's name is never used again, so nothing is to be remembered of it."""
 
     requests_at_once: ClassVar = 32
 
@@ -51,10 +59,12 @@ class Committer:
         self,
         ledger: Ledger,
         *,
+        is_streaming: bool = False,
         is_forgotten: bool = False,
         steps: Steps = no_steps,
     ) -> None:
         self._ledger = ledger
+        self._is_streaming = is_streaming
         self._is_forgotten = is_forgotten
         self._step = steps
 
@@ -86,7 +96,12 @@ class Committer:
         )
 
     async def _commit(self, batch: int, fresh: Sequence[Piece]) -> None:
-        plan = plan_commit(await self._ledger.entry(), batch, fresh)
+        was_held = self._ledger.is_held
+        plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
+        if was_held and isinstance(plan, Nothing):
+            # There is no write that would fail if another driver knows better.
+            await self._ledger.let_go()
+            plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
         await self._step("took over")
         while isinstance(plan, Decide | Finish):
             if isinstance(plan, Decide):
@@ -97,25 +112,51 @@ class Committer:
             plan = plan_after_ends(plan.entry, await self._end_all(plan.entry), fresh)
         if isinstance(plan, Nothing):
             if plan.reason:
-                _LOG.warning("%s", plan.reason)
+                _LOG.warning("%s: %s", self._ledger.sink, plan.reason)
             await self._abort(piece.transaction for piece in fresh)
             return
         await self._finish(plan, fresh)
 
     async def _finish(self, plan: Done, fresh: Sequence[Piece]) -> None:
         listed = plan.entry.listed
-        left = {piece.transaction for piece in fresh} | {*await self._open_transactions()}
+        opened = await self._open_transactions(plan.entry.batch, plan.entry.abandoned)
+        left = {piece.transaction for piece in fresh} | {*(opened or ())}
         await self._step("listed")
-        await self._ledger.write(None if self._is_forgotten else plan.entry, self._step)
+        if self._is_forgotten:
+            await self._forget()
+        else:
+            await self._ledger.write(still_abandoned(plan.entry, opened), self._step)
         await self._step("done")
         await self._abort(left - listed)
         await self._step("swept")
 
-    async def _give_up(self, batch: int, fresh: Sequence[Piece]) -> None:
+    async def _forget(self) -> None:
+        """All rows are there: who hears of an error now would write them again."""
+        try:
+            await self._ledger.write(None, self._step)
+        except (ApiError, LockedOutError) as error:
+            _LOG.warning("%s: is written, but stays in the ledger: %s", self._ledger.sink, error)
+
+    async def _entry(self, batch: int) -> Entry | None:
+        """The sink's last, which may be replaced by one of this batch: what it decided is ended."""
         entry = await self._ledger.entry()
+        if entry is None or self._is_streaming or not is_unsettled(entry, batch):
+            return entry
+        found = settled(entry, await self._end_all(entry))
+        _LOG.warning(
+            "%s: batch %d was left unfinished: %s",
+            self._ledger.sink,
+            entry.batch,
+            "it is committed now" if found.is_done else "the broker has given up all of it, so it was never written",
+        )
+        return found
+
+    async def _give_up(self, batch: int, fresh: Sequence[Piece]) -> None:
+        entry = await self._entry(batch)
         await self._step("took over")
         transactions = [piece.transaction for piece in fresh]
-        plan = plan_abort(entry, batch, transactions, await self._open_transactions())
+        before = () if entry is None else entry.abandoned
+        plan = plan_abort(entry, batch, transactions, await self._open_transactions(batch, before))
         if plan.entry is not None:
             await self._ledger.write(plan.entry, self._step)
             await self._step("abandoned")
@@ -132,14 +173,20 @@ class Committer:
         described = await self._each(pieces, lambda piece: self._describe(piece.transaction))
         for piece, found in zip(pieces, described, strict=True):
             name = piece.transaction.transactional_id
+            if found.error is ErrorCode.UNSUPPORTED_VERSION:
+                raise SinkError(
+                    "delivery=exactly-once needs brokers of Kafka 3.0 or newer, which describe transactions (KIP-664): "
+                    f"{found.message}. With delivery=at-least-once any will do"
+                )
             if found.error not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
                 found.check()
             identity = (piece.transaction.producer_id, piece.transaction.producer_epoch)
             if found.state != ONGOING or (found.producer_id, found.producer_epoch) != identity:
                 raise SinkError(
-                    f"batch {batch}: the transaction {name} of task {piece.partition} was given up by the broker "
-                    f"before the batch was committed (it is {found.state or 'unknown'}). If the batch took longer than "
-                    "kafka.transaction.timeout.ms, raise it, and the broker's transaction.max.timeout.ms"
+                    f"batch {batch}: the transaction {name} of task {piece.partition} was aborted before the batch was "
+                    f"committed (it is {found.state or 'unknown'}). Either the same batch was written by another "
+                    "driver at the same time, which has swept it; or the batch took longer than "
+                    "kafka.transaction.timeout.ms: then raise it, and the broker's transaction.max.timeout.ms"
                 )
 
     async def _describe(self, transaction: PreparedTransaction) -> TransactionDescription:
@@ -147,14 +194,24 @@ class Committer:
         return found
 
     async def _end_all(self, entry: Entry) -> dict[PreparedTransaction, EndOutcome]:
-        async def end(piece: Piece) -> EndOutcome:
-            outcome = await self._admin.end_transaction(piece.transaction, commit=True)
-            await self._step("ended")
-            return outcome
+        """An error of one keeps no other from being committed, and is raised when it stays."""
 
-        pieces = entry.pieces or ()
-        outcomes = await self._each(pieces, end)
-        return {piece.transaction: outcome for piece, outcome in zip(pieces, outcomes, strict=True)}
+        outcomes: dict[PreparedTransaction, EndOutcome] = {}
+        errors: list[ApiError] = []
+
+        async def end(piece: Piece) -> None:
+            try:
+                outcomes[piece.transaction] = await self._admin.end_transaction(piece.transaction, commit=True)
+            except ApiError as error:
+                errors.append(error)
+                return
+            await self._step("ended")
+
+        for _ in range(_END_ROUNDS_MAX):
+            await self._each([piece for piece in entry.pieces or () if piece.transaction not in outcomes], end)
+            if len(outcomes) == len(entry.listed):
+                return outcomes
+        raise errors[-1]
 
     async def _abort(self, transactions: Iterable[PreparedTransaction]) -> None:
         """What cannot be aborted now will be by the time-out, which holds up readers only."""
@@ -168,14 +225,18 @@ class Committer:
 
         await self._each(wanted, abort)
 
-    async def _open_transactions(self) -> list[PreparedTransaction]:
-        """Of this sink's tasks, whoever began them."""
+    async def _open_transactions(
+        self, batch: int, known: Iterable[PreparedTransaction] = ()
+    ) -> list[PreparedTransaction] | None:
+        """Of the batch's tasks, whoever began them, and those of `known` that are open. None if nobody can tell."""
         try:
-            listed = await self._list_ongoing()
-        except ApiError as error:
-            _LOG.warning("open transactions of %s cannot be listed: %s", self._ledger.sink, error)
-            return []
-        found = await self._each(listed, lambda name: self._admin.describe_transactions([name]))
+            async with asyncio.timeout(_LISTING_TIMEOUT_S):
+                listed = await self._list_ongoing(batch)
+                names = sorted({*listed, *(each.transactional_id for each in known)})
+                found = await self._each(names, lambda name: self._admin.describe_transactions([name]))
+        except (ApiError, TimeoutError) as error:
+            _LOG.warning("open transactions of %s cannot be listed: %r", self._ledger.sink, error)
+            return None
         return [
             # By the newer protocol wherever the broker knows it: so the task that may still be writing is fenced.
             PreparedTransaction(each.transactional_id, each.producer_id, each.producer_epoch)
@@ -183,8 +244,8 @@ class Committer:
             if each.state == ONGOING
         ]
 
-    async def _list_ongoing(self) -> list[str]:
-        pattern = tasks_pattern(self._ledger.sink)
+    async def _list_ongoing(self, batch: int) -> list[str]:
+        pattern = tasks_pattern(tasks_name(self._ledger.sink, batch, is_streaming=self._is_streaming))
         try:
             found = await self._admin.list_transactions(states=[ONGOING], id_pattern=pattern)
         except ApiError as error:

@@ -14,6 +14,8 @@ from crc32c import crc32c
 
 _NULL_LENGTH = -1
 _NULL_NUMBER = -(2**62)
+# The large ones come with spark.sql.execution.arrow.useLargeVarTypes. The same values have the same digest in either.
+_OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
 
 
 class RowDigest:
@@ -31,12 +33,11 @@ class RowDigest:
 
     def _add(self, name: str, column: pa.Array) -> None:
         kind = column.type
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            lengths = pc.fill_null(pc.binary_length(column), _NULL_LENGTH)
-            self._sum(f"{name}.length", lengths.to_numpy(zero_copy_only=False))
+        if kind in _OFFSETS:
+            self._sum_lengths(name, pc.binary_length(column))
             self._sum(name, _bytes_of(column))
-        elif pa.types.is_list(kind):
-            self._sum(f"{name}.length", pc.fill_null(pc.list_value_length(column), _NULL_LENGTH).to_numpy())
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            self._sum_lengths(name, pc.list_value_length(column))
             self._add(f"{name}.item", column.flatten())
         elif pa.types.is_struct(kind):
             for index, field in enumerate(kind):
@@ -44,6 +45,9 @@ class RowDigest:
         else:
             numbers = column.cast(pa.int64()) if not pa.types.is_null(kind) else pa.nulls(len(column), pa.int64())
             self._sum(name, pc.fill_null(numbers, _NULL_NUMBER).to_numpy())
+
+    def _sum_lengths(self, name: str, lengths: pa.Array) -> None:
+        self._sum(f"{name}.length", pc.fill_null(lengths.cast(pa.int32()), _NULL_LENGTH).to_numpy())
 
     def _sum(self, name: str, data: Any) -> None:
         self._sums[name] = crc32c(np.ascontiguousarray(data).view(np.uint8).data, self._sums.get(name, 0))
@@ -56,5 +60,5 @@ def _bytes_of(column: pa.Array) -> Any:
     _, offsets, data = column.buffers()
     if data is None or len(column) == 0:
         return np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    ends = np.frombuffer(offsets, _OFFSETS[column.type])[column.offset : column.offset + len(column) + 1]
     return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]

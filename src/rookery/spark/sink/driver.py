@@ -1,28 +1,31 @@
 """The driver's half of the sink: from Spark's messages to the `Committer`, in the process that Spark keeps for it.
 
 The process lives as long as the query, and serves one batch after the other: the ledger that it has taken over stays
-with it, so that a batch begins with a decision and not with reading. With at-least-once delivery there is nothing to
-decide.
+with it, so that a batch begins with a decision and not with reading. Those used last are kept, the others closed. A
+ledger that is in use belongs to one call: a second one of the same sink takes over from it, as any other driver would.
+With at-least-once delivery there is nothing to decide.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from rookery.base.errors import ApiError, ConfigError
 from rookery.client.sync.loop import shared_loop
 from rookery.spark.options import WriteOptions
-from rookery.spark.sink.commit_protocol import Piece
 from rookery.spark.sink.committing import Committer
 from rookery.spark.sink.ledger import Ledger, Steps, no_steps
 from rookery.spark.sink.writing import TaskMessage, explained
 
 # Spark waits for it before it tells the user what went wrong; perhaps that no broker answers.
 _ABORT_TIMEOUT_S: Final = 20
+LEDGERS_MAX: Final = 16
 _LOG: Final = logging.getLogger(__name__)
 _Key = tuple[int, frozenset[tuple[str, str]], str, str]
+# Those that nobody is using, the one used last at the end.
 _ledgers: Final[dict[_Key, Ledger]] = {}
 
 
@@ -31,10 +34,17 @@ class SinkDriver:
     write, which leaves nothing behind."""
 
     def __init__(
-        self, options: WriteOptions, *, sink: str | None = None, is_forgotten: bool = False, steps: Steps = no_steps
+        self,
+        options: WriteOptions,
+        *,
+        sink: str | None = None,
+        is_streaming: bool = False,
+        is_forgotten: bool = False,
+        steps: Steps = no_steps,
     ) -> None:
         self._options = options
         self._sink = sink
+        self._is_streaming = is_streaming
         self._is_forgotten = is_forgotten
         self._steps = steps
 
@@ -50,34 +60,42 @@ class SinkDriver:
         # Without a finished task there is nothing to commit; but killed ones may have left something to abort.
         if sink is None or (commit and not received) or self._options.delivery != "exactly-once":
             return
-        pieces = [message.piece for message in received if message.piece is not None]
         try:
-            shared_loop().run(self._carry_out(sink, batch, pieces, commit=commit))
+            shared_loop().run(self._carry_out(sink, batch, received, commit=commit))
         except (ApiError, ConfigError) as error:
             raise explained(error, self._options) from error
 
-    async def _carry_out(self, sink: str, batch: int, pieces: Sequence[Piece], *, commit: bool) -> None:
-        ledger = self._ledger(sink)
-        committer = Committer(ledger, is_forgotten=self._is_forgotten, steps=self._steps)
-        try:
+    async def _carry_out(self, sink: str, batch: int, received: Iterable[TaskMessage], *, commit: bool) -> None:
+        pieces = [message.piece for message in received if message.piece is not None]
+        async with self._ledger(sink) as ledger:
+            committer = Committer(
+                ledger, is_streaming=self._is_streaming, is_forgotten=self._is_forgotten, steps=self._steps
+            )
             if commit:
                 await committer.commit(batch, pieces)
-            else:
+                return
+            try:
                 async with asyncio.timeout(_ABORT_TIMEOUT_S):
                     await committer.abort(batch, pieces)
-        except TimeoutError:
-            _LOG.warning("%s: batch %d was not aborted in time; its transactions will be by theirs", sink, batch)
-        finally:
-            if self._is_forgotten:
-                _ledgers.pop(self._key(sink), None)
-                await ledger.close()
+            except TimeoutError:
+                _LOG.warning("%s: batch %d was not aborted in time; its transactions will be by theirs", sink, batch)
 
-    def _key(self, sink: str) -> _Key:
+    @asynccontextmanager
+    async def _ledger(self, sink: str) -> AsyncIterator[Ledger]:
         config = frozenset(self._options.client_config.items())
-        return os.getpid(), config, self._options.ledger_topic, sink
+        key = os.getpid(), config, self._options.ledger_topic, sink
+        ledger = _ledgers.pop(key, None) or Ledger(self._options.client_config, self._options.ledger_topic, sink)
+        try:
+            yield ledger
+        finally:
+            too_many = [ledger] if self._is_forgotten else _keep(key, ledger)
+            for each in too_many:
+                await each.close()
 
-    def _ledger(self, sink: str) -> Ledger:
-        key = self._key(sink)
-        if key not in _ledgers:
-            _ledgers[key] = Ledger(self._options.client_config, self._options.ledger_topic, sink)
-        return _ledgers[key]
+
+def _keep(key: _Key, ledger: Ledger) -> list[Ledger]:
+    """Returns those that are to be closed. Of a process that was forked nothing is."""
+    same = _ledgers.pop(key, None)
+    _ledgers[key] = ledger
+    mine = [each for each in _ledgers if each[0] == os.getpid()]
+    return [*([same] if same else []), *(_ledgers.pop(each) for each in mine[:-LEDGERS_MAX])]

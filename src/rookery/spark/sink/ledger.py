@@ -38,6 +38,8 @@ _TOPIC_CONFIGS: Final = {
 }
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _READ_TIMEOUT_S: Final = 60.0
+# A decision about tens of thousands of tasks is a large record.
+_SIZE_KEY: Final = "max.request.size"
 _POLL_S: Final = 0.5
 # What is said to a producer that is locked out, whose transaction took too long, or that was idle for a week.
 _LOCKED_OUT: Final = (
@@ -71,10 +73,16 @@ class Ledger:
             for key, value in config.items()
             if key in ADMIN_KEYS and key in CONSUMER_KEYS and key in PRODUCER_KEYS
         }
+        self._size_config = {_SIZE_KEY: config[_SIZE_KEY]} if _SIZE_KEY in config else {}
         self.admin = Admin(self._config)
         self._producer: Producer[bytes, bytes] | None = None
         self._partition: TopicPartition | None = None
         self._entry: Entry | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether `entry` answers from memory. Somebody may have taken over since: only a write would tell."""
+        return self._producer is not None
 
     async def entry(self) -> Entry | None:
         """The sink's last one; None if it has none."""
@@ -116,6 +124,7 @@ class Ledger:
         producer: Producer[bytes, bytes] = Producer(
             {
                 **self._config,
+                **self._size_config,
                 "transactional.id": decisions_id(self.sink),
                 "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
                 "compression.type": "gzip",

@@ -1,16 +1,20 @@
 """The ledger's records: docs/formats/sink-ledger.md. Pure.
 
-The key is the sink, the value an entry as JSON, so that `rookery consume` shows it. No value means that the sink has
-nothing to remember. A version that is not ours is refused, and not guessed at.
+The key is the sink, the value an entry as JSON, so that `rookery consume` shows it. That of many tasks is compressed:
+brokers and producers take records of one megabyte, whose size they look at before they compress. No value means that
+the sink has nothing to remember. A version that is not ours is refused, and not guessed at.
 """
 
 import json
+import zlib
 from typing import Any, Final
 
 from rookery.client.prepared import PreparedTransaction
 from rookery.spark.sink.commit_protocol import Entry, Piece, SinkError
 
 VERSION: Final = 1
+_PLAIN_BYTES_MAX: Final = 65_536
+_JSON_START: Final = b"{"
 _DECIDED, _DONE, _UNDECIDED = "decided", "done", "undecided"
 
 
@@ -25,13 +29,14 @@ def encode_entry(entry: Entry) -> bytes:
             (_transaction_fields(each) for each in entry.abandoned), key=lambda row: sorted(row.items())
         ),
     }
-    return json.dumps(made, separators=(",", ":")).encode()
+    text = json.dumps(made, separators=(",", ":")).encode()
+    return text if len(text) <= _PLAIN_BYTES_MAX else zlib.compress(text)
 
 
 def decode_entry(sink: str, value: bytes) -> Entry:
     """Raises SinkError: what a newer version has decided must not be overlooked."""
     try:
-        row = json.loads(value)
+        row = json.loads(value if value.startswith(_JSON_START) else zlib.decompress(value))
         version = row["version"]
         if version != VERSION:
             raise SinkError(f"the ledger's record of {sink} has version {version}, and we know version {VERSION} only")
@@ -42,7 +47,7 @@ def decode_entry(sink: str, value: bytes) -> Entry:
             is_done=state == _DONE,
             abandoned=frozenset(_transaction(each) for each in row["abandoned"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise SinkError(
             f"the ledger's record of {sink} cannot be read ({error!r}): is ledgerTopic another topic?"
         ) from None

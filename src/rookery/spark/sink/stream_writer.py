@@ -40,10 +40,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, self._columns, self.place(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        SinkDriver(self._options, steps=self.on_step).commit(messages, batchId)
+        self._driver().commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        SinkDriver(self._options, steps=self.on_step).abort(messages, batchId)
+        self._driver().abort(messages, batchId)
+
+    def _driver(self) -> SinkDriver:
+        return SinkDriver(self._options, is_streaming=True, steps=self.on_step)
 
     async def on_step(self, step: str) -> None:
         """Of a commit. For tests, which let the driver die here."""

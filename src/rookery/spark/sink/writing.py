@@ -4,7 +4,7 @@ A task without rows opens no transaction. One that fails aborts its own; one tha
 next batch, or to the time-out. With at-least-once delivery there is no transaction, and a row that was acknowledged
 stays.
 
-A worker process has a random name, and numbers its transactional ids (`sink_names`). An id is used again for a later
+A worker process has a random name, and numbers its transactional ids (`names`). An id is used again for a later
 batch of a stream: Spark begins that when the one before is done, and then no transaction of it is asked for any more.
 Batch writes may overlap, so that each of their tasks takes a new one.
 """
@@ -29,7 +29,7 @@ from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.commit_protocol import Piece, SinkError
 from rookery.spark.sink.digests import RowDigest
-from rookery.spark.sink.names import PROCESS_NAME_LENGTH, task_id
+from rookery.spark.sink.names import PROCESS_NAME_LENGTH, task_id, tasks_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -47,6 +47,10 @@ class Place:
     batch: int
     partition: int
     is_streaming: bool
+
+    @property
+    def tasks(self) -> str:
+        return tasks_name(self.sink, self.batch, is_streaming=self.is_streaming)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class TaskIds:
             free = (number for number, last in enumerate(used) if last is not None and last < place.batch)
             number = next(free, len(used))
             used[number : number + 1] = [place.batch if place.is_streaming else None]
-        return task_id(place.sink, self._process, number)
+        return task_id(place.tasks, self._process, number)
 
 
 _ids: dict[int, TaskIds] = {}

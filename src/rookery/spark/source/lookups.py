@@ -86,6 +86,16 @@ class Lookups:
         check_all_named(bound.option, bound.times_ms, partitions)
         return self._by_time(bound.option, bound.times_ms, late)
 
+    def resolve_known(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
+        """As far as `resolve` can: of partitions that are named, and the latest where no record is as late."""
+        if isinstance(bound, PartitionOffsets):
+            offsets = {tp: bound.offsets[tp] for tp in partitions if tp in bound.offsets}
+            return self.resolve(PartitionOffsets(bound.option, offsets), offsets)
+        if isinstance(bound, PartitionTimes):
+            times_ms = {tp: bound.times_ms[tp] for tp in partitions if tp in bound.times_ms}
+            return self.resolve(PartitionTimes(bound.option, times_ms), times_ms)
+        return self.resolve(bound, partitions)
+
     def edges(self, partitions: Collection[TopicPartition], edge: int) -> Offsets:
         """EARLIEST or LATEST of each. A partition that vanished meanwhile is left out."""
         return self._list(dict.fromkeys(partitions, edge))

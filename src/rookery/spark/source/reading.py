@@ -5,22 +5,28 @@ Made on the driver, pickled, used in tasks: a plan holds no client and no connec
 """
 
 from collections.abc import Iterator
+from threading import Event
 from typing import Final
 
 import pyarrow as pa
 
+from rookery.base.clock import SystemClock
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset
 from rookery.base.values import value_class
 from rookery.client.errors import OffsetOutOfRangeError
-from rookery.spark.clients import consumer_for, producer_for
-from rookery.spark.failures import lose, refused
+from rookery.client.settings.consumer import ConsumerSettings
+from rookery.spark.clients import admin_for, consumer_for, producer_for
+from rookery.spark.failures import held_up, lose, refused, unburied
+from rookery.spark.offsets import LATEST
 from rookery.spark.options import ReadOptions
 from rookery.spark.source.ranges import OffsetRange
 from rookery.spark.source.schema import Decoders
 from rookery.spark.source.shaping import Shaped, shape
 
 _PORTION_BYTES: Final = 16 * 1024 * 1024
+# Between looks whether a transaction has ended.
+_PAUSE_S: Final = 0.2
 
 
 @value_class
@@ -43,11 +49,10 @@ def _bury(options: ReadOptions, shaped: Shaped) -> None:
 
     table = dead_letter_table(shaped.dead, shaped.failures, options.dead_letter_topic)
     try:
-        producer_for(options.client_config).send_arrow(table).result()
+        producer_for(options.dead_letter_config).send_arrow(table).result()
     except ApiError as error:
-        raise refused(
-            "writing dead letters (options onError and deadLetterTopic)", options.client_config, error
-        ) from error
+        (topic,) = set(table.column("topic").to_pylist())
+        raise unburied(topic, options.dead_letter_config, error) from error
 
 
 def _portions(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -64,7 +69,7 @@ def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]
     position = wanted.start
     while position < wanted.end:
         try:
-            _check_end(options, wanted, consumer.end_offsets([tp])[tp])
+            _check_end(options, wanted)
             for batch in consumer.iterate_arrow(tp.topic, {tp.partition: position}, {tp.partition: wanted.end}):
                 yield batch
                 position = batch.column("offset")[-1].as_py() + 1
@@ -78,9 +83,21 @@ def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]
             return
 
 
-def _check_end(options: ReadOptions, wanted: OffsetRange, end: Offset) -> None:
+def _check_end(options: ReadOptions, wanted: OffsetRange) -> None:
+    """What is there but belongs to open transactions is waited for, where only committed records are read."""
+    config, tp = options.client_config, wanted.partition
+    consumer = consumer_for(config)
+    if consumer.end_offsets([tp])[tp] >= wanted.end:
+        return
+    end = admin_for(config).list_offsets({tp: LATEST})[tp].offset
     if end < wanted.end:
-        lose(f"{wanted.partition} ends at {end}, and {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+        lose(f"{tp} ends at {end}, and {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+    clock = SystemClock()
+    deadline_s = clock.monotonic() + ConsumerSettings.parse(config).common.default_api_timeout_ms / 1000
+    while (stable := consumer.end_offsets([tp])[tp]) < min(end, wanted.end):
+        if clock.monotonic() > deadline_s:
+            raise held_up(str(wanted), tp, stable)
+        Event().wait(_PAUSE_S)
 
 
 def _behind_the_gap(options: ReadOptions, wanted: OffsetRange, position: Offset, beginning: Offset) -> Offset:

@@ -18,6 +18,8 @@ from rookery.spark.source.schema import Decoders
 if TYPE_CHECKING:
     from rookery.spark.formats import ColumnDecoder, RowError
 
+# In microseconds it has 64 bits.
+_TIME_MS_MAX: Final = (2**63 - 1) // 1000
 _STAGES: Final = {"key": KEY_CONVERTER, "value": VALUE_CONVERTER}
 
 
@@ -64,8 +66,21 @@ def _batch(records: pa.RecordBatch, columns: Mapping[str, pa.Array], schema: pa.
     """Columns that are not given are those of the records. A cast to the same type costs nothing."""
     found = [columns[name] if name in columns else records.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(
-        [column.cast(kind) for column, kind in zip(found, schema.types, strict=True)], schema=schema
+        [
+            _cast_times(column, kind) if name == "timestamp" else column.cast(kind)
+            for name, column, kind in zip(schema.names, found, schema.types, strict=True)
+        ],
+        schema=schema,
     )
+
+
+def _cast_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Producers may send any number of milliseconds; what no timestamp can hold becomes the nearest that one can."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        times_ms = pc.max_element_wise(pc.min_element_wise(column.cast(pa.int64()), _TIME_MS_MAX), -_TIME_MS_MAX)
+        return times_ms.cast(column.type).cast(kind)
 
 
 def _decode(

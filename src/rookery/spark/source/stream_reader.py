@@ -1,9 +1,10 @@
 """A stream: Spark asks how far it may read, then for the tasks of that range, again and again.
 
 Spark's checkpoint has the end of every micro-batch and is the only thing that a restart goes by. The beginning of the
-first micro-batch is not in it, and a query that dies in its first micro-batch asks for it again. `latest` would then
-be another offset, and what came between would be lost. A query that begins at `latest` therefore begins with an empty
-micro-batch, whose end is that offset.
+first micro-batch is not in it, and a query that dies in its first micro-batch asks for it again. Whatever says where to
+begin may then mean another offset, as records come and retention takes others away, and what lies between would be
+lost. A query therefore begins with an empty micro-batch, whose end is where the query begins. Trigger.Once has one
+micro-batch only: its query begins at once, unless that is at the latest offset.
 
 An idle query waits in `latestOffset`, in a fetch that the broker answers as soon as there is something.
 """
@@ -28,11 +29,12 @@ from rookery.base.errors import ApiError
 from rookery.base.types import TopicPartition
 from rookery.client.consume.ranges import StoredRun
 from rookery.spark.clients import consumer_for
-from rookery.spark.failures import lose
+from rookery.spark.failures import lose, unknown_partitions
 from rookery.spark.offsets import (
     EARLIEST,
     LATEST,
     Edge,
+    MatchingTopics,
     OffsetJson,
     Offsets,
     PartitionOffsets,
@@ -40,6 +42,7 @@ from rookery.spark.offsets import (
     offsets_from_json,
     offsets_to_json,
 )
+from rookery.spark.option_table import OptionError
 from rookery.spark.options import ReadOptions
 from rookery.spark.source.admission import Gate, Limits, lags, offsets_within, share
 from rookery.spark.source.batch_reader import RangePartition, tasks_for
@@ -60,6 +63,8 @@ _PATIENCE_S: Final = 0.5
 _PAUSE_S: Final = 0.1
 # Enough to see some batches of usual size.
 _SAMPLE_BYTES: Final = 64 * 1024
+# Not ReadAllAvailable, which is what Trigger.Once asks for.
+_NO_LIMIT: Final = ReadMaxRows(2**63 - 1)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if plan.options.group_id is not None:
             self._group = GroupOffsets(plan.options.client_config, plan.options.group_id, clock=self._clock)
         self._initial: Offsets | None = None
+        # What is wrong with the options to begin by. A query that has begun does not need them any more.
+        self._complaint: OptionError | None = None
         self._has_begun = False
         # What the last look-up found.
         self._latest: Offsets = {}
@@ -87,15 +94,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             options = self._options
             found = self._lookups.existing_partitions(options.selection)
-            offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
+            try:
+                offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
+            except OptionError as error:
+                self._complaint = error
+                offsets = self._lookups.resolve_known(options.starting, found)
             if self._target is not None and _depends_on_now(options):
                 # What came since then is not read: neither records nor partitions.
+                self._target = self._target or self._ends()
                 offsets = {tp: min(offsets[tp], end) for tp, end in self._target.items() if tp in offsets}
             self._initial = offsets
         return offsets_to_json(self._initial)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
+        self._target = self._ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """One of the limits: Spark gives it back to `latestOffset`, which keeps all of them."""
@@ -106,13 +118,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(options.max_bytes_per_trigger)
-        return ReadAllAvailable()
+        return _NO_LIMIT
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         starts = offsets_from_json(start)
         if self._group is not None:
             self._group.commit(starts)
-        if self._begins_empty(starts):
+        if self._begins_empty(starts, limit):
             self._latest = starts
             return start
         limits = self._limits(limit)
@@ -140,25 +152,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_bytes=options.max_bytes_per_trigger,
         )
 
-    def _begins_empty(self, starts: Offsets) -> bool:
-        """Once, for the first micro-batch of a query that begins at an offset which a restart would not find again."""
+    def _begins_empty(self, starts: Offsets, limit: ReadLimit) -> bool:
+        """Once, for the first micro-batch of a query."""
         is_first = starts == self._initial and not self._has_begun
         self._has_begun = True
-        return is_first and _depends_on_now(self._options)
+        if is_first and self._complaint is not None:
+            raise self._complaint
+        return is_first and (not isinstance(limit, ReadAllAvailable) or _depends_on_now(self._options))
+
+    def _ends(self) -> Offsets:
+        return self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
 
     def _look(self, starts: Offsets) -> Offsets:
         """The ends of all partitions that there are now. What is gone since the last time fails or is left out."""
-        if self._target is not None:
-            ends = self._target
-        else:
-            ends = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
-            if starts.keys() - ends.keys():
-                # A broker that has just started may not know all topics yet.
-                _pause(_PATIENCE_S)
-                ends = self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
+        ends = self._ends() if self._target is None else self._target
+        if starts.keys() - ends.keys():
+            # A broker that has just started may not know all topics yet.
+            _pause(_PATIENCE_S)
+            found = self._ends()
+            ends = {**{tp: found[tp] for tp in starts.keys() & found.keys()}, **ends}
+            self._target = None if self._target is None else ends
         gone = starts.keys() - ends.keys()
         if gone:
             self._lose(f"{describe(gone)} does not exist any more")
+            if not ends and not isinstance(self._options.selection, MatchingTopics):
+                # All positions would be forgotten, and everything be read again if this is a mistake.
+                raise unknown_partitions("subscribe or assign", gone)
         for tp in _cut_off(starts, ends):
             self._lose(
                 f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was made again, or "
@@ -168,8 +187,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _admit(self, starts: Offsets, limits: Limits) -> Offsets | None:
         """The ends of the next micro-batch; None if there is none yet."""
-        ends = self._latest
-        begins = self._beginnings(starts, ends)
+        begins = self._beginnings(starts, self._latest)
+        ends = {tp: end for tp, end in self._latest.items() if tp in begins}
         behind = lags(begins, ends)
         if not self._gate.opens(sum(behind.values()), limits):
             # That partitions came, went or began anew is noted even if they have no records.
@@ -220,10 +239,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         starts, ends = offsets_from_json(start), offsets_from_json(end)
-        if starts == self._initial:
-            # The first micro-batch, repeated: where it begins was looked up again, and may lie behind its end.
-            starts = {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
-        return tasks_for(self._options, ranges_between(self._beginnings(starts, ends), ends))
+        if starts == self._initial and not self._has_begun:
+            starts = self._repeat_first(starts, ends)
+        self._has_begun = True
+        begins = self._beginnings(starts, ends)
+        for tp in sorted(ends.keys() - begins.keys()):
+            self._lose(f"{tp} does not exist any more; it was to be read to {ends[tp]}")
+        return tasks_for(self._options, ranges_between(begins, ends))
+
+    def _repeat_first(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """Where the first micro-batch begins was looked up again, and may lie behind its end."""
+        if not _depends_on_now(self._options):
+            for tp in sorted(_cut_off(starts, ends)):
+                self._lose(
+                    f"{tp} would be read from {starts[tp]} on now, and the first micro-batch ended at {ends[tp]}"
+                )
+        return {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, RangePartition)

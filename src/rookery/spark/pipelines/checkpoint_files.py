@@ -1,0 +1,54 @@
+"""Small files beside checkpoints, wherever these are: on this machine, or on a file system that Spark knows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CheckpointFiles:
+    """Paths with a scheme (`s3://...`) are asked of Hadoop, by the session; without one they are local."""
+
+    def __init__(self, session: "SparkSession | None" = None) -> None:
+        self._session = session
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory; nothing if there is none."""
+        if "://" not in directory:
+            path = Path(directory)
+            return [each.name for each in path.iterdir()] if path.is_dir() else []
+        system, target = self._hadoop(directory)
+        return [each.getPath().getName() for each in system.listStatus(target)] if system.exists(target) else []
+
+    def read(self, file: str) -> str | None:
+        """None: there is no such file."""
+        if "://" not in file:
+            return Path(file).read_text() if Path(file).is_file() else None
+        system, target = self._hadoop(file)
+        if not system.exists(target):
+            return None
+        stream = system.open(target)
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, file: str, text: str) -> None:
+        if "://" not in file:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(f"{file}.tmp")
+            temporary.write_text(text)
+            temporary.replace(file)
+            return
+        system, target = self._hadoop(file)
+        stream = system.create(target, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def _hadoop(self, path: str) -> tuple[Any, Any]:
+        session: Any = self._session
+        target = session._jvm.org.apache.hadoop.fs.Path(path)
+        return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target

@@ -1,0 +1,95 @@
+"""Whether the parts of a pipeline's file fit each other: names, targets, and what the platform has for all. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rookery.client.settings.admin import ADMIN_KEYS
+from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.client.settings.producer import PRODUCER_KEYS
+from rookery.serdes.settings import REGISTRY_KEYS
+from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
+from rookery.spark.pipelines.fields import nearest
+from rookery.spark.pipelines.origins import dead_letter_origins, needed_by, roots
+from rookery.spark.pipelines.spec import ParquetSink, Pipeline, Place, Problem, TopicSink, TopicSource
+
+_PLATFORM_KEYS: Final = frozenset(
+    {
+        *ADMIN_KEYS,
+        *CONSUMER_KEYS,
+        *PRODUCER_KEYS,
+        f"{REGISTRY_PREFIX}url",
+        *(REGISTRY_PREFIX + key for key in REGISTRY_KEYS),
+    }
+)
+_WITHOUT_REGISTRY: Final = ("string", "json")
+
+
+def find_inconsistencies(pipeline: Pipeline) -> Iterator[Problem]:
+    for key in pipeline.platform:
+        if key not in _PLATFORM_KEYS:
+            yield Problem(pipeline.platform_place, f"platform has no {key}{_similar(key)}")
+    yield from _check_names(
+        [(each.name, each.place) for each in (*pipeline.sources.values(), *pipeline.transforms.values())]
+    )
+    yield from _check_names([(sink.name, sink.place) for sink in pipeline.sinks])
+    yield from _check_paths(pipeline)
+    yield from _check_loops(pipeline)
+    yield from _check_needs(pipeline)
+
+
+def _similar(key: str) -> str:
+    hint = nearest(key, _PLATFORM_KEYS)
+    return hint if "did you mean" in hint else ": its keys are those of the clients, and schema.registry.*"
+
+
+def _check_names(named: Sequence[tuple[str, Place]]) -> Iterator[Problem]:
+    """For SQL and for some file systems a and A are the same. Equal names are told elsewhere."""
+    seen: dict[str, str] = {}
+    for name, place in named:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            yield Problem(place, f"{name} and {other} differ in case only: SQL and file systems take them for the same")
+
+
+def _check_paths(pipeline: Pipeline) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for sink in pipeline.sinks:
+        if isinstance(sink, ParquetSink):
+            other = seen.setdefault(sink.path.rstrip("/"), sink.name)
+            if other != sink.name:
+                yield Problem(
+                    sink.place, f"sink {other} writes to {sink.path} already: Spark would lose rows of one of them"
+                )
+
+
+def _check_loops(pipeline: Pipeline) -> Iterator[Problem]:
+    for sink in pipeline.sinks:
+        if isinstance(sink, TopicSink) and sink.topic in _topics_read(pipeline, needed_by(pipeline, sink.source)):
+            yield Problem(sink.place, f"sink {sink.name} writes to {sink.topic}, which its own rows come from")
+    for name in roots(pipeline, dead_letter_origins(pipeline)):
+        topic = pipeline.dead_letter_topic
+        if topic in _topics_read(pipeline, {name}):
+            yield Problem(pipeline.sources[name].place, f"the dead letters of {name} go to {topic}, which it reads")
+
+
+def _topics_read(pipeline: Pipeline, names: set[str]) -> set[str]:
+    sources = (pipeline.sources.get(name) for name in names)
+    return {topic for source in sources if isinstance(source, TopicSource) for topic in source.topics}
+
+
+def _check_needs(pipeline: Pipeline) -> Iterator[Problem]:
+    """Topics need a cluster, and formats with schemas a registry, unless the schema is given."""
+    topics = [
+        each for each in (*pipeline.sources.values(), *pipeline.sinks) if isinstance(each, TopicSource | TopicSink)
+    ]
+    if topics and not pipeline.bootstrap_servers:
+        yield Problem(pipeline.platform_place, "platform needs bootstrap.servers: there are topics")
+    for each in topics:
+        given = {name.lower() for name in each.options}
+        formats = (
+            (each.value_format, each.value_schema or "valueschema" in given),
+            (each.key_format, "keyschema" in given),
+        )
+        for form, has_schema in formats:
+            if form in FORMATS and form not in _WITHOUT_REGISTRY and not has_schema and not pipeline.registry_url:
+                yield Problem(each.place, f"platform needs schema.registry.url: {each.name} is {form}")

@@ -1,0 +1,101 @@
+"""Values that Spark can hold and PostgreSQL cannot, found before they are copied, with the row they are in. Pure.
+
+The server would refuse them as well, but says neither which row it was nor, at times, which column.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# The first day of the Julian calendar, 4713 BC. The ends are later than what Spark's times, and most dates, reach.
+_FIRST_DAY: Final = -2_440_588
+_LAST_DAY: Final = 2_145_042_905
+_FIRST_MICROSECOND: Final = _FIRST_DAY * 86_400_000_000
+_TOO_EARLY: Final = "is before 4713 BC, where PostgreSQL's times begin"
+# An escape, whose backslash is not itself escaped.
+_NUL_IN_JSON: Final = r"(^|[^\\])(\\\\)*\\u0000"
+_SHOWN_LENGTH: Final = 60
+# Without a key, the first columns have to tell which row it is.
+_SHOWN_COLUMNS: Final = 3
+
+
+class Limits(NamedTuple):
+    """What a column of the table does not take, besides what none can hold."""
+
+    is_required: bool = False
+    length_max: int | None = None
+    is_jsonb: bool = False
+
+
+class Refusal(NamedTuple):
+    """`why` goes on behind the column's name; `row` counts within the batch."""
+
+    row: int
+    column: str
+    why: str
+
+
+def find_refusals(
+    batch: pa.RecordBatch, limits: Mapping[str, Limits], delete_column: str | None = None
+) -> list[Refusal]:
+    """In the order of the rows. Those that delete do not get into the table, so its limits are not theirs."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    found = [Refusal(row, name, why) for name, column in columns.items() for row, why in _beyond_postgres(column)]
+    deleting = set() if delete_column is None else set(_true_rows(columns[delete_column]))
+    for name, limit in limits.items():
+        found += [Refusal(row, name, why) for row, why in _beyond(limit, columns[name]) if row not in deleting]
+    return sorted(found)
+
+
+def _beyond(limits: Limits, column: pa.Array) -> Iterator[tuple[int, str]]:
+    if limits.is_required:
+        yield from ((row, "is null, and must not be") for row in _true_rows(column.is_null()))
+    if limits.length_max is not None:
+        # Spaces at the end are cut, as SQL says.
+        lengths = pc.utf8_length(pc.utf8_rtrim(column, " "))
+        for row in _true_rows(pc.greater(lengths, limits.length_max)):
+            yield row, f"has {lengths[row]} characters, and the table's has {limits.length_max}"
+    if limits.is_jsonb:
+        for row in _true_rows(pc.match_substring_regex(column, _NUL_IN_JSON)):
+            yield row, "has a NUL character, which PostgreSQL's jsonb cannot hold"
+
+
+def _beyond_postgres(column: pa.Array) -> Iterator[tuple[int, str]]:
+    kind = column.type
+    if pa.types.is_list(kind):
+        rows = pc.list_parent_indices(column)
+        for place, why in _beyond_postgres(pc.list_flatten(column)):
+            yield rows[place].as_py(), f"has an element that {why}"
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        for row in _true_rows(pc.match_substring(column, "\0")):
+            yield row, "has a NUL character, which PostgreSQL's texts cannot hold"
+    elif pa.types.is_timestamp(kind):
+        early = pc.less(column.cast(pa.int64()), _FIRST_MICROSECOND)
+        yield from ((row, _TOO_EARLY) for row in _true_rows(early))
+    elif pa.types.is_date(kind):
+        days = column.cast(pa.int32())
+        yield from ((row, _TOO_EARLY) for row in _true_rows(pc.less(days, _FIRST_DAY)))
+        for row in _true_rows(pc.greater(days, _LAST_DAY)):
+            yield row, "is after the year 5874897, where PostgreSQL's dates end"
+
+
+def _true_rows(mask: pa.Array) -> list[int]:
+    return pc.indices_nonzero(mask.fill_null(False)).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+
+
+def describe(refusal: Refusal, batch: pa.RecordBatch, key_columns: Sequence[str]) -> str:
+    """What is wrong, and which row it is in."""
+    names = key_columns or batch.schema.names[:_SHOWN_COLUMNS]
+    row = ", ".join(f"{name} = {_shown(batch.column(name)[refusal.row])}" for name in names)
+    return f"column {refusal.column} ({batch.column(refusal.column).type}) {refusal.why}, in the row with {row}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value.as_py())
+    except (OverflowError, ValueError):
+        # Python's times end with the year 9999.
+        text = str(value.cast(pa.int32() if pa.types.is_date32(value.type) else pa.int64()))
+    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"

@@ -1,0 +1,311 @@
+"""Batch writes with a name whose driver dies, fails or is not alone, and what an error after the commit does not do."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.client.admin import ONGOING, Admin, EndOutcome, PreparedTransaction, TransactionDescription
+from rookery.client.sync import Admin as SyncAdmin
+from rookery.client.sync import Consumer
+from rookery.spark.options import parse_write_options
+from rookery.spark.sink import committing, driver, ledger_records
+from rookery.spark.sink.batch_writer import BatchWriter
+from rookery.spark.sink.commit_protocol import SinkError, TornBatchError
+from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.ledger import Ledger
+from rookery.spark.sink.writing import TaskMessage
+from rookery.testing.embedded import EmbeddedBroker
+from tests.spark.sink.sink_harness import POINTS, Killed
+
+SCHEMA = StructType([StructField("value", StringType())])
+TASK_COUNT = 3
+_NUMBERS = count(1)
+_DECIDED_FROM = POINTS.index(("decided", 1))
+
+
+class Write(BatchWriter):
+    """One version, by a driver of its own; `at` is called with each step."""
+
+    messages: Sequence[TaskMessage]
+    at: Callable[[str], None] | None = None
+
+    async def on_step(self, step: str) -> None:
+        if self.at is not None:
+            self.at(step)
+
+    def end(self, *, commit: bool = True) -> None:
+        (self.commit if commit else self.abort)(self.messages)
+
+
+def write(broker: EmbeddedBroker, topic: str, version: int | None, app: str | None = None, **settings: str) -> Write:
+    """Tasks have written their rows; the commit is to come."""
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "kafka.client.id": f"driver-{os.getpid()}-{next(_NUMBERS)}",
+        "topic": topic,
+        **({} if version is None else {"txnAppId": app or f"app-{topic}", "txnVersion": str(version)}),
+        **settings,
+    }
+    made = Write(parse_write_options(options, streaming=False), SCHEMA, overwrite=False)
+    made.messages = [_task(made, f"{version}/{number}") for number in range(TASK_COUNT)]
+    return made
+
+
+def _task(made: Write, value: str) -> TaskMessage:
+    message = made.write(iter([pa.RecordBatch.from_pydict({"value": [value]})]))
+    assert isinstance(message, TaskMessage)
+    return message
+
+
+def rows(*versions: int | None) -> list[str]:
+    return sorted(f"{version}/{number}" for version in versions for number in range(TASK_COUNT))
+
+
+def found(broker: EmbeddedBroker, topic: str) -> list[str]:
+    """What is committed, when what is open has timed out."""
+    common = {"bootstrap.servers": broker.bootstrap_servers}
+    with SyncAdmin(common) as admin:
+        for each in admin.list_transactions(states=[ONGOING]):
+            (row,) = admin.describe_transactions([each.transactional_id])
+            prepared = PreparedTransaction(row.transactional_id, row.producer_id, row.producer_epoch)
+            admin.end_transaction(prepared, commit=False)
+    with Consumer[bytes, bytes]({**common, "isolation.level": "read_committed"}) as consumer:
+        return sorted(value.decode() for value in consumer.read_arrow(topic).column("value").to_pylist())
+
+
+def raises_at(step: str, occurrence: int, error: BaseException) -> Callable[[str], None]:
+    seen: list[str] = []
+
+    def at(now: str) -> None:
+        seen.append(now)
+        if now == step and seen.count(step) == occurrence:
+            raise error
+
+    return at
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker) -> Iterator[None]:
+    monkeypatch.setattr(Committer, "requests_at_once", 1)
+    yield
+    broker.faults.clear()
+
+
+# A version that was left unfinished
+
+
+@pytest.mark.parametrize("next_commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("point", POINTS[1:-1], ids=lambda point: f"{point[0].replace(' ', '_')}-{point[1]}")
+def test_a_later_version_finishes_what_was_decided_before(
+    broker: EmbeddedBroker, topic: str, point: tuple[str, int], next_commits: bool
+) -> None:
+    broker.create_topic(topic)
+    first = write(broker, topic, 1)
+    first.at = raises_at(*point, Killed())
+    with pytest.raises(Killed):
+        first.end()
+    write(broker, topic, 2).end(commit=next_commits)
+    is_decided = POINTS.index(point) >= _DECIDED_FROM
+    assert found(broker, topic) == rows(*([1] if is_decided else []), *([2] if next_commits else []))
+    # Who repeats the first adds what is missing, or nothing; unless a later one is there.
+    write(broker, topic, 1).end()
+    is_first_there = is_decided or not next_commits
+    assert found(broker, topic) == rows(*([1] if is_first_there else []), *([2] if next_commits else []))
+
+
+def test_a_version_that_is_torn_is_told_by_its_name_and_can_be_mended(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    first = write(broker, topic, 1)
+    first.at = raises_at("ended", 1, Killed())
+    with pytest.raises(Killed):
+        first.end()
+    assert found(broker, topic) == ["1/0"]
+    second = write(broker, topic, 2)
+    for commit in (True, False):
+        with pytest.raises(TornBatchError, match="batch 1, which was begun before this one, is torn"):
+            second.end(commit=commit)
+    write(broker, topic, 1).end()
+    second.abort(second.messages)
+    write(broker, topic, 2).end()
+    assert found(broker, topic) == rows(1, 2)
+
+
+# Two at once
+
+
+def test_two_versions_at_once_leave_each_other_alone(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    first, second, third = (write(broker, topic, version) for version in (1, 2, 3))
+    second.end(commit=False)
+    first.end()
+    third.end()
+    assert found(broker, topic) == rows(1, 3)
+
+
+def test_the_same_version_at_once_is_written_once(
+    broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic(topic)
+    first, second = write(broker, topic, 1), write(broker, topic, 1)
+    first.end()
+    second.end()
+    assert "batch 1 is left out: it was already written" in caplog.text
+    assert found(broker, topic) == rows(1)
+
+
+def test_a_version_is_written_to_each_topic(broker: EmbeddedBroker, topic: str) -> None:
+    for name in (topics := [f"{topic}-a", f"{topic}-b"]):
+        broker.create_topic(name)
+        write(broker, name, 1, f"app-{topic}").end()
+    assert [found(broker, name) for name in topics] == [rows(1), rows(1)]
+
+
+def test_what_others_have_aborted_is_not_blamed_on_time_alone(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    made = write(broker, topic, 1)
+    assert found(broker, topic) == []
+    with pytest.raises(SinkError, match=r"aborted before .* committed .*by another driver.*; or .* took longer"):
+        made.end()
+
+
+# Errors
+
+
+@pytest.mark.parametrize("version", [None, 1], ids=["nameless", "named"])
+def test_an_error_when_all_is_committed(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, version: int | None
+) -> None:
+    """Only a write that can be repeated tells of it."""
+    broker.create_topic(topic)
+    made = write(broker, topic, version)
+
+    async def write_nothing(self: Ledger, entry: object, step: object) -> None:
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the ledger's leader is gone")
+
+    made.at = lambda step: monkeypatch.setattr(Ledger, "write", write_nothing) if step == "listed" else None
+    if version is None:
+        made.end()
+    else:
+        with pytest.raises(SinkError, match="the ledger's leader is gone"):
+            made.end()
+    monkeypatch.undo()
+    assert found(broker, topic) == rows(version)
+
+
+def test_what_is_open_is_not_waited_for(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic(topic)
+    broker.faults.fail("ListTransactions", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+    monkeypatch.setattr(committing, "_LISTING_TIMEOUT_S", 0.2)
+    write(broker, topic, 1).end()
+    assert "cannot be listed: TimeoutError()" in caplog.text
+    broker.faults.clear()
+    assert found(broker, topic) == rows(1)
+
+
+def test_an_end_that_fails_is_tried_again_and_keeps_no_other(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(topic)
+    made, asked = write(broker, topic, None), list[str]()
+    end = Admin.end_transaction
+
+    async def fail_first(self: Admin, prepared: PreparedTransaction, *, commit: bool) -> EndOutcome:
+        asked.append(prepared.transactional_id)
+        if len(asked) == 1:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
+        return await end(self, prepared, commit=commit)
+
+    monkeypatch.setattr(Admin, "end_transaction", fail_first)
+    made.end()
+    assert (len(asked), asked[0]) == (TASK_COUNT + 1, asked[-1])
+    assert found(broker, topic) == rows(None)
+
+
+def test_a_timeout_is_an_error_of_a_commit_and_a_line_in_the_log_of_an_abort(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic(topic)
+    made = write(broker, topic, 1)
+
+    async def time_out(self: Committer, batch: int, fresh: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(Committer, "_commit", time_out)
+    monkeypatch.setattr(Committer, "_give_up", time_out)
+    with pytest.raises(TimeoutError):
+        made.end()
+    with caplog.at_level(logging.WARNING):
+        made.end(commit=False)
+    assert "batch 1 was not aborted in time" in caplog.text
+
+
+def test_a_broker_that_describes_no_transactions(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(topic)
+    made = write(broker, topic, 1)
+
+    async def describe(self: Admin, names: Sequence[str]) -> list[TransactionDescription]:
+        return [TransactionDescription(transactional_id=name, error=ErrorCode.UNSUPPORTED_VERSION) for name in names]
+
+    monkeypatch.setattr(Admin, "describe_transactions", describe)
+    with pytest.raises(SinkError, match=r"needs brokers of Kafka 3.0 or newer"):
+        made.end()
+
+
+# The ledgers of a process
+
+
+def test_a_ledger_takes_requests_as_large_as_the_user_says(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(topic)
+    monkeypatch.setattr(ledger_records, "_PLAIN_BYTES_MAX", 10**9)
+    app = "a" * 400
+    with pytest.raises(SinkError, match="MESSAGE_TOO_LARGE"):
+        write(broker, topic, 1, app, **{"kafka.max.request.size": "2000"}).end()
+    write(broker, topic, 2, app, **{"kafka.max.request.size": "20000"}).end()
+    assert found(broker, topic) == rows(2)
+
+
+def test_a_ledger_that_was_kept_is_not_believed_when_it_says_that_there_is_nothing_to_do(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    """Its entry is of version 1; meanwhile another driver has decided about version 2, and died."""
+    broker.create_topic(topic)
+    common = {"kafka.client.id": f"kept-{topic}"}
+    write(broker, topic, 1, **common).end()
+    other = write(broker, topic, 2)
+    other.at = raises_at("decided", 1, Killed())
+    with pytest.raises(Killed):
+        other.end()
+    empty = write(broker, topic, 2, **common)
+    empty.commit([TaskMessage(message.sink, None) for message in empty.messages])
+    assert found(broker, topic) == rows(1, 2)
+
+
+def test_ledgers_are_closed_but_for_those_used_last(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic(topic)
+    monkeypatch.setattr(driver, "LEDGERS_MAX", 2)
+    monkeypatch.setattr(driver, "_ledgers", {})
+    closed, close = list[str](), Ledger.close
+
+    async def note(self: Ledger) -> None:
+        closed.append(self.sink)
+        await close(self)
+
+    monkeypatch.setattr(Ledger, "close", note)
+    for app in ("a", "b", "a", "c", "a"):
+        write(broker, topic, 1, app, **{"kafka.client.id": "one"}).end()
+    assert closed == [f"b/{topic}"]
+    assert [key[-1] for key in driver._ledgers] == [f"c/{topic}", f"a/{topic}"]
