@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE = ROOT / "docs" / "client.md"
 PAGES = (ROOT / "README.md", GUIDE, ROOT / "docs" / "client-metrics.md")
 ADDRESS = "localhost:9092"
+# Needs a Spark session: tests/spark/test_readme.py runs it.
+OF_SPARK = "In your Spark jobs"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -23,6 +25,8 @@ def examples() -> Iterator[object]:
         for number, match in enumerate(_EXAMPLE.finditer(text), start=1):
             heading = next(reversed(_HEADING.findall(text[: match.start()])), "")
             line = text.count("\n", 0, match.start()) + 1
+            if heading == OF_SPARK:
+                continue
             yield pytest.param(match[1], page, line, id=f"{page.stem}-{number}-{heading.replace(' ', '-')}")
 
 

@@ -40,4 +40,4 @@ def test_spark_takes_the_streaming_example(spark: "SparkSession", broker: Embedd
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
         admin.create_topics(topics)
     flows = check_pipeline(spark, pipeline)
-    assert [flow.name for flow in flows] == ["page-counts", "visits", "clicked-views", "dead-letters"]
+    assert [flow.name for flow in flows] == ["dead-letters", "page-counts", "visits", "clicked-views"]
