@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rookery.spark.postgres.sink import Outcome, PostgresSink, Step, write_to_postgres
+from rookery.spark.postgres.sink import Outcome, PostgresSink, Step
 from rookery.spark.postgres.source import read_postgres
 from tests.support.postgres import Postgres
 
@@ -50,7 +50,8 @@ def test_a_query_writes_each_batch_once(
         run(spark, directory, PostgresSink(**options, on_step=on_step))
     # The same process runs the query again, with the claim of a new run.
     (directory / "2").write_text("3,c\n")
-    run(spark, directory, lambda rows, batch_id: outcomes.append(write_to_postgres(rows, batch_id, **options)))
+    sink = PostgresSink(**options)
+    run(spark, directory, lambda rows, batch_id: outcomes.append(sink(rows, batch_id)))
     assert outcomes == [Outcome(0, is_replay=True), Outcome(1, is_replay=False)]
     query = sql.SQL("SELECT * FROM {} ORDER BY id").format(sql.Identifier(table))
     assert connection.execute(query).fetchall() == [(1, "a"), (2, "b"), (3, "c")]

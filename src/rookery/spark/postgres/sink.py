@@ -219,34 +219,3 @@ def _stage_in_task(staging: Staging, batches: "Iterator[pa.RecordBatch]") -> "It
             pa.array([staged.row_count]),
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(Staged._fields))
-
-
-_runs: dict[tuple[str, str, str | None], PostgresSink] = {}
-
-
-def write_to_postgres(
-    rows: "DataFrame",
-    batch_id: int,
-    *,
-    dsn: str,
-    table: str,
-    sink_id: str,
-    key_columns: Sequence[str] = (),
-    order_column: str | None = None,
-    delete_when: str | None = None,
-    on_refused: OnRefused | None = None,
-) -> Outcome:
-    """Inside a function for `foreachBatch`: as `PostgresSink`, one for each run of the query."""
-    run_id = rows.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
-    run = (sink_id, table, run_id)
-    if run not in _runs:
-        _runs[run] = PostgresSink(
-            dsn=dsn,
-            table=table,
-            sink_id=sink_id,
-            key_columns=key_columns,
-            order_column=order_column,
-            delete_when=delete_when,
-            on_refused=on_refused,
-        )
-    return _runs[run](rows, batch_id)
