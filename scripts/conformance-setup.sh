@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, and Spark's
-# own connector.
+# Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, Spark's own
+# connector, and PostgreSQL's JDBC driver.
 # Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat is
 # not needed.
 set -euo pipefail

@@ -6,9 +6,26 @@ set -euo pipefail
 venv="${1:-.venv}"
 python="${PYTHON:-python3}"
 
-fail() {
+warn() {
     echo "setup: $*" >&2
+}
+
+fail() {
+    warn "$@"
     exit 1
+}
+
+has_apt() {
+    command -v apt-get > /dev/null
+}
+
+is_root() {
+    [ "$(id -u)" -eq 0 ]
+}
+
+apt_install() {
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$1"
 }
 
 command -v "$python" > /dev/null || fail "there is no $python. Install Python 3.11 or newer, or set PYTHON=/path/to/it."
@@ -17,20 +34,20 @@ command -v "$python" > /dev/null || fail "there is no $python. Install Python 3.
 
 # Debian ships venv and ensurepip in a package of their own.
 if ! "$python" -c 'import venv, ensurepip' 2> /dev/null; then
-    command -v apt-get > /dev/null || fail "$python lacks the venv and ensurepip modules. Install them, then try again."
+    has_apt || fail "$python lacks the venv and ensurepip modules. Install them, then try again."
     package="$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
-    [ "$(id -u)" -eq 0 ] || fail "$python cannot create virtual environments yet. Run: sudo apt-get install $package"
-    apt-get update -q
-    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package"
+    is_root || fail "$python cannot create virtual environments yet. Run: sudo apt-get install $package"
+    apt_install "$package"
 fi
 
 # Spark runs on Java. Everything else works without it.
 if [ -z "${JAVA_HOME:-}" ] && ! command -v java > /dev/null; then
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
-        apt-get update -q
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends default-jre-headless
+    if is_root && has_apt; then
+        apt_install default-jre-headless
+    elif has_apt; then
+        warn "there is no Java: Spark's tests and the demo need it. Run: sudo apt-get install default-jre-headless"
     else
-        echo "setup: there is no Java: Spark's tests and the demo need Java 17 or newer" >&2
+        warn "there is no Java: Spark's tests and the demo need Java 17 or newer. Install it, or set JAVA_HOME."
     fi
 fi
 

@@ -16,8 +16,7 @@ _SIZES = {"100B": 100, "1KB": 1000}
 _PARTITIONS = 4
 _RECORDS_MIN = 2000
 _PASSES = 2
-_READ_RECORDS = {"100B": 3_000_000, "1KB": 600_000}
-_WRITTEN_RECORDS = {"100B": 1_500_000, "1KB": 300_000}
+_RECORDS = {"100B": 3_000_000, "1KB": 600_000}
 _AVRO_RECORDS = 2_000_000
 _DECODED_RECORDS = 4_000_000
 _ROUNDS_MAX = 3
@@ -29,7 +28,7 @@ _DELIVERIES = {"exactly-once": {}, "at-least-once": {"delivery": "at-least-once"
 
 
 def read(key: str, size: str, bench: Bench) -> Mapping[str, float]:
-    records = bench.scaled(_READ_RECORDS[size], minimum=_RECORDS_MIN)
+    records = bench.scaled(_RECORDS[size], minimum=_RECORDS_MIN)
     with topic(bench.broker, _PARTITIONS) as name:
         options = {
             "bootstrap": bench.broker.bootstrap,
@@ -52,7 +51,7 @@ def read_avro(key: str, bench: Bench) -> Mapping[str, float]:
 
 
 def write(key: str, size: str, delivery: str, bench: Bench) -> Mapping[str, float]:
-    records = bench.scaled(_WRITTEN_RECORDS[size], minimum=_RECORDS_MIN)
+    records = bench.scaled(_RECORDS[size], minimum=_RECORDS_MIN)
     options = _DELIVERIES[delivery] if bench.contestant == ROOKERY else {}
     with topic(bench.broker, _PARTITIONS) as name:
         asked = {"topic": name, "records": records, "record_bytes": _SIZES[size], "options": options}

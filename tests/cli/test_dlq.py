@@ -101,6 +101,21 @@ def test_show_filters_and_prints_json(broker: EmbeddedBroker, topic: str) -> Non
     assert "neither" in rookery(broker, "show", f"{topic}.dlq", "--offset", "5", exit_code=2).stderr
 
 
+def test_what_is_no_records_alone_tells_why_and_needs_a_topic(broker: EmbeddedBroker) -> None:
+    broker.create_topic("sums")
+    with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        why = Failure(None, "PostgresError", "too long", "TASK_PUT", "billing")
+        producer.send("sums.dlq", b'{"n": 1}', headers=headers_of(why))
+        producer.flush()
+    line = rookery(broker, "show", "sums.dlq", "--stage", "task_put").stdout.splitlines()[1]
+    assert line.split()[-9:] == ["TASK_PUT", "PostgresError:", "too", "long", "1", "billing", "-", '{"n":', "1}"]
+    (found,) = rookery(broker, "show", "sums.dlq", "--json").stdout.splitlines()
+    assert (json.loads(found)["origin"], json.loads(found)["message"]) == (None, "too long")
+    assert "no origin in its headers" in rookery(broker, "redrive", "sums.dlq", "--dry-run").stdout
+    rookery(broker, "redrive", "sums.dlq", "--to", "sums", "--yes")
+    assert [row["value"] for row in returned(broker, "sums")] == [b'{"n": 1}']
+
+
 def test_show_decodes_what_the_registry_knows(broker: EmbeddedBroker) -> None:
     name, servers = "decoded", {"bootstrap.servers": broker.bootstrap_servers}
     schemas = [

@@ -10,7 +10,7 @@ from rookery.records.record import Headers
 ORIGIN = Origin("orders", 1, 7, 500)
 
 
-def failure(origin: Origin = ORIGIN, **changes: Any) -> Failure:
+def failure(origin: Origin | None = ORIGIN, **changes: Any) -> Failure:
     return Failure(origin, "builtins.ValueError", "bad", "VALUE_CONVERTER", "billing")._replace(**changes)
 
 

@@ -35,6 +35,13 @@ def test_what_has_no_origin_is_taken_by_time_and_place_only() -> None:
     assert not Selection(error_classes=frozenset({""})).takes(letter())
 
 
+def test_unless_it_says_what_is_wrong() -> None:
+    row = letter(failure(None))
+    assert Selection(error_classes=frozenset({"ValueError"})).takes(row)
+    assert not Selection(origin_topics=frozenset({"orders"})).takes(row)
+    assert row.identity != letter(failure(None), offset=1).identity
+
+
 def test_spans_are_parsed() -> None:
     assert parse_span("2:5") == OffsetSpan(2, 5, 5)
     assert parse_span("0:5-9") == OffsetSpan(0, 5, 9)

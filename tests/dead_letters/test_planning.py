@@ -57,6 +57,7 @@ def test_what_is_left_out_may_be_sent_later() -> None:
 def test_reasons_to_leave_out() -> None:
     planner = Planner(ALL)
     assert planner.decide(letter(), TARGETS, NOW_MS) is Skip.NO_ORIGIN
+    assert planner.decide(letter(failure(None)), TARGETS, NOW_MS) is Skip.NO_ORIGIN
     assert planner.decide(letter(failure(Origin("orders.dlq", 0, 1))), TARGETS, NOW_MS) is Skip.INTO_ITSELF
     assert planner.decide(letter(failure(Origin("gone", 0, 1))), TARGETS, NOW_MS) is Skip.NO_TOPIC
     assert [skip for skip in Skip if skip.is_over] == [Skip.DONE_BEFORE, Skip.DUPLICATE]

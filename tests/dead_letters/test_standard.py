@@ -47,6 +47,13 @@ def test_a_failure_comes_back() -> None:
     assert {name for name, _ in headers_of(bare)}.isdisjoint({TIMESTAMP, PIPELINE})
 
 
+def test_what_is_no_records_alone_still_says_why_it_is_here() -> None:
+    sum_of_many = FAILURE._replace(origin=None)
+    headers = headers_of(sum_of_many)
+    assert {name for name, _ in headers}.isdisjoint({TOPIC, PARTITION, OFFSET, TIMESTAMP})
+    assert read_failure(headers) == sum_of_many
+
+
 def test_what_connect_writes_is_read() -> None:
     headers = [
         ("own", b"1"),
@@ -102,7 +109,7 @@ def test_own_headers_survive_a_round() -> None:
     assert original_headers(second) == tuple(header for header in first if header[0] != ATTEMPT)
     failure = read_failure(second)
     assert failure is not None
-    assert failure.origin.topic == "orders.dlq"
+    assert failure.origin == Origin("orders.dlq", 0, 1, 5)
 
 
 def test_the_attempt_is_that_of_the_last_header() -> None:

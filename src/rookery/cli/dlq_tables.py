@@ -72,12 +72,11 @@ def _letter_row(letter: DeadLetter, values: RegistryValues | None) -> tuple[Cell
     )
     if failure is None:
         return (place, _time(record.timestamp_ms), None, None, None, None, None, *content)
-    origin = failure.origin
     error = f"{short_class(failure.error_class) or _UNNAMED}: {_cut(failure.message)}"
     return (
         place,
         _time(record.timestamp_ms),
-        f"{origin.topic}-{origin.partition}:{origin.offset}",
+        None if letter.origin is None else f"{letter.origin.topic}-{letter.origin.partition}:{letter.origin.offset}",
         failure.stage or None,
         Styled(error, "red"),
         failure.attempt,
@@ -88,10 +87,10 @@ def _letter_row(letter: DeadLetter, values: RegistryValues | None) -> tuple[Cell
 
 def _decoded(letter: DeadLetter, values: RegistryValues | None) -> tuple[str | None, str | None]:
     """Key and value, as far as the registry can tell."""
-    record, failure = letter.record, letter.failure
+    record = letter.record
     if values is None:
         return None, None
-    topic = record.topic if failure is None else failure.origin.topic
+    topic = record.topic if letter.origin is None else letter.origin.topic
     return values.decode(topic, record.key), values.decode(topic, record.value)
 
 
@@ -102,7 +101,7 @@ def _letter_as_json(letter: DeadLetter, values: RegistryValues | None) -> dict[s
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "origin": None if failure is None else failure.origin._asdict(),
+        "origin": None if letter.origin is None else letter.origin._asdict(),
     }
     if failure is not None:
         found |= {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from rookery.base.errors import RookeryError
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -114,7 +113,7 @@ def produce(
         writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common)
         rest = "the lines before it were written" if transactional_id is None else "nothing was written"
         with _progress(file) as progress, _source(file) as source:
-            async with _transaction(producer) if transactional_id else nullcontext():
+            async with nullcontext() if transactional_id is None else _new_transaction(producer):
                 await writer.write_all(source, line_format, progress, rest=rest)
                 await producer.flush()
                 writer.check()
@@ -124,17 +123,10 @@ def produce(
 
 
 @asynccontextmanager
-async def _transaction(producer: "Producer[bytes, bytes]") -> "AsyncIterator[None]":
-    """Committed at the end, aborted if anything inside fails."""
+async def _new_transaction(producer: "Producer[bytes, bytes]") -> "AsyncIterator[None]":
     await producer.init_transactions()
-    producer.begin_transaction()
-    try:
+    async with producer.transaction():
         yield
-    except BaseException:
-        with suppress(RookeryError):
-            await producer.abort_transaction()
-        raise
-    await producer.commit_transaction()
 
 
 def _bytes(text: str | None) -> bytes | None:

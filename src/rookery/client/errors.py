@@ -18,7 +18,8 @@ Calls that make no sense in the client's state (`begin` twice, `poll` without pa
 wrong settings are `base.errors.ConfigError`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from rookery.base.errors import ApiError, ErrorCode, RookeryError
 from rookery.base.types import Offset, TopicPartition
@@ -102,3 +103,14 @@ class WakeupError(ApiError):
         super().__init__(ErrorCode.NONE, "woken up by wakeup()")
         # No broker said this: without the code, which would read as "NONE: ...".
         self.args = (self.message,)
+
+
+@contextmanager
+def while_aborting() -> Iterator[None]:
+    """Why a transaction is aborted matters more than what the abort raises, unless that is the end of the producer."""
+    try:
+        yield
+    except (ProducerFencedError, FatalProducerError):
+        raise
+    except (ApiError, ClientStateError):
+        pass

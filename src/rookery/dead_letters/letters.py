@@ -20,7 +20,7 @@ Identity: TypeAlias = tuple[Origin, bytes, bytes]
 
 
 class DeadLetter(NamedTuple):
-    """A record of a dead-letter topic. `failure` is None if its headers do not tell where it came from."""
+    """A record of a dead-letter topic. `failure` is None if its headers tell nothing."""
 
     record: ConsumerRecord[bytes, bytes]
     failure: Failure | None
@@ -29,9 +29,13 @@ class DeadLetter(NamedTuple):
     def identity(self) -> Identity:
         """Of the origin; what has none stands for itself."""
         record = self.record
-        if self.failure is None:
+        if self.origin is None:
             return Origin(record.topic, record.partition, record.offset), b"", b""
-        return self.failure.origin, _digest(record.key), _digest(record.value)
+        return self.origin, _digest(record.key), _digest(record.value)
+
+    @property
+    def origin(self) -> Origin | None:
+        return None if self.failure is None else self.failure.origin
 
 
 def _digest(data: bytes | None) -> bytes:
@@ -89,7 +93,7 @@ class Selection(NamedTuple):
         if failure is None:
             return not (self.origin_topics or self.error_classes or self.stages or self.pipelines)
         return (
-            (not self.origin_topics or failure.origin.topic in self.origin_topics)
+            (not self.origin_topics or (letter.origin is not None and letter.origin.topic in self.origin_topics))
             and (not self.error_classes or self._takes_class(failure.error_class))
             and (not self.stages or failure.stage.upper() in self.stages)
             and (not self.pipelines or failure.pipeline in self.pipelines)

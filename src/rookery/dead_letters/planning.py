@@ -77,9 +77,9 @@ class Wish(NamedTuple):
     now: bool = False
 
     def target(self, letter: DeadLetter) -> TopicName | None:
-        if self.to is not None or letter.failure is None:
+        if self.to is not None or letter.origin is None:
             return self.to
-        return letter.failure.origin.topic
+        return letter.origin.topic
 
 
 class Planner:
@@ -119,12 +119,12 @@ class Planner:
 
 def _time_of(letter: DeadLetter) -> TimestampMs:
     """When the record was written, where that is known."""
-    known = None if letter.failure is None else letter.failure.origin.timestamp_ms
+    known = None if letter.origin is None else letter.origin.timestamp_ms
     return letter.record.timestamp_ms if known is None else known
 
 
 def _partition_of(letter: DeadLetter, topic: TopicName, target: Target) -> PartitionIndex | None:
-    if letter.failure is None:
+    origin = letter.origin
+    if origin is None:
         return None
-    origin = letter.failure.origin
     return origin.partition if origin.topic == topic and origin.partition < target.partition_count else None

@@ -7,7 +7,6 @@ over, which aborts what the first has open and fences it; only then it reads how
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from rookery.base.clock import Clock, SystemClock
@@ -84,7 +83,7 @@ class Redrive:
         await producer.init_transactions()
         group = ConsumerGroupMetadata(redrive_group(self._wish.topic))
         async for sends, offsets in self._portions():
-            async with _transaction(producer):
+            async with producer.transaction():
                 for letter, send in sends:
                     await producer.send(
                         send.topic,
@@ -184,16 +183,3 @@ class Redrive:
 
 def _partition_of(letter: DeadLetter) -> TopicPartition:
     return TopicPartition(letter.record.topic, letter.record.partition)
-
-
-@asynccontextmanager
-async def _transaction(producer: "Producer[bytes, bytes]") -> AsyncIterator[None]:
-    """Committed at the end, aborted if anything inside fails."""
-    producer.begin_transaction()
-    try:
-        yield
-    except BaseException:
-        with suppress(RookeryError):
-            await producer.abort_transaction()
-        raise
-    await producer.commit_transaction()

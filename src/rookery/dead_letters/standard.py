@@ -4,6 +4,9 @@ A dead letter is the record that failed, its key, value and headers untouched, w
 where it came from and why it is here. The names are those of Kafka Connect (KIP-298), so that its dead letters can be
 read here and ours by tools for those; `timestamp` and `attempt` are ours. All values are text in UTF-8.
 
+What was made of several records, as a sum is, has no origin: then the value is the row, as JSON, and the block says
+only why it is here.
+
 A task that is tried again may write a dead letter twice, so who counts dead letters counts distinct origins.
 
 `attempt` counts how often a record was tried. A record without that header is tried for the first time; whoever sends
@@ -34,6 +37,7 @@ ATTEMPT: Final = PREFIX + "attempt"
 KEY_CONVERTER: Final = "KEY_CONVERTER"
 VALUE_CONVERTER: Final = "VALUE_CONVERTER"
 TRANSFORMATION: Final = "TRANSFORMATION"
+TASK_PUT: Final = "TASK_PUT"
 
 FIRST_ATTEMPT: Final = 1
 # A message may quote the record it complains about; together they must fit a batch.
@@ -50,9 +54,9 @@ class Origin(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a record is a dead letter."""
+    """Why a record is a dead letter. `origin` is None of a row that is no record's alone."""
 
-    origin: Origin
+    origin: Origin | None
     error_class: str
     message: str
     stage: str
@@ -67,12 +71,8 @@ def dead_letter_topic(topic: TopicName) -> TopicName:
 
 def headers_of(failure: Failure) -> list[tuple[str, bytes]]:
     """The block of headers that stands behind a record's own. What is not known is left out."""
-    origin = failure.origin
     texts = (
-        (TOPIC, origin.topic),
-        (PARTITION, str(origin.partition)),
-        (OFFSET, str(origin.offset)),
-        (TIMESTAMP, None if origin.timestamp_ms is None else str(origin.timestamp_ms)),
+        *_origin_texts(failure.origin),
         (PIPELINE, failure.pipeline),
         (STAGE, failure.stage),
         (ERROR_CLASS, failure.error_class),
@@ -82,20 +82,38 @@ def headers_of(failure: Failure) -> list[tuple[str, bytes]]:
     return [(name, text.encode("utf-8", "replace")) for name, text in texts if text is not None]
 
 
+def _origin_texts(origin: Origin | None) -> tuple[tuple[str, str | None], ...]:
+    if origin is None:
+        return ()
+    return (
+        (TOPIC, origin.topic),
+        (PARTITION, str(origin.partition)),
+        (OFFSET, str(origin.offset)),
+        (TIMESTAMP, None if origin.timestamp_ms is None else str(origin.timestamp_ms)),
+    )
+
+
 def read_failure(headers: Iterable[tuple[str, bytes | None]]) -> Failure | None:
-    """What the headers of a dead letter say; None if they do not name an origin, as of any other record."""
+    """What the headers of a dead letter say; None if they name neither an origin nor an error, as of other records."""
     texts = _last_texts(headers)
-    topic, partition, offset = texts.get(TOPIC), _number(texts, PARTITION), _number(texts, OFFSET)
-    if not topic or partition is None or offset is None:
+    origin = _read_origin(texts)
+    if origin is None and ERROR_CLASS not in texts:
         return None
     return Failure(
-        Origin(topic, partition, offset, _number(texts, TIMESTAMP)),
+        origin,
         texts.get(ERROR_CLASS, ""),
         texts.get(MESSAGE, ""),
         texts.get(STAGE, ""),
         texts.get(PIPELINE),
         _number(texts, ATTEMPT) or FIRST_ATTEMPT,
     )
+
+
+def _read_origin(texts: Mapping[str, str]) -> Origin | None:
+    topic, partition, offset = texts.get(TOPIC), _number(texts, PARTITION), _number(texts, OFFSET)
+    if not topic or partition is None or offset is None:
+        return None
+    return Origin(topic, partition, offset, _number(texts, TIMESTAMP))
 
 
 def attempt_of(headers: Iterable[tuple[str, bytes | None]]) -> int:

@@ -34,9 +34,14 @@ def dead_letter_table(rows: pa.RecordBatch, failures: Sequence[Failure], topic: 
         for before, failure in zip(own, failures, strict=True)
     ]
     pairs = [[{"key": name, "value": value} for name, value in each] for each in headers]
-    topics = [dead_letter_topic(failure.origin.topic) if topic is None else topic for failure in failures]
+    topics = [_topic_of(failure) if topic is None else topic for failure in failures]
     columns = [rows.column("key"), rows.column("value"), pa.array(pairs, _HEADERS), pa.array(topics, pa.string())]
     return pa.Table.from_arrays(columns, names=["key", "value", "headers", "topic"])
+
+
+def _topic_of(failure: Failure) -> str:
+    assert failure.origin is not None, "without origins the topic has to be named"
+    return dead_letter_topic(failure.origin.topic)
 
 
 def as_dead_letters(

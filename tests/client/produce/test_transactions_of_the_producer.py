@@ -79,6 +79,56 @@ def test_what_is_committed_shows_and_what_is_aborted_does_not(stage: Stage) -> N
     run(stage, work)
 
 
+async def fail_in_a_block(producer: Bytes, before: Callable[[], Awaitable[object]]) -> None:
+    async with producer.transaction():
+        await before()
+        raise ZeroDivisionError
+
+
+def test_a_block_is_committed_unless_it_fails(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        async def write() -> None:
+            await asyncio.gather(*await send(producer, stage, b"b"))
+
+        async with producer.transaction():
+            await send(producer, stage, b"a")
+        with pytest.raises(ZeroDivisionError):
+            await fail_in_a_block(producer, write)
+        async with producer.transaction():
+            await send(producer, stage, b"c")
+        await stage.sees(cluster, [b"a", b"c"], [b"a", b"b", b"c"])
+
+    run(stage, work)
+
+
+def test_a_block_whose_commit_fails_is_aborted(stage: Stage) -> None:
+    async def work(producer: Bytes, cluster: Cluster) -> None:
+        async def lose_a_record() -> None:
+            async with producer.transaction():
+                await send(producer, stage, b"a")
+                with pytest.raises(RecordTooLargeError):
+                    await send(producer, stage, bytes(2_000_000))
+
+        with pytest.raises(TransactionAbortableError):
+            await lose_a_record()
+        await commits_only(producer, stage, cluster, b"b")
+
+    run(stage, work)
+
+
+def test_a_block_tells_that_its_producer_was_fenced(stage: Stage) -> None:
+    async def work(producer: Bytes, _: Cluster) -> None:
+        async def be_fenced() -> None:
+            await asyncio.gather(*await send(producer, stage, b"a"))
+            async with new_producer(stage) as newer:
+                await until_done(newer.init_transactions)
+
+        with pytest.raises(ProducerFencedError):
+            await fail_in_a_block(producer, be_fenced)
+
+    run(stage, work)
+
+
 def test_a_commit_sends_what_waits(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()

@@ -193,6 +193,12 @@ def test_close_waits_and_a_failed_block_drops(broker: EmbeddedBroker, topic: str
     producer.close()
 
 
+def fail_in_a_block(producer: "Producer[bytes, bytes]", topic: str) -> None:
+    with producer.transaction():
+        producer.send(topic, b"aborted")
+        raise ZeroDivisionError
+
+
 def test_transactions(broker: EmbeddedBroker, topic: str) -> None:
     with Producer[bytes, bytes](config(broker, transactional_id=topic)) as producer:
         producer.init_transactions()
@@ -208,6 +214,12 @@ def test_transactions(broker: EmbeddedBroker, topic: str) -> None:
         producer.send_offsets_to_transaction({}, metadata)
         producer.commit_transaction()
         assert {r.value for r in read(broker, topic, 10, isolation_level="read_committed")} == {b"committed"}
+        with pytest.raises(ZeroDivisionError):
+            fail_in_a_block(producer, topic)
+        with producer.transaction():
+            producer.send(topic, b"in a block")
+        (*_, last) = read(broker, topic, 11, isolation_level="read_committed", group_id="block")
+        assert last.value == b"in a block"
         with Producer[bytes, bytes](config(broker, transactional_id=topic)) as newer:
             newer.init_transactions()
             producer.begin_transaction()

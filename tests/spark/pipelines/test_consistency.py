@@ -87,6 +87,24 @@ def test_a_topic_for_dead_letters_needs_dead_letters() -> None:
     assert problems(text) == ["2: dead_letters needs on_error: dead-letter"]
 
 
+def test_rows_that_tables_refuse_need_a_topic_of_their_own() -> None:
+    text = """\
+        name: x
+        on_error: dead-letter
+        dead_letters: {topic: lost}
+        platform: {$PLATFORM}
+        sources: {events: {$SOURCE}}
+        transforms: [{name: counts, sql: "SELECT count(*) AS n FROM events"}]
+        sinks: [{postgres: "host=x", table: t, from: counts}]
+        """
+    ticks = text.replace("$SOURCE", "generator: {}")
+    assert problems(ticks.replace("$PLATFORM", "")) == [
+        "4: platform needs bootstrap.servers: on_error dead-letter writes rows that a table refuses to a topic"
+    ]
+    loop = text.replace("$SOURCE", "topic: lost").replace("$PLATFORM", 'bootstrap.servers: "localhost:9092"')
+    assert problems(loop) == ["7: rows that t refuses go to lost, which its own rows come from"]
+
+
 def test_keys_with_schemas_need_a_registry() -> None:
     text = """\
         name: x

@@ -2,27 +2,23 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow.dataset as ds
 import pytest
 
-from rookery.base.clock import SystemClock
 from rookery.serdes import RegistryClient, Schema
 from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
 from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.platform import check_registry, check_topics
-from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.running import Runner
 from rookery.spark.pipelines.spec import PipelineError
 from rookery.testing.embedded import EmbeddedBroker
+from tests.support.pipelines import run_pipeline
 from tests.support.postgres import Postgres, running_postgres
 
 if TYPE_CHECKING:
@@ -33,20 +29,6 @@ if TYPE_CHECKING:
 def postgres() -> Iterator[Postgres]:
     with running_postgres() as server:
         yield server
-
-
-def run(spark: "SparkSession", directory: Path, text: str) -> dict[str, Figures]:
-    """Runs a pipeline that ends by itself; its last figures by flow."""
-    pipeline = parse_pipeline(dedent(text), directory / "pipeline.yaml", {})
-    flows = check_pipeline(spark, pipeline)
-    last: dict[str, Figures] = {}
-
-    def take(figures: Sequence[Figures]) -> None:
-        last.update({each.flow: each for each in figures})
-
-    with LagLookup(pipeline.platform, SystemClock()) as lags:
-        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), take)
-    return last
 
 
 def write_batches(directory: Path, *batches: list[dict[str, Any]]) -> None:
@@ -106,7 +88,7 @@ def test_windows_sessions_and_duplicates(spark: "SparkSession", postgres: Postgr
         # The watermark that counts for late rows is that of the batch before the last.
         [view(6, "a", "00:30"), view(7, "z", "20:00")],
     )
-    figures = run(spark, tmp_path, STATEFUL.replace("$POSTGRES", postgres.dsn))
+    figures = run_pipeline(spark, tmp_path, STATEFUL.replace("$POSTGRES", postgres.dsn))
     counts = [(row["minute"], row["views"]) for row in read_rows(tmp_path / "counts")]
     assert sorted(counts) == [("00:00", 1), ("00:00", 2), ("05:00", 1), ("05:00", 1)]
     with psycopg.connect(postgres.dsn) as connection:

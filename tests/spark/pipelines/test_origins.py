@@ -3,7 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from rookery.spark.pipelines.origins import dead_letter_origins, keeps_bytes, needed_by, roots
+from rookery.spark.pipelines.origins import (
+    dead_letter_origins,
+    keeps_bytes,
+    needed_by,
+    record_source,
+    refused_topic,
+    refusing_sinks,
+    roots,
+)
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.platform import written_topics
 from rookery.spark.pipelines.spec import Pipeline
@@ -52,8 +60,28 @@ def test_origins_of_dead_letters_do_not_depend_on_the_order_of_the_file(pipeline
 
 
 def test_only_steps_that_can_fail_need_the_bytes(pipeline: Pipeline) -> None:
-    assert [name for name in pipeline.sources if keeps_bytes(pipeline, name)] == ["raw"]
+    assert [name for name in pipeline.sources if keeps_bytes(pipeline, name, "files")] == ["raw"]
     assert roots(pipeline, ("events", "typed")) == ("events", "raw")
+
+
+def test_refused_rows_are_records_until_sql_makes_something_of_them() -> None:
+    text = TEXT.replace(
+        "sinks:",
+        """\
+  - {name: unique, from: plain, deduplicate: {keys: [id], within: forever}}
+sinks:
+  - {postgres: "host=x", table: plain, from: unique}
+  - {postgres: "host=x", table: sums, from: joined}""",
+    )
+    pipeline = parse_pipeline(text, Path("x.yaml"), {})
+    records, sums = refusing_sinks(pipeline)
+    assert (record_source(pipeline, records), refused_topic(pipeline, records)) == ("raw", None)
+    assert (record_source(pipeline, sums), refused_topic(pipeline, sums)) == (None, "x.sums.dlq")
+    alone = parse_pipeline(text.replace("[{cast: {id: int}}]", "[{drop: [id]}]"), Path("x.yaml"), {})
+    kept = {flow: [name for name in alone.sources if keeps_bytes(alone, name, flow)] for flow in ("plain", "sums")}
+    assert kept == {"plain": ["raw"], "sums": []}
+    assert written_topics(alone).keys() >= {"raw.dlq", "x.sums.dlq"}
+    assert refusing_sinks(replace(pipeline, on_error="null")) == ()
 
 
 def test_topics_that_may_have_to_be_made(pipeline: Pipeline) -> None:

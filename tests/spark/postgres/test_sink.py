@@ -11,6 +11,8 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 from rookery.spark.postgres.connecting import FencedError, PostgresError
 from rookery.spark.postgres.ledger import LEDGER
+from rookery.spark.postgres.letters import DeadLetters, from_bytes
+from rookery.spark.postgres.outbox import OUTBOX
 from rookery.spark.postgres.sink import Outcome, PostgresSink, Step
 from rookery.spark.postgres.staging import Staged, stage
 from tests.support.postgres import Postgres, running_postgres
@@ -41,8 +43,7 @@ class Writer:
 
     def stage(self, *partitions: Rows) -> list[Staged]:
         staging = self.sink.staging(SCHEMA)
-        found = [stage(staging, number, [_batch(rows)]) for number, rows in enumerate(partitions)]
-        return [staged for staged in found if staged is not None]
+        return [each for number, rows in enumerate(partitions) for each in stage(staging, number, [_batch(rows)])]
 
 
 def _batch(rows: Rows) -> pa.RecordBatch:
@@ -104,9 +105,7 @@ def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection,
     def write(batch_id: int, rows: Rows) -> None:
         sink.begin(SCHEMA, batch_id)
         batch = _batch(rows).append_column("__rookery_delete", pa.array([row[1] is None for row in rows], pa.bool_()))
-        staged = stage(sink.staging(SCHEMA), 0, [batch])
-        assert staged is not None
-        sink.publish(SCHEMA, batch_id, [staged])
+        sink.publish(SCHEMA, batch_id, stage(sink.staging(SCHEMA), 0, [batch]))
 
     write(0, [(1, "a"), (2, "b"), (3, None)])
     write(1, [(1, None), (2, None), (2, "again")])
@@ -117,7 +116,7 @@ def test_rows_can_be_deleted(postgres: Postgres, connection: psycopg.Connection,
         PostgresSink(dsn=postgres.dsn, table=table, sink_id="x", delete_when="true")
 
 
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("step", [Step.STAGED, Step.MERGED, Step.COMMITTED])
 @pytest.mark.parametrize("keys", [["id"], []])
 def test_a_batch_is_there_once_wherever_the_driver_dies(
     postgres: Postgres, connection: psycopg.Connection, table: str, step: Step, keys: list[str]
@@ -142,9 +141,8 @@ def test_a_commit_that_the_server_never_saw(postgres: Postgres, connection: psyc
     cut_off = PostgresSink(dsn=postgres.dsn, table=table, sink_id=table, on_step=on_step)
     cut_off.begin(SCHEMA, 0)
     staged = stage(cut_off.staging(SCHEMA), 0, [_batch([(1, "a")])])
-    assert staged is not None
     with pytest.raises(psycopg.OperationalError):
-        cut_off.publish(SCHEMA, 0, [staged])
+        cut_off.publish(SCHEMA, 0, staged)
     assert content(connection, table) == []
     assert Writer(postgres, table, sink_id=table, key_columns=[]).write(0, [(1, "a")]).row_count == 1
     assert content(connection, table) == [(1, "a")]
@@ -305,6 +303,43 @@ def test_or_taken_by_who_wants_it(postgres: Postgres, connection: psycopg.Connec
         {"id": None, "name": "c"},
     ]
     assert refused[0][1] == "column id (int64) is null, and must not be, in the row with id = None"
+
+
+def waiting(connection: psycopg.Connection, table: str) -> list[tuple[int, list[str]]]:
+    """Dead letters that are not in their topic yet: their batch, and their values."""
+    query = sql.SQL("SELECT batch, letters FROM {} WHERE sink = %s ORDER BY 1, number").format(sql.Identifier(OUTBOX))
+    found = connection.execute(query, (f"sink of {table}",)).fetchall()
+    return [
+        (batch, [value.decode() for part in from_bytes(data) for value in part.column("value").to_pylist()])
+        for batch, data in found
+    ]
+
+
+@pytest.mark.parametrize("step", [Step.STAGED, Step.MERGED, Step.COMMITTED])
+def test_dead_letters_are_there_with_their_batch(
+    postgres: Postgres, connection: psycopg.Connection, table: str, step: Step
+) -> None:
+    """Attempts that do not count have none; where the batch is not written, neither are they."""
+    letters = DeadLetters({}, "lost", "shop")
+    dying = Writer(postgres, table, dead_letters=letters, dies_at=step)
+    dying.sink.begin(SCHEMA, 0)
+    dying.stage([(9, "speculative\0")])
+    with pytest.raises(DiedError):
+        dying.sink.publish(SCHEMA, 0, dying.stage([(1, "a"), (2, "\0")], [(None, "b"), (None, "c")]))
+    expected = [(0, [r'{"id":2,"name":"\u0000"}']), (0, ['{"id":null,"name":"b"}', '{"id":null,"name":"c"}'])]
+    is_there = step is Step.COMMITTED
+    assert waiting(connection, table) == (expected if is_there else [])
+    again = Writer(postgres, table, dead_letters=letters)
+    assert again.write(0, [(1, "a"), (2, "\0")], [(None, "b"), (None, "c")]).is_replay is is_there
+    assert waiting(connection, table) == expected
+    assert content(connection, table) == [(1, "a")]
+    assert staging_tables(connection) == 0
+
+
+def test_refused_rows_go_one_way(postgres: Postgres, table: str) -> None:
+    letters = DeadLetters({}, "lost")
+    with pytest.raises(PostgresError, match="set one of them"):
+        Writer(postgres, table, dead_letters=letters, on_refused=lambda rows, reasons: None)
 
 
 @pytest.mark.parametrize(

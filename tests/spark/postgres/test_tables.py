@@ -57,9 +57,7 @@ def test_every_type_arrives(
     sink = PostgresSink(dsn=postgres.dsn, table=table, sink_id=table)
     sink.begin(schema, 0)
     batch = pa.record_batch({"v": pa.array([value, None], arrow)})
-    staged = stage(sink.staging(schema), 0, [batch])
-    assert staged is not None
-    sink.publish(schema, 0, [staged])
+    sink.publish(schema, 0, stage(sink.staging(schema), 0, [batch]))
     query = sql.SQL("SELECT v FROM {} ORDER BY v NULLS LAST").format(sql.Identifier(table))
     assert connection.execute(query).fetchall() == [(value,), (None,)]
     (type_name,) = connection.execute(
@@ -88,9 +86,7 @@ def test_times_arrive_that_python_does_not_have(
     sink.begin(schema, 0)
     values = pa.array([number], pa.int32() if pa.types.is_date(arrow) else pa.int64()).cast(arrow)
     batch = pa.record_batch({"v": values, "many": pa.ListArray.from_arrays([0, 1], values)})
-    staged = stage(sink.staging(schema), 0, [batch])
-    assert staged is not None
-    sink.publish(schema, 0, [staged])
+    sink.publish(schema, 0, stage(sink.staging(schema), 0, [batch]))
     query = "SELECT v::text, many[1]::text FROM {}"
     connection.execute("SET timezone = UTC")
     assert connection.execute(sql.SQL(query).format(sql.Identifier(table))).fetchone() == (shown, shown)
@@ -172,9 +168,7 @@ def test_texts_are_parsed_and_never_cut(postgres: Postgres, connection: psycopg.
     def write(batch_id: int, short: str) -> None:
         sink.begin(schema, batch_id)
         row = {"id": [identifier], "j": ['{"a": [1]}'], "short": [short], "feeling": ["low"]}
-        staged = stage(sink.staging(schema), 0, [pa.record_batch(row)])
-        assert staged is not None
-        sink.publish(schema, batch_id, [staged])
+        sink.publish(schema, batch_id, stage(sink.staging(schema), 0, [pa.record_batch(row)]))
 
     write(0, "abc")
     query = sql.SQL("SELECT id::text, j, short, feeling FROM {}").format(sql.Identifier(table))

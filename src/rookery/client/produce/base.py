@@ -5,8 +5,8 @@ loop that runs then.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from math import inf
 from random import Random
@@ -20,6 +20,7 @@ from rookery.client.errors import (
     ClientStateError,
     RecordTooLargeError,
     TransactionAbortableError,
+    while_aborting,
 )
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
@@ -242,6 +243,22 @@ class ProducerBase:
         self._start()
         with self._timed(self._metrics.txn_init_time):
             await self._transactional().init()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Committed at the end of the block; aborted if the block or the commit fails.
+
+        Raises what failed; or, if the abort finds that the producer cannot go on, its ProducerFencedError or
+        FatalProducerError. After a commit that ran out of time, `commit_transaction` goes on with it.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            with while_aborting():
+                await self.abort_transaction()
+            raise
 
     def begin_transaction(self) -> None:
         with self._timed(self._metrics.txn_begin_time):

@@ -19,9 +19,9 @@ A forked child must not wait for the lock, which another thread of its parent ma
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from random import Random
 from threading import TIMEOUT_MAX, Condition, Lock
@@ -36,6 +36,7 @@ from rookery.client.errors import (
     ClientStateError,
     SerializationError,
     TransactionAbortableError,
+    while_aborting,
 )
 from rookery.client.generics import K, V
 from rookery.client.metadata import Partition
@@ -397,6 +398,22 @@ class Producer(Generic[K, V]):
     def init_transactions(self) -> None:
         """Take over the transactional id; what an older producer left open is aborted, and it is fenced."""
         self._loop.run(self._producer.init_transactions())
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Committed at the end of the block; aborted if the block or the commit fails.
+
+        Raises what failed; or, if the abort finds that the producer cannot go on, its ProducerFencedError or
+        FatalProducerError. After a commit that ran out of time, `commit_transaction` goes on with it.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException:
+            with while_aborting():
+                self.abort_transaction()
+            raise
 
     def begin_transaction(self) -> None:
         async def begin() -> None:

@@ -7,7 +7,7 @@ built; what Spark objects to becomes a `Problem` at the line that it is about, a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import reduce
 
 from pyspark.errors import PySparkException
@@ -21,6 +21,7 @@ from rookery.spark.pipelines.explaining import explain
 from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes
 from rookery.spark.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, observation_name
 from rookery.spark.pipelines.python_functions import FunctionError, load_function
+from rookery.spark.pipelines.refused_counts import RefusedCounts
 from rookery.spark.pipelines.sink_rows import SinkRowsError, sink_rows, visible
 from rookery.spark.pipelines.sources import FailedRows, SourceReadError, SourceRows, read_source
 from rookery.spark.pipelines.spec import (
@@ -50,13 +51,14 @@ _REFUSALS = (PySparkException, MissingColumnError, FunctionError, SinkRowsError,
 @value_class
 class Flow:
     """`sink` is None of the flow that writes dead letters only. `rows` has the columns that its writer wants;
-    `record_type` are those of a record before it was encoded.
+    `record_type` are those of a record before it was encoded. `refused` counts what its writer makes dead letters of.
     """
 
     name: str
     sink: Sink | None
     rows: DataFrame
     record_type: StructType | None
+    refused: RefusedCounts = field(default_factory=RefusedCounts)
 
 
 def build_flows(spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False) -> list[Flow]:
@@ -184,7 +186,7 @@ class FlowBuilder:
         return _watermarked(rows, watermark)
 
     def _read(self, source: Source) -> SourceRows:
-        keeps = keeps_bytes(self._pipeline, source.name)
+        keeps = keeps_bytes(self._pipeline, source.name, self._flow)
         return read_source(self._session, self._pipeline, source, flow=self._flow, keeps_bytes=keeps)
 
     def _transform(self, transform: Transform) -> DataFrame:
@@ -208,10 +210,9 @@ class FlowBuilder:
                     )
 
     def _apply_steps(self, transform: StepsTransform, rows: DataFrame) -> DataFrame:
-        has_bytes = set(RAW_COLUMNS.values()) <= set(rows.columns)
         on_error = self._pipeline.on_error
-        if on_error == "dead-letter" and not has_bytes:
-            # There is no record that could become a dead letter.
+        if on_error == "dead-letter" and transform.name not in dead_letter_origins(self._pipeline):
+            # Nobody would write the dead letter of a row that fails.
             on_error = "fail"
         for step in transform.steps:
             with refused_at(step.place):

@@ -60,13 +60,13 @@ def _check_output_mode(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
 
 def _check_postgres(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
     sink = flow.sink
-    if not isinstance(sink, PostgresSink):
+    if not isinstance(sink, PostgresSink) or flow.record_type is None:
         return
     from rookery.spark.postgres.connecting import PostgresError
     from rookery.spark.postgres.tables import check_table
 
     try:
-        problems = check_table(sink.connection, sink.table, flow.rows.schema, sink.key)
+        problems = check_table(sink.connection, sink.table, flow.record_type, sink.key)
     except PostgresError as error:
         problems = [str(error)]
     yield from (Problem(sink.place, f"table {sink.table}: {problem}") for problem in problems)

@@ -9,7 +9,13 @@ from rookery.client.settings.producer import PRODUCER_KEYS
 from rookery.serdes.settings import REGISTRY_KEYS
 from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
 from rookery.spark.pipelines.fields import nearest
-from rookery.spark.pipelines.origins import dead_letter_origins, needed_by, roots
+from rookery.spark.pipelines.origins import (
+    dead_letter_roots,
+    needed_by,
+    record_source,
+    refused_topic,
+    refusing_sinks,
+)
 from rookery.spark.pipelines.spec import ParquetSink, Pipeline, Place, Problem, TopicSink, TopicSource
 
 _PLATFORM_KEYS: Final = frozenset(
@@ -66,10 +72,15 @@ def _check_loops(pipeline: Pipeline) -> Iterator[Problem]:
     for sink in pipeline.sinks:
         if isinstance(sink, TopicSink) and sink.topic in _topics_read(pipeline, needed_by(pipeline, sink.source)):
             yield Problem(sink.place, f"sink {sink.name} writes to {sink.topic}, which its own rows come from")
-    for name in roots(pipeline, dead_letter_origins(pipeline)):
+    for name in dead_letter_roots(pipeline):
         topic = pipeline.dead_letter_topic
         if topic in _topics_read(pipeline, {name}):
             yield Problem(pipeline.sources[name].place, f"the dead letters of {name} go to {topic}, which it reads")
+    for sink in refusing_sinks(pipeline):
+        topic = refused_topic(pipeline, sink)
+        is_read = topic in _topics_read(pipeline, needed_by(pipeline, sink.source))
+        if record_source(pipeline, sink) is None and is_read:
+            yield Problem(sink.place, f"rows that {sink.name} refuses go to {topic}, which its own rows come from")
 
 
 def _topics_read(pipeline: Pipeline, names: set[str]) -> set[str]:
@@ -84,6 +95,9 @@ def _check_needs(pipeline: Pipeline) -> Iterator[Problem]:
     ]
     if topics and not pipeline.bootstrap_servers:
         yield Problem(pipeline.platform_place, "platform needs bootstrap.servers: there are topics")
+    elif refusing_sinks(pipeline) and not pipeline.bootstrap_servers:
+        message = "platform needs bootstrap.servers: on_error dead-letter writes rows that a table refuses to a topic"
+        yield Problem(pipeline.platform_place, message)
     for each in topics:
         given = {name.lower() for name in each.options}
         formats = (

@@ -9,7 +9,7 @@ from rookery.dead_letters.standard import dead_letter_topic
 from rookery.serdes import RegistryClient
 from rookery.spark.option_table import REGISTRY_PREFIX
 from rookery.spark.pipelines.fields import nearest
-from rookery.spark.pipelines.origins import dead_letter_origins, roots
+from rookery.spark.pipelines.origins import dead_letter_roots, refused_topic, refusing_sinks
 from rookery.spark.pipelines.spec import Pipeline, Problem, TopicSink, TopicSource
 
 _URL = f"{REGISTRY_PREFIX}url"
@@ -44,11 +44,13 @@ def written_topics(pipeline: Pipeline) -> dict[str, int | None]:
     written: dict[str, int | None] = {
         sink.topic: sink.partitions for sink in pipeline.sinks if isinstance(sink, TopicSink)
     }
-    for name in roots(pipeline, dead_letter_origins(pipeline)):
+    for name in dead_letter_roots(pipeline):
         source = pipeline.sources[name]
         if isinstance(source, TopicSource):
             named = pipeline.dead_letter_topic
             written |= {named or dead_letter_topic(topic): None for topic in source.topics}
+    topics = (refused_topic(pipeline, sink) for sink in refusing_sinks(pipeline))
+    written |= {topic: None for topic in topics if topic is not None}
     return written
 
 

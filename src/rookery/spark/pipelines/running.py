@@ -98,14 +98,17 @@ class _FlowRun:
         last = query.lastProgress
         if last is None:
             return
-        reports = [read_report(last.json)]
+        reports = [self._read(last.json)]
         if reports[0].run_id != self.figures.run_id or reports[0].batch_id > self.figures.batch_id + 1:
-            reports = [read_report(each.json) for each in query.recentProgress]
+            reports = [self._read(each.json) for each in query.recentProgress]
         # A report that was seen already knows less of the lag than who asked the broker since.
         for report in reports if reports[-1] != self.report else ():
             self.figures = advance(self.figures, report)
         self.report = reports[-1]
         self.figures = replace(self.figures, state="running", error=None)
+
+    def _read(self, text: str) -> BatchReport:
+        return self._flow.refused.complete(read_report(text))
 
     def _fail(self, text: str, now_s: float) -> None:
         self._failures = 1 if self.figures.batches > self._batches_at_start else self._failures + 1

@@ -1,4 +1,7 @@
-"""Rows as sinks write them: without the columns that only say where they come from, and encoded for topics."""
+"""Rows as sinks write them: without the columns that only say where they come from, and encoded for topics.
+
+A table may refuse rows: where these become dead letters, each row comes with the record that it is.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -6,11 +9,14 @@ from pyspark.sql.types import BinaryType, DataType, StringType
 
 from rookery.spark.option_table import REGISTRY_PREFIX
 from rookery.spark.pipelines.fields import nearest
+from rookery.spark.pipelines.origins import record_source, refusing_sinks
 from rookery.spark.pipelines.sources import platform_options
 from rookery.spark.pipelines.spec import (
     HEADERS_COLUMN,
     HIDDEN_COLUMNS,
     KEY_COLUMN,
+    RAW_COLUMNS,
+    RECORD_COLUMNS,
     ROUTE_COLUMN,
     ParquetSink,
     Pipeline,
@@ -18,6 +24,7 @@ from rookery.spark.pipelines.spec import (
     Sink,
     TopicSink,
 )
+from rookery.spark.postgres.letters import ORIGIN
 
 
 class SinkRowsError(Exception):
@@ -38,7 +45,22 @@ def sink_rows(sink: Sink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     if isinstance(sink, ParquetSink) and sink.target_file_size_bytes is not None:
         # Spark then joins and splits the tasks of a batch by its size; `sinks` tells it which size.
         return visible(rows).hint("rebalance", *sink.partition_by)
+    if any(each.name == sink.name and record_source(pipeline, each) for each in refusing_sinks(pipeline)):
+        return rows.select(*(F.col(f"`{name}`") for name in visible(rows).columns), _origin(rows).alias(ORIGIN))
     return visible(rows)
+
+
+def _origin(rows: DataFrame) -> Column:
+    """What a dead letter is made of. A step may have given the record's time another name."""
+    time = RECORD_COLUMNS["timestamp"]
+    columns = {
+        **{name: F.col(RECORD_COLUMNS[name]) for name in ("topic", "partition", "offset")},
+        "timestamp_ms": F.unix_millis(time) if time in rows.columns else F.lit(None).cast("bigint"),
+        "key": F.col(RAW_COLUMNS["rawKey"]),
+        "value": F.col(RAW_COLUMNS["rawValue"]),
+        "headers": F.col(RAW_COLUMNS["headers"]),
+    }
+    return F.struct(*(column.alias(name) for name, column in columns.items()))
 
 
 def _check_columns(sink: ParquetSink | PostgresSink, rows: DataFrame) -> None:

@@ -7,6 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from rookery.spark.pipelines.building import Flow
+from rookery.spark.pipelines.origins import refused_topic, refusing_sinks
 from rookery.spark.pipelines.sources import FORMAT, platform_options
 from rookery.spark.pipelines.spec import (
     AvailableNow,
@@ -40,7 +41,7 @@ def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
         case ParquetSink():
             return _start_parquet(writer, flow.sink, flow.rows)
         case PostgresSink():
-            return _start_postgres(writer, flow.sink, pipeline.group_id(flow.name))
+            return _start_postgres(writer, flow.sink, flow, pipeline)
         case ConsoleSink():
             return writer.format("console").options(**flow.sink.options).start()
 
@@ -71,11 +72,13 @@ def _topic_options(sink: TopicSink | None, pipeline: Pipeline) -> dict[str, str]
     return {**platform_options(pipeline), "delivery": pipeline.delivery, **own}
 
 
-def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow_id: str) -> StreamingQuery:
+def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow: Flow, pipeline: Pipeline) -> StreamingQuery:
     """The sink's ledger knows batches by their numbers, which belong to one checkpoint: so does the sink's id."""
+    from rookery.spark.postgres.letters import DeadLetters
     from rookery.spark.postgres.sink import PostgresSink as Writer
 
     opened: list[Writer] = []
+    letters = DeadLetters(_topic_options(None, pipeline), refused_topic(pipeline, sink), pipeline.name)
 
     def write(rows: DataFrame, batch_id: int) -> None:
         if not opened:
@@ -84,13 +87,14 @@ def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow_id: str) 
                 Writer(
                     dsn=sink.connection,
                     table=sink.table,
-                    sink_id=f"{flow_id}.{query_id}",
+                    sink_id=f"{pipeline.group_id(flow.name)}.{query_id}",
                     key_columns=sink.key,
                     order_column=sink.order_by,
                     delete_when=sink.delete_when,
+                    dead_letters=letters if sink in refusing_sinks(pipeline) else None,
                 )
             )
-        opened[0](rows, batch_id)
+        flow.refused.note(batch_id, opened[0](rows, batch_id).letter_count)
 
     return writer.foreachBatch(write).start()
 

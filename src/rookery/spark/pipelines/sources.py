@@ -6,7 +6,7 @@ their bytes, for whoever writes the dead letters.
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -198,14 +198,27 @@ def _read_postgres(session: SparkSession, source: PostgresSource) -> DataFrame:
 
 def _read_jdbc(session: SparkSession, source: JdbcSource) -> DataFrame:
     what = {"query": source.query} if source.table is None else {"dbtable": source.table}
-    reader = session.read.format("jdbc").options(url=source.url, **what, **source.options)
     try:
-        return reader.load()
+        driver = _find_driver(session, source.url)
+        given = source.options if driver is None else {"driver": driver, **source.options}
+        return session.read.format("jdbc").options(url=source.url, **what, **given).load()
     except Py4JJavaError as error:
         # What a driver, or a driver that is missing, throws is unknown to PySpark.
         message = str(error.java_exception.getMessage())
         hint = ": bring its jar, with --set spark.jars=FILE" if "driver" in message.lower() else ""
         raise SourceReadError(f"{message}{hint}") from error
+
+
+def _find_driver(session: SparkSession, url: str) -> str | None:
+    """The class of the driver that knows the address. Java's own search does not see jars that came with spark.jars."""
+    jvm: Any = session._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    drivers = jvm.java.util.ServiceLoader.load(jvm.java.lang.Class.forName("java.sql.Driver"), loader).iterator()
+    while drivers.hasNext():
+        driver = drivers.next()
+        if driver.acceptsURL(url):
+            return str(driver.getClass().getName())
+    return None
 
 
 def _make_own_directory(pipeline: Pipeline, source: FileSource) -> None:

@@ -6,20 +6,28 @@ theirs, and plans inside the task: each micro-batch sees what the topic holds th
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from rookery.base.errors import ApiError
+from rookery.base.types import TopicPartition
+from rookery.spark.clients import admin_for
 from rookery.spark.datasource import DefaultSource
-from rookery.spark.options import ReadOptions, parse_read_options
+from rookery.spark.failures import refused
+from rookery.spark.options import ReadOptions
 from rookery.spark.source.batch_reader import BatchReader, RangePartition
 from rookery.spark.source.lookups import Lookups
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from rookery.spark.pipelines.table_cache import Incarnation
+    from rookery.spark.source.reading import ReadPlan
 
 TABLE_FORMAT: Final = "rookery-table"
 
@@ -33,36 +41,58 @@ class Share(InputPartition):
         self.count = count
 
 
-class TableSource(DataSource):
-    """The options are those of `format("rookery")`."""
+class TableSource(DefaultSource):
+    """The options are those of `format("rookery")`, for a batch."""
 
     @classmethod
     def name(cls) -> str:
         return TABLE_FORMAT
 
-    def schema(self) -> StructType:
-        return DefaultSource(self.options).schema()
-
     def reader(self, schema: StructType) -> "TableReader":
-        options = parse_read_options(self.options, streaming=False)
-        return TableReader(options, DefaultSource(self.options).reader(schema))
+        return TableReader(self._plan(schema, streaming=False))
 
 
-class TableReader(DataSourceReader):
-    def __init__(self, options: ReadOptions, reader: BatchReader) -> None:
-        self._options = options
-        self._reader = reader
+class TableReader(BatchReader):
+    """Whole partitions, whose ranges are looked up by tasks. Rows are for `latest_per_key`."""
+
+    def __init__(self, plan: "ReadPlan") -> None:
+        undivided = replace(plan.options, min_partitions=None, max_records_per_partition=None)
+        super().__init__(replace(plan, options=undivided))
 
     def partitions(self) -> list[InputPartition]:
         """As many as there are partitions now."""
-        found = Lookups(self._options.client_config).existing_partitions(self._options.selection)
-        return [Share(index, len(found)) for index in range(len(found))]
+        options = self._plan.options
+        count = len(Lookups(options.client_config).existing_partitions(options.selection))
+        return [Share(index, count) for index in range(count)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from rookery.spark.pipelines.table_reading import TABLES, read_table
+
         assert isinstance(partition, Share)
-        for task in self._reader.partitions():
-            if isinstance(task, RangePartition) and task.range.partition.partition % partition.count == partition.index:
-                yield from self._reader.read(task)
+        incarnations = _incarnations(self._plan.options)
+        for task in super().partitions():
+            if not isinstance(task, RangePartition):
+                continue
+            tp = task.range.partition
+            # What came since the incarnations were looked up comes with the next micro-batch.
+            if tp.partition % partition.count == partition.index and tp in incarnations:
+                yield from read_table(self._plan, task.range, incarnations[tp], TABLES)
+
+
+def _incarnations(options: ReadOptions) -> "dict[TopicPartition, Incarnation]":
+    from rookery.spark.pipelines.table_cache import Incarnation
+
+    config = options.client_config
+    names = {tp.topic for tp in Lookups(config).existing_partitions(options.selection)}
+    try:
+        topics = admin_for(config).describe_topics(names)
+    except ApiError as error:
+        raise refused("looking up the topics", config, error) from None
+    return {
+        TopicPartition(topic.name, each.index): Incarnation(topic.topic_id, each.leader_epoch)
+        for topic in topics
+        for each in topic.partitions
+    }
 
 
 def latest_per_key(records: DataFrame) -> DataFrame:

@@ -6,7 +6,8 @@
 Theory of operation. Tasks copy their rows into tables of their own (`staging`). Then the driver, in one transaction:
 locks the sink's entry in the ledger, counts the staged rows and merges them into the target, writes the batch into the
 ledger, drops what was staged. Whatever dies, dies on one side of that commit. Before it, the batch is replayed and
-staged anew, and the orphans are swept up; after it, the replay finds the batch in the ledger and does nothing.
+staged anew, and the orphans are swept up; after it, the replay finds the batch in the ledger and does nothing. Dead
+letters of rows that the table refuses are part of that transaction, and sent behind it (`outbox`).
 
 A run claims the sink with its first batch, and its claim is compared under the ledger's lock before anything is merged:
 a driver that was believed dead and wakes up is fenced. The sink's id must belong to one checkpoint: batches are known
@@ -23,7 +24,9 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from rookery.spark.postgres.connecting import PostgresError, connect, parse_table
 from rookery.spark.postgres.ledger import Ledger
+from rookery.spark.postgres.letters import ORIGIN, DeadLetters
 from rookery.spark.postgres.merging import Merge, MergeColumn
+from rookery.spark.postgres.outbox import Outbox
 from rookery.spark.postgres.refusals import Limits
 from rookery.spark.postgres.staging import (
     DELETE,
@@ -44,7 +47,7 @@ from rookery.telemetry.logs import library_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = library_logger(__name__)
 
@@ -55,21 +58,25 @@ class Step(StrEnum):
     STAGED = "staged"
     MERGED = "merged"
     COMMITTED = "committed"
+    # Only where there are dead letters.
+    SENT = "sent"
 
 
 class Outcome(NamedTuple):
-    """`is_replay`: the batch was written before, and was left alone."""
+    """`is_replay`: the batch was written before, and was left alone. `letter_count`: dead letters that were sent, which
+    may be those of the run before."""
 
     row_count: int
     is_replay: bool
+    letter_count: int = 0
 
 
 class PostgresSink:
     """One run of a query. With key columns, rows replace those of the same key; without, all are added.
 
     `delete_when` is an SQL expression of Spark: rows for which it is true delete the row of their key.
-    `on_refused` is called in the tasks, and again with the same rows if a task is tried again: it takes rows that the
-    table cannot hold. Without it they are errors.
+    Rows that the table cannot hold are errors, unless somebody takes them: `dead_letters` sends them to a topic, once;
+    `on_refused` is called in the tasks, and again with the same rows if a task is tried again.
     """
 
     def __init__(
@@ -82,10 +89,13 @@ class PostgresSink:
         order_column: str | None = None,
         delete_when: str | None = None,
         on_refused: OnRefused | None = None,
+        dead_letters: DeadLetters | None = None,
         on_step: Callable[[Step], None] = lambda step: None,
     ) -> None:
         if delete_when is not None and not key_columns:
             raise PostgresError("delete_when needs key_columns: rows are deleted by their key")
+        if on_refused is not None and dead_letters is not None:
+            raise PostgresError("refused rows go to on_refused or to dead_letters: set one of them")
         self._dsn = dsn
         self._target = parse_table(table)
         self._sink_id = sink_id
@@ -93,23 +103,39 @@ class PostgresSink:
         self._order_column = order_column
         self._delete_when = delete_when
         self._on_refused = on_refused
+        self._dead_letters = dead_letters
         self._on_step = on_step
         self._ledger = Ledger(self._target, sink_id)
+        self._outbox = Outbox(self._target, sink_id)
+        # Those of a run that died behind a commit wait there.
+        self._may_have_letters = dead_letters is not None
         self._claim: int | None = None
         self._columns: dict[str, TableColumn] = {}
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> Outcome:
         """For `foreachBatch`."""
-        schema = rows.schema
+        schema = self._written_schema(rows.schema)
         if not self.begin(schema, batch_id):
-            return Outcome(0, is_replay=True)
+            return Outcome(0, is_replay=True, letter_count=self._send_letters(rows.sparkSession))
         staging = self.staging(schema)
 
         def stage_partition(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             yield from _stage_in_task(staging, batches)
 
-        staged = self._prepare(rows).mapInArrow(stage_partition, STAGED_SCHEMA).collect()
-        return self.publish(schema, batch_id, [Staged(*row) for row in staged])
+        staged = self._prepare(rows, schema).mapInArrow(stage_partition, STAGED_SCHEMA).collect()
+        outcome = self.publish(schema, batch_id, [Staged(*row) for row in staged])
+        return outcome._replace(letter_count=self._send_letters(rows.sparkSession))
+
+    def _written_schema(self, schema: StructType) -> StructType:
+        """Without the records that rows come with for their dead letters."""
+        letters = self._dead_letters
+        if letters is None:
+            return schema
+        if letters.topic is None and ORIGIN not in schema.names:
+            raise PostgresError(
+                f"rows without the column {ORIGIN} are no records of a topic: name that of dead_letters"
+            )
+        return StructType([field for field in schema if field.name != ORIGIN])
 
     def begin(self, schema: StructType, batch_id: int) -> bool:
         """Whether the batch has to be written. The first call claims the sink and sees to the table."""
@@ -118,6 +144,9 @@ class PostgresSink:
             if self._claim is None:
                 self._columns = ensure_table(connection, self._target, schema, self._key_columns)
                 claim = self._ledger.claim(connection).claim
+                if self._dead_letters is not None:
+                    # The claim's lock holds until the commit.
+                    self._outbox.create(connection)
                 drop_tables(connection, staged_tables(connection, self._target, self._sink_id))
                 connection.commit()
                 self._claim = claim
@@ -130,7 +159,10 @@ class PostgresSink:
 
     def staging(self, schema: StructType) -> Staging:
         columns = [
-            StagedColumn(field.name, staged_type(field.dataType) or "", self._limits(field.name)) for field in schema
+            StagedColumn(
+                field.name, staged_type(field.dataType) or "", self._limits(field.name), is_json(field.dataType)
+            )
+            for field in schema
         ]
         if self._delete_when is not None:
             columns.append(StagedColumn(DELETE, staged_type(BooleanType()) or ""))
@@ -142,6 +174,7 @@ class PostgresSink:
             self._key_columns,
             self._delete_when is not None,
             self._on_refused,
+            self._dead_letters,
         )
 
     def _limits(self, name: str) -> Limits:
@@ -156,12 +189,16 @@ class PostgresSink:
         """Make what was staged visible, together with the ledger's entry."""
         assert self._claim is not None, "begin() claims the sink"
         self._on_step(Step.STAGED)
-        row_count = sum(table.row_count for table in staged)
+        rows = [table for table in staged if not table.has_letters]
+        letters = [table for table in staged if table.has_letters]
+        self._may_have_letters |= bool(letters)
+        row_count = sum(table.row_count for table in rows)
         with connect(self._dsn) as connection:
             is_replay = self._ledger.lock(connection, self._claim).batch >= batch_id
             if not is_replay:
                 check_complete(connection, self._target, staged)
-                self._merge(connection, schema, staged)
+                self._merge(connection, schema, rows)
+                self._outbox.add(connection, batch_id, letters)
                 self._ledger.write(connection, batch_id, row_count)
             drop_tables(connection, staged_tables(connection, self._target, self._sink_id))
             self._on_step(Step.MERGED)
@@ -182,19 +219,35 @@ class PostgresSink:
         for statement in merge.statements(staged):
             connection.execute(statement)
 
-    def _prepare(self, rows: "DataFrame") -> "DataFrame":
+    def _send_letters(self, session: "SparkSession") -> int:
+        """All that wait. When Spark takes a batch for done, its dead letters are in their topic."""
+        if self._dead_letters is None or not self._may_have_letters:
+            return 0
+        with connect(self._dsn) as connection:
+            pending = self._outbox.pending(connection)
+        for batch in pending:
+            self._outbox.send(session, self._dsn, batch, self._dead_letters)
+            self._on_step(Step.SENT)
+            with connect(self._dsn) as connection:
+                self._outbox.remove(connection, batch.batch)
+        self._may_have_letters = False
+        return sum(batch.letter_count for batch in pending)
+
+    def _prepare(self, rows: "DataFrame", schema: StructType) -> "DataFrame":
         columns = [
             functions.to_json(rows[f"`{field.name}`"]).alias(field.name)
             if is_json(field.dataType)
             else rows[f"`{field.name}`"]
-            for field in rows.schema
+            for field in schema
         ]
         if self._delete_when is not None:
             columns.append(functions.coalesce(functions.expr(self._delete_when), functions.lit(False)).alias(DELETE))
+        if len(schema) < len(rows.columns):
+            columns.append(rows[ORIGIN])
         return rows.select(*columns)
 
     def _check_columns(self, schema: StructType) -> None:
-        taken = {ROW, DELETE} & set(schema.names)
+        taken = {ROW, DELETE, ORIGIN} & set(schema.names)
         if taken:
             raise PostgresError(f"column {taken.pop()} is used by the sink: rename it")
         if self._order_column is not None and self._order_column not in schema.names:
@@ -211,11 +264,11 @@ def _stage_in_task(staging: Staging, batches: "Iterator[pa.RecordBatch]") -> "It
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    staged = stage(staging, task.partitionId() if task is not None else 0, batches)
-    if staged is not None:
+    for staged in stage(staging, task.partitionId() if task is not None else 0, batches):
         arrays: list[Any] = [
             pa.array([staged.name]),
             pa.array([staged.partition], pa.int32()),
             pa.array([staged.row_count]),
+            pa.array([staged.has_letters]),
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(Staged._fields))

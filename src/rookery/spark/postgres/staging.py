@@ -5,13 +5,14 @@ attempt alone: attempts of the same task never meet. The driver publishes the ta
 counts, and drops the tables of all others (`staged_tables`).
 
 `__rookery_row` numbers the rows, so that the last row of a key is known; `__rookery_delete` says that a row is to be
-deleted by its key.
+deleted by its key. Dead letters of rows that the table refuses are staged in a second table of the attempt.
 
 Times are copied as the numbers that they are to both sides: Python's end with the year 9999, those of Spark and
 PostgreSQL do not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import chain, count
 from secrets import token_hex
@@ -25,16 +26,20 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from rookery.spark.postgres.connecting import PostgresError, TableName, connect
+from rookery.spark.postgres.letters import ORIGIN, DeadLetters, make_letters, portions, to_bytes
 from rookery.spark.postgres.refusals import Limits, describe, find_refusals
 from rookery.spark.postgres.tables import type_name
 
 ROW: Final = "__rookery_row"
 DELETE: Final = "__rookery_delete"
-STAGED_SCHEMA: Final = "name string, partition int, row_count long"
+LETTER_COUNT: Final = "letter_count"
+LETTERS: Final = "letters"
+STAGED_SCHEMA: Final = "name string, partition int, row_count long, has_letters boolean"
 _PREFIX: Final = "rookery_stage"
 # PostgreSQL counts from the year 2000.
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
+_PORTION_BYTES: Final = 4 * 1024 * 1024
 
 
 # Takes rows that the table cannot hold, and for each what is wrong with it. Called in a task.
@@ -45,10 +50,13 @@ class StagedColumn(NamedTuple):
     name: str
     type: str
     limits: Limits = Limits()
+    # Text that Spark made of what is nested.
+    is_json: bool = False
 
 
 class Staging(NamedTuple):
-    """How tasks stage rows: made by the driver, sent to them."""
+    """How tasks stage rows: made by the driver, sent to them. Rows that the table cannot hold become dead letters, or
+    are handed to `on_refused`, or are errors."""
 
     dsn: str
     target: TableName
@@ -57,6 +65,7 @@ class Staging(NamedTuple):
     key_columns: tuple[str, ...] = ()
     deletes: bool = False
     on_refused: OnRefused | None = None
+    dead_letters: DeadLetters | None = None
 
     def __repr__(self) -> str:
         """Without the password: errors may quote it."""
@@ -64,36 +73,76 @@ class Staging(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """A table of staged rows."""
+    """A table of staged rows, or of portions of letters."""
 
     name: str
     partition: int
     row_count: int
+    has_letters: bool = False
 
 
-def stage(staging: Staging, partition: int, batches: Iterable[pa.RecordBatch]) -> Staged | None:
-    """None if there are no rows. Raises PostgresError for a row that the table cannot hold."""
-    rows = _rows(staging, batches)
-    first = next(rows, None)
-    if first is None:
-        return None
-    name = f"{_prefix(staging.sink_id)}{partition}_{token_hex(6)}"
+def stage(staging: Staging, partition: int, batches: Iterable[pa.RecordBatch]) -> list[Staged]:
+    """The tables of this attempt: none if there are no rows. Raises PostgresError for a row that nobody takes."""
+    with _LetterTable(staging, partition) as letters:
+        rows = _rows(staging, batches, letters)
+        first = next(rows, None)
+        staged = [] if first is None else [_stage_rows(staging, partition, chain([first], rows))]
+    return staged + letters.staged()
+
+
+def _stage_rows(staging: Staging, partition: int, rows: Iterator[tuple[Any, ...]]) -> Staged:
+    name = _new_name(staging, partition)
     table = staging.target.beside(name).identifier
     with connect(staging.dsn) as connection:
         connection.execute(_create(table, staging.columns))
-        row_count = _copy(connection, table, staging.columns, chain([first], rows))
+        row_count = _copy(connection, table, staging.columns, rows)
     return Staged(name, partition, row_count)
 
 
-def _rows(staging: Staging, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+class _LetterTable:
+    """Made with the first letter. It has a connection of its own: that of the rows is in the middle of a COPY."""
+
+    def __init__(self, staging: Staging, partition: int) -> None:
+        self._staging = staging
+        self._partition = partition
+        self._name = _new_name(staging, partition)
+        self._resources = ExitStack()
+        self._connection: psycopg.Connection | None = None
+        self._portion_count = 0
+
+    def add(self, letters: pa.Table) -> None:
+        table = self._staging.target.beside(self._name).identifier
+        if self._connection is None:
+            self._connection = self._resources.enter_context(connect(self._staging.dsn))
+            columns = (StagedColumn(LETTER_COUNT, "bigint"), StagedColumn(LETTERS, "bytea"))
+            self._connection.execute(_create(table, columns))
+        insert = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(table)
+        for portion in portions(letters, _PORTION_BYTES):
+            self._connection.execute(insert, (portion.num_rows, to_bytes(portion), self._portion_count))
+            self._portion_count += 1
+
+    def staged(self) -> list[Staged]:
+        count = self._portion_count
+        return [Staged(self._name, self._partition, count, has_letters=True)] if count else []
+
+    def __enter__(self) -> "_LetterTable":
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        """Commits, or rolls back what was raised in the middle of."""
+        self._resources.__exit__(*raised)
+
+
+def _rows(staging: Staging, batches: Iterable[pa.RecordBatch], letters: _LetterTable) -> Iterator[tuple[Any, ...]]:
     numbers = count()
     for batch in batches:
-        columns = _accepted(staging, batch).columns
+        columns = _accepted(staging, batch, letters).columns
         yield from zip(*map(_values, columns), numbers, strict=False)
 
 
-def _accepted(staging: Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _accepted(staging: Staging, given: pa.RecordBatch, letters: _LetterTable) -> pa.RecordBatch:
     """The rows that the table can hold. Raises PostgresError for others, if nobody takes them."""
+    batch = given.select([name for name in given.schema.names if name != ORIGIN])
     limits = {column.name: column.limits for column in staging.columns}
     refusals = find_refusals(batch, limits, DELETE if staging.deletes else None)
     # Of each row the first.
@@ -101,13 +150,29 @@ def _accepted(staging: Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
     if not reasons:
         return batch
     rows = sorted(reasons)
-    if staging.on_refused is None:
+    texts = [reasons[row] for row in rows]
+    if staging.dead_letters is not None:
+        letters.add(_letters(staging, staging.dead_letters, given.take(rows), texts))
+    elif staging.on_refused is not None:
+        staging.on_refused(batch.take(rows), texts)
+    else:
         more = f", and {len(rows) - 1} more such rows near it" if len(rows) > 1 else ""
         raise PostgresError(
-            f"table {staging.target}: {reasons[rows[0]]}{more}; filter such rows out, or take them with on_refused"
+            f"table {staging.target}: {texts[0]}{more}; filter such rows out, or take them with dead_letters or "
+            "on_refused (in a pipeline: on_error: dead-letter)"
         )
-    staging.on_refused(batch.take(rows), [reasons[row] for row in rows])
     return batch.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
+
+
+def _letters(staging: Staging, to: DeadLetters, refused: pa.RecordBatch, reasons: list[str]) -> pa.Table:
+    names = refused.schema.names
+    return make_letters(
+        refused.select([name for name in names if name not in (ORIGIN, DELETE)]),
+        reasons,
+        to,
+        origins=refused.column(ORIGIN) if ORIGIN in names else None,
+        json_columns=[column.name for column in staging.columns if column.is_json],
+    )
 
 
 def _values(column: pa.Array) -> list[Any]:
@@ -199,6 +264,10 @@ def drop_tables(connection: psycopg.Connection, tables: Sequence[TableName]) -> 
     if tables:
         names = sql.SQL(", ").join(table.identifier for table in tables)
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(names))
+
+
+def _new_name(staging: Staging, partition: int) -> str:
+    return f"{_prefix(staging.sink_id)}{partition}_{token_hex(6)}"
 
 
 def _prefix(sink_id: str) -> str:

@@ -1,0 +1,110 @@
+"""Dead letters on their way from PostgreSQL to their topic, in a table beside the target's.
+
+Theory of operation. Which rows a batch leaves out is decided with the batch: tasks stage dead letters as they stage
+rows, and the transaction that merges the rows moves the letters here. Behind its commit they are written to their topic
+as the write of this sink and this batch, which `format("rookery")` does once, however often it is asked to; then they
+leave this table. Whoever dies in between finds the same letters here when the batch is replayed, and asks again.
+
+Nothing else would do. Letters that are sent before the commit may be of rows that the replay writes; letters that are
+made again by the replay may be others, if a table that was joined, or the target itself, has changed.
+
+Letters are kept in portions of Arrow's stream format.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from rookery.spark.postgres.connecting import FencedError, TableName, connect
+from rookery.spark.postgres.letters import LETTER_SCHEMA, DeadLetters, from_bytes
+from rookery.spark.postgres.staging import LETTER_COUNT, LETTERS, ROW, Staged
+from rookery.spark.postgres.tables import identifiers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+OUTBOX: Final = "rookery_sink_letters"
+_FORMAT: Final = "rookery"
+_COLUMNS: Final = ("sink", "batch", "number", "letter_count", "letters")
+
+
+class Pending(NamedTuple):
+    """The letters of a batch that may not be in their topic yet."""
+
+    batch: int
+    portion_count: int
+    letter_count: int
+
+
+class Outbox:
+    """The letters of one sink."""
+
+    def __init__(self, target: TableName, sink_id: str) -> None:
+        self._table = target.beside(OUTBOX).identifier
+        self._target = target
+        self._sink_id = sink_id
+
+    def create(self, connection: psycopg.Connection) -> None:
+        """To be called under a lock: two programs that create the same table at once would trip over each other."""
+        create = sql.SQL(
+            "CREATE TABLE IF NOT EXISTS {} (sink text, batch bigint, number bigint, letter_count bigint NOT NULL,"
+            " letters bytea NOT NULL, PRIMARY KEY (sink, batch, number))"
+        )
+        connection.execute(create.format(self._table))
+
+    def add(self, connection: psycopg.Connection, batch_id: int, staged: Sequence[Staged]) -> None:
+        """In the transaction that merges the batch's rows."""
+        if not staged:
+            return
+        parts = [
+            sql.SQL("SELECT {}::int AS part, * FROM {}").format(
+                sql.Literal(table.partition), self._target.beside(table.name).identifier
+            )
+            for table in staged
+        ]
+        move = sql.SQL(
+            "INSERT INTO {outbox} ({columns}) SELECT {sink}, {batch}, row_number() OVER (ORDER BY part, {row}),"
+            " {count}, {letters} FROM ({staged}) AS staged"
+        ).format(
+            outbox=self._table,
+            columns=identifiers(_COLUMNS),
+            sink=sql.Literal(self._sink_id),
+            batch=sql.Literal(batch_id),
+            row=sql.Identifier(ROW),
+            count=sql.Identifier(LETTER_COUNT),
+            letters=sql.Identifier(LETTERS),
+            staged=sql.SQL(" UNION ALL ").join(parts),
+        )
+        connection.execute(move)
+
+    def pending(self, connection: psycopg.Connection) -> list[Pending]:
+        """Of the oldest batch first; more than one only if somebody put an older checkpoint back."""
+        query = sql.SQL(
+            "SELECT batch, count(*), sum(letter_count)::bigint FROM {} WHERE sink = %s GROUP BY batch ORDER BY batch"
+        )
+        return [Pending(*row) for row in connection.execute(query.format(self._table), (self._sink_id,))]
+
+    def remove(self, connection: psycopg.Connection, batch_id: int) -> None:
+        query = sql.SQL("DELETE FROM {} WHERE sink = %s AND batch = %s")
+        connection.execute(query.format(self._table), (self._sink_id, batch_id))
+
+    def send(self, session: "SparkSession", dsn: str, batch: Pending, letters: DeadLetters) -> None:
+        table, sink_id, batch_id = self._table, self._sink_id, batch.batch
+
+        def read(numbers: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            query = sql.SQL("SELECT letters FROM {} WHERE sink = %s AND batch = %s AND number = %s").format(table)
+            with connect(dsn) as connection:
+                for number in (each for some in numbers for each in some.column(0).to_pylist()):
+                    row = connection.execute(query, (sink_id, batch_id, number), binary=True).fetchone()
+                    if row is None:
+                        raise FencedError(f"another run of the sink {sink_id} has sent the dead letters of {batch_id}")
+                    yield from from_bytes(row[0])
+
+        task_count = min(batch.portion_count, session.sparkContext.defaultParallelism)
+        numbers = session.range(1, batch.portion_count + 1, numPartitions=task_count)
+        rows: DataFrame = numbers.mapInArrow(read, LETTER_SCHEMA)
+        options = {**letters.options, "txnAppId": sink_id, "txnVersion": str(batch_id)}
+        rows.write.format(_FORMAT).options(**options).mode("append").save()

@@ -1,0 +1,103 @@
+"""`scripts/setup.sh` on machines that lack something, with programs that only pretend: nothing is installed."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "setup.sh"
+INSTALLS = ["apt-get update -q", "apt-get install -q -y --no-install-recommends default-jre-headless"]
+INTO_VENV = "pip install --quiet --disable-pip-version-check --editable .[dev]"
+
+
+class Done(NamedTuple):
+    exit_code: int
+    said: str
+    # What was called, in order.
+    calls: list[str]
+
+
+class Machine:
+    """A directory of programs, and no other program to be found."""
+
+    def __init__(self, directory: Path) -> None:
+        self._programs = directory / "bin"
+        self._venv = directory / "venv"
+        self._log = directory / "log"
+        self._log.touch()
+        self.add("python3")
+        self.add("pip", self._venv / "bin")
+
+    def add(self, name: str, directory: Path | None = None, *, script: str = "") -> None:
+        """One that notes how it was called, and succeeds."""
+        directory = directory or self._programs
+        directory.mkdir(parents=True, exist_ok=True)
+        note = f'echo "{name} $*" >> "{self._log}"'
+        (directory / name).write_text(f"#!{_bash()}\n{script or note}\n")
+        (directory / name).chmod(0o755)
+
+    def is_used_by(self, user: int) -> None:
+        self.add("id", script=f"echo {user}")
+
+    def set_up(self, environment: Mapping[str, str] | None = None) -> Done:
+        command = [_bash(), str(SCRIPT), str(self._venv)]
+        variables = {"PATH": str(self._programs), **(environment or {})}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        calls = [call for call in self._log.read_text().splitlines() if not call.startswith("python3")]
+        return Done(done.returncode, done.stderr, calls)
+
+
+def _bash() -> str:
+    found = shutil.which("bash")
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_root_gets_java(machine: Machine) -> None:
+    machine.is_used_by(0)
+    machine.add("apt-get")
+    assert machine.set_up() == Done(0, "", [*INSTALLS, INTO_VENV])
+
+
+def test_others_are_told_what_to_run(machine: Machine) -> None:
+    """Everything but Spark works without Java, so the rest is set up."""
+    machine.is_used_by(1000)
+    machine.add("apt-get")
+    done = machine.set_up()
+    assert (done.exit_code, done.calls) == (0, [INTO_VENV])
+    assert "Run: sudo apt-get install default-jre-headless" in done.said
+
+
+def test_where_there_is_no_apt_java_is_asked_for(machine: Machine) -> None:
+    machine.is_used_by(0)
+    done = machine.set_up()
+    assert (done.exit_code, done.calls) == (0, [INTO_VENV])
+    assert "there is no Java: Spark's tests and the demo need Java 17 or newer" in done.said
+
+
+def test_java_that_is_there_is_left_alone(machine: Machine) -> None:
+    machine.is_used_by(0)
+    machine.add("apt-get")
+    assert machine.set_up({"JAVA_HOME": "anywhere"}).calls == [INTO_VENV]
+    machine.add("java")
+    assert machine.set_up().calls == [INTO_VENV, INTO_VENV]
+
+
+def test_an_installation_that_fails_is_not_passed_over(machine: Machine) -> None:
+    machine.is_used_by(0)
+    machine.add("apt-get", script="echo no network >&2; exit 100")
+    assert machine.set_up() == Done(100, "no network\n", [])
+
+
+def test_without_python_nothing_is_done(machine: Machine) -> None:
+    done = machine.set_up({"PYTHON": "python9"})
+    assert (done.exit_code, done.calls) == (1, [])
+    assert "there is no python9. Install Python 3.11 or newer" in done.said

@@ -1,0 +1,33 @@
+"""Pipelines in tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+from threading import Event
+from typing import TYPE_CHECKING
+
+from rookery.base.clock import SystemClock
+from rookery.spark.pipelines.checks import check_pipeline
+from rookery.spark.pipelines.lag import LagLookup
+from rookery.spark.pipelines.parsing import parse_pipeline
+from rookery.spark.pipelines.platform import create_topics
+from rookery.spark.pipelines.progress import Figures
+from rookery.spark.pipelines.running import Runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_pipeline(spark: "SparkSession", directory: Path, text: str) -> dict[str, Figures]:
+    """One that ends by itself; its last figures by flow."""
+    pipeline = parse_pipeline(dedent(text), directory / "pipeline.yaml", {})
+    flows = check_pipeline(spark, pipeline)
+    create_topics(pipeline)
+    last: dict[str, Figures] = {}
+
+    def take(figures: Sequence[Figures]) -> None:
+        last.update({each.flow: each for each in figures})
+
+    with LagLookup(pipeline.platform, SystemClock()) as lags:
+        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), take)
+    return last
