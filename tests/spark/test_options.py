@@ -200,6 +200,10 @@ def test_options_of_the_sink() -> None:
     assert (named.txn_app_id, named.txn_version) == ("nightly", 4)
     with pytest.raises(OptionError, match="txnAppId and txnVersion go together"):
         write({"txnAppId": "nightly"}, streaming=False)
+    streamed = write({"streamId": "q", "streamBatch": "7"}, streaming=False)
+    assert (streamed.stream_id, streamed.stream_batch) == ("q", 7)
+    with pytest.raises(OptionError, match="not for a TopicSink"):
+        write({"streamId": "q", "streamBatch": "7", "txnAppId": "nightly", "txnVersion": "4"}, streaming=False)
     with pytest.raises(OptionError, match=r"option kafka\.transactional\.id is not supported"):
         write({"kafka.transactional.id": "t"})
     # One dictionary may serve both.

@@ -2,16 +2,18 @@ import logging
 
 import pytest
 
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
 
 def test_lines_of_the_client_go_to_the_programs_logging(caplog: pytest.LogCaptureFixture) -> None:
-    log = library_logger("rookery.client.example")
-    with caplog.at_level(logging.INFO):
+    log = LibraryLogger("rookery.client.example")
+    with caplog.at_level(logging.WARNING):
         log.warning("commit failed", group="g", error="why")
-        log.debug("too much detail")
+    with caplog.at_level(logging.ERROR):
+        log.warning("too much detail")
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("rookery.client.example", "WARNING")
+    assert record.filename == "test_library_logs.py"
     assert record.getMessage() == "commit failed: group=g, error=why"
 
 
@@ -19,12 +21,12 @@ def test_a_traceback_goes_along(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("broken 100%")
     except ValueError:
-        library_logger("rookery.client.example").exception("it failed 100%")
+        LibraryLogger("rookery.client.example").exception("it failed 100%")
     (record,) = caplog.records
     assert record.getMessage() == "it failed 100%"
     assert "broken 100%" in caplog.text
 
 
 def test_nothing_goes_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
-    library_logger("rookery.client.example").warning("hello")
+    LibraryLogger("rookery.client.example").warning("hello")
     assert capfd.readouterr().out == ""

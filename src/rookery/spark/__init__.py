@@ -2,4 +2,4 @@
 
 from rookery.spark.exports import __getattr__
 
-__all__ = ["__getattr__", "from_registry", "start_session", "to_registry"]
+__all__ = ["TopicSink", "__getattr__", "from_registry", "start_session", "to_registry"]

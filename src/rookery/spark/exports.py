@@ -10,6 +10,10 @@ def __getattr__(name: str) -> object:
             from rookery.spark import functions
 
             return getattr(functions, name)
+        case "TopicSink":
+            from rookery.spark.sink.topic_sink import TopicSink
+
+            return TopicSink
         case "start_session":
             from rookery.spark.session import start_session
 

@@ -270,6 +270,8 @@ _WRITE_ROWS: Final = (
         "A write is left out if its txnAppId has written this version, or a later one, to this topic.",
         minimum=0,
     ),
+    _row("streamId", _STRING, None, Place.BATCH_WRITE, "Set by `TopicSink`: the query whose batch is written."),
+    _row("streamBatch", _LONG, None, Place.BATCH_WRITE, "Set by `TopicSink`: the number of the batch.", minimum=0),
     _row("checkpointLocation", _STRING, None, Place.STREAM_WRITE, "Spark's own: where the query keeps its progress."),
     _row("queryName", _STRING, None, Place.STREAM_WRITE, "Spark's own: what `queryName()` was given."),
 )

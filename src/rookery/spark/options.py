@@ -115,6 +115,9 @@ class WriteOptions:
     include_headers: bool
     txn_app_id: str | None
     txn_version: int | None
+    # Of a micro-batch that is written by foreachBatch.
+    stream_id: str | None
+    stream_batch: int | None
     key_format: FormatOptions | None
     value_format: FormatOptions | None
 
@@ -162,6 +165,9 @@ def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
     app, version = given.text("txnAppId"), given.integer("txnVersion")
     if not streaming and (app is None) != (version is None):
         raise OptionError("options txnAppId and txnVersion go together: the writer, and the number of its write")
+    stream = given.text("streamId")
+    if stream is not None and app is not None:
+        raise OptionError("options txnAppId and txnVersion are not for a TopicSink, which knows its query and batch")
     config = given.client_config(PRODUCER_KEYS, REFUSED_WRITE_KEYS)
     try:
         ProducerSettings.parse(config)
@@ -176,6 +182,8 @@ def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
         include_headers=given.boolean("includeHeaders", default=True),
         txn_app_id=app,
         txn_version=version,
+        stream_id=stream,
+        stream_batch=given.integer("streamBatch"),
         key_format=_format(given, "key"),
         value_format=_format(given, "value"),
     )

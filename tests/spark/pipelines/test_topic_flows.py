@@ -106,6 +106,18 @@ def offset_of(failure: Failure) -> int | None:
     return None if failure.origin is None else failure.origin.offset
 
 
+def run_once(spark: "SparkSession", text: str, directory: Path) -> Figures:
+    """Until everything that is there has been read. Of the last flow."""
+    told: list[Figures] = []
+    pipeline = parse_pipeline(text, directory / "p.yaml", {})
+    flows = check_pipeline(spark, pipeline)
+    create_topics(pipeline)
+    write_pins(pipeline, CheckpointFiles(spark))
+    with LagLookup(pipeline.platform, SystemClock()) as lags:
+        Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), told.extend)
+    return told[-1]
+
+
 PIPELINE = """
 name: {topic}
 platform: {{bootstrap.servers: "{servers}", schema.registry.url: "{registry}"}}
@@ -208,13 +220,31 @@ def test_an_edited_pipeline_goes_on(spark: "SparkSession", broker: EmbeddedBroke
     for number, (on_error, step, sinks, amount) in enumerate(edits):
         produce(broker, f"{topic}-views", ("a", {"id": number, "amount": amount}), ("b", {"id": 10 + number}))
         text = EDITED.format(topic=topic, servers=broker.bootstrap_servers, on_error=on_error, step=step, sinks=sinks)
-        pipeline = parse_pipeline(text, tmp_path / "p.yaml", {})
-        flows = check_pipeline(spark, pipeline)
-        create_topics(pipeline)
-        write_pins(pipeline, CheckpointFiles(spark))
-        with LagLookup(pipeline.platform, SystemClock()) as lags:
-            Runner(pipeline, flows, lags=lags, clock=SystemClock()).run(Event(), lambda figures: None)
+        run_once(spark, text, tmp_path)
     for name in ("one", "two"):
         found = [json.loads(value)["id"] for value in committed(broker, f"{topic}-{name}").column("value").to_pylist()]
         assert found == [0, 10, 11, 12], name
     assert [offset_of(failure) for failure in failures(broker, f"{topic}-views.dlq").values()] == [2, 4]
+
+
+TOTALS = """
+name: {topic}
+platform: {{bootstrap.servers: "{servers}"}}
+trigger: available-now
+sources: {{views: {{topic: {topic}-views, value_format: json, value_schema: "user string"}}}}
+transforms: [{{name: totals, sql: "SELECT user, count(*) AS views FROM views GROUP BY user"}}]
+sinks: [{{topic: {topic}-totals, from: totals, key: user, output_mode: update}}]
+"""
+
+
+def test_totals_are_written_whenever_they_change(
+    spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    broker.create_topic(f"{topic}-views")
+    text = TOTALS.format(topic=topic, servers=broker.bootstrap_servers)
+    for users in ("aab", "bc"):
+        produce(broker, f"{topic}-views", *(("", {"user": user}) for user in users))
+        figures = run_once(spark, text, tmp_path)
+    assert (figures.state, figures.rows_out) == ("finished", 2)
+    rows = [json.loads(value) for value in committed(broker, f"{topic}-totals").column("value").to_pylist()]
+    assert sorted((row["user"], row["views"]) for row in rows) == [("a", 2), ("b", 1), ("b", 2), ("c", 1)]

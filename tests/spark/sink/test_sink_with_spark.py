@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import split
 
 import tests.spark.sink.faulty_sink as faulty_sink
 from rookery.client.sync import Consumer
+from rookery.spark import TopicSink
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.faulty_sink import FaultySink, arm
 
@@ -106,3 +108,26 @@ def test_a_batch_write_is_all_or_nothing(stage: Stage) -> None:
     assert stage.found() == Counter()
     rows.write.format("rookery").options(**stage.options).mode("append").save()
     assert stage.found() == Counter(str(number) for number in range(40))
+
+
+def test_updates_go_on_from_their_checkpoint(stage: Stage, tmp_path: Path) -> None:
+    """A batch that Spark repeats, because it died before it noted the batch as done, is not written again."""
+    checkpoint = tmp_path / "updates"
+
+    def run() -> None:
+        lines = stage.spark.readStream.text(str(tmp_path / "files"))
+        counts = lines.groupBy(split("value", "/")[1].alias("row")).count().selectExpr("concat(row, ':', count) value")
+        writing = counts.writeStream.outputMode("update").foreachBatch(TopicSink(stage.options))
+        query = writing.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    stage.add_files(1)
+    run()
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    run()
+    assert stage.found() == Counter(f"{row}:1" for row in range(ROWS_PER_FILE))
+    stage.add_files(1)
+    run()
+    assert stage.found() == Counter(f"{row}:{count}" for row in range(ROWS_PER_FILE) for count in (1, 2))

@@ -50,9 +50,9 @@ from rookery.client.membership.factory import make_manual_membership, make_membe
 from rookery.client.membership.interfaces import CommitCallback
 from rookery.client.metrics.names import MetricName
 from rookery.client.settings.consumer import ConsumerSettings
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 
 DEFAULT_POLL_S = 1.0

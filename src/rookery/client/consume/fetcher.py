@@ -47,7 +47,7 @@ from rookery.protocol.fetch import (
     decode_fetch_response,
     encode_fetch_request,
 )
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
 # Connections of their own: what comes behind a parked fetch on the same one waits with it.
 _CHANNELS: Final = ("fetch", "fetch again")
@@ -55,7 +55,7 @@ _CONSUMER: Final = -1
 _LAST_VERSION_BY_NAME: Final = 12
 _CLOSE_TIMEOUT_S: Final = 1.0
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 # Somebody else leads, or the topic went away or came back: metadata tells.
 _MOVED = frozenset(

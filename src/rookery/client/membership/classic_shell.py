@@ -33,9 +33,9 @@ from rookery.protocol import consumer_protocol
 from rookery.protocol.api import ApiKey
 from rookery.protocol.consumer_protocol import NEWEST_VERSION, Subscription
 from rookery.protocol.message import Message
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 _JOIN_CHANNEL = "join"
 # A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.

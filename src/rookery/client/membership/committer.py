@@ -30,9 +30,9 @@ from rookery.client.membership.offset_requests import OFFSETS_VERSION_MAX
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Result = TypeVar("Result")

@@ -26,9 +26,9 @@ from rookery.client.membership.poll_timer import PollTimer
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 _LEAVE_TIMEOUT_S = 5.0
 _LEAVE_TIMEOUT_MIN_S = 0.1

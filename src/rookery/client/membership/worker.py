@@ -21,9 +21,9 @@ from rookery.client.coordinators import Coordinators, is_transient
 from rookery.client.membership.classic import ClassicMember, Step
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 _JOIN_CHANNEL = "join"
 # A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.

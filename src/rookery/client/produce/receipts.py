@@ -14,12 +14,12 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TimestampMs, TopicPartition
 from rookery.client.produce.batches import Batch
 from rookery.client.produce.records import BatchMetadata, ProducerInterceptor, ProducerRecord, RecordMetadata
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
 RecordFuture: TypeAlias = asyncio.Future[RecordMetadata]
 RecordBatch: TypeAlias = Batch[RecordFuture]
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 
 class SealedGroup:

@@ -51,9 +51,9 @@ from rookery.protocol.produce import (
 from rookery.records.batch import HEADER_SIZE
 from rookery.records.record import open_batch
 from rookery.records.unpacking import unpack_records
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 Result = TypeVar("Result")
 

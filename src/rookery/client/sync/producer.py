@@ -61,13 +61,13 @@ from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.sync.delivery import Delivery, Waiting
 from rookery.client.sync.handing import Handed, HandedProducer, make_handed
 from rookery.client.sync.loop import shared_loop
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 # What may lie between the threads and the buffer: some milliseconds' worth, so that both sides work in bulk.
 HANDED_BYTES_MAX = 1024 * 1024

@@ -22,6 +22,7 @@ from rookery.spark.pipelines.spec import (
     TopicSink,
     Trigger,
 )
+from rookery.spark.sink.topic_sink import TopicSink as UpdatingSink
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _ADVISORY_SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
@@ -35,9 +36,10 @@ def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
     writer = writer.option("checkpointLocation", pipeline.checkpoint_of(flow.name))
     writer = _triggered(writer, pipeline.trigger)
     match flow.sink:
+        case TopicSink(output_mode="update"):
+            return writer.foreachBatch(UpdatingSink(_topic_options(flow.sink, pipeline))).start()
         case TopicSink() | None:
-            options = _topic_options(flow.sink, pipeline)
-            return writer.format(FORMAT).options(**options).start()
+            return writer.format(FORMAT).options(**_topic_options(flow.sink, pipeline)).start()
         case ParquetSink():
             return _start_parquet(writer, flow.sink, flow.rows)
         case PostgresSink():

@@ -43,13 +43,13 @@ from rookery.spark.postgres.staging import (
 )
 from rookery.spark.postgres.tables import TableColumn, ensure_table, find_columns
 from rookery.spark.postgres.types import compared_as, is_json, needs_cast, staged_type
-from rookery.telemetry.logs import library_logger
+from rookery.telemetry.library_logs import LibraryLogger
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_log = library_logger(__name__)
+_log = LibraryLogger(__name__)
 
 
 class Step(StrEnum):

@@ -2,6 +2,7 @@
 
 With txnAppId and txnVersion a write happens once, however often it is asked for: these are the sink and its batch. The
 option topic belongs to the sink's name, since users write one version to several topics, as to several Delta tables.
+With streamId and streamBatch, which `TopicSink` sets, it is a micro-batch of that query: none overlaps with the next.
 Any other write is a sink of its own, whose name nobody will use again.
 """
 
@@ -35,13 +36,16 @@ class BatchWriter(DataSourceArrowWriter):
         self._columns = SinkColumns(schema, options)
         # A wrong address is told now, and not by every task after its time-out.
         admin_for(options.client_config)
-        # Here, in the driver: the tasks get it with the writer.
-        self._sink = (
-            f"write-{secrets.token_hex(8)}"
-            if options.txn_app_id is None
-            else named_write(options.txn_app_id, options.topic)
+        self._is_streaming = options.stream_id is not None
+        name, number = (
+            (options.stream_id, options.stream_batch)
+            if self._is_streaming
+            else (options.txn_app_id, options.txn_version)
         )
-        self._batch = _ONLY_BATCH if options.txn_version is None else options.txn_version
+        self._is_forgotten = name is None
+        # Here, in the driver: the tasks get it with the writer.
+        self._sink = f"write-{secrets.token_hex(8)}" if name is None else named_write(name, options.topic)
+        self._batch = number or _ONLY_BATCH
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         return write_rows(self._options, self._columns, self.place(), iterator)
@@ -58,8 +62,13 @@ class BatchWriter(DataSourceArrowWriter):
     def place(self) -> Place:
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return Place(sink=self._sink, batch=self._batch, partition=partition, is_streaming=False)
+        return Place(sink=self._sink, batch=self._batch, partition=partition, is_streaming=self._is_streaming)
 
     def _driver(self) -> SinkDriver:
-        is_forgotten = self._options.txn_app_id is None
-        return SinkDriver(self._options, sink=self._sink, is_forgotten=is_forgotten, steps=self.on_step)
+        return SinkDriver(
+            self._options,
+            sink=self._sink,
+            is_streaming=self._is_streaming,
+            is_forgotten=self._is_forgotten,
+            steps=self.on_step,
+        )
