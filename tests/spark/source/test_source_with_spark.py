@@ -55,6 +55,10 @@ def test_a_topic_is_a_table(spark: "SparkSession", broker: EmbeddedBroker, admin
     last = found[-1]
     assert (last.key, bytes(last.value), last.timestamp.second) == (None, b"last", 2)
     assert [(header.key, bytes(header.value)) for header in last.headers] == [("h", b"1")]
+    given = ", ".join(f"`{name}` '{text}'" for name, text in options.items())
+    spark.sql(f"CREATE TEMPORARY VIEW latest USING rookery OPTIONS ({given})")
+    assert spark.sql("SELECT count(*) FROM latest").collect()[0][0] == 101
+    spark.sql("DROP VIEW latest")
 
 
 def test_a_stream_with_limits_and_a_group(
