@@ -48,7 +48,24 @@ class CheckpointFiles:
         finally:
             stream.close()
 
+    def remove(self, file: str) -> None:
+        if "://" not in file:
+            Path(file).unlink()
+            return
+        system, target = self._hadoop(file)
+        system.delete(target, False)
+
     def _hadoop(self, path: str) -> tuple[Any, Any]:
         session: Any = self._session
         target = session._jvm.org.apache.hadoop.fs.Path(path)
         return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target
+
+
+def mend_checkpoint(checkpoint: str, files: CheckpointFiles) -> None:
+    """Of a query that was killed while it wrote its very first offsets: Spark 4.3 finds a temporary file of them, takes
+    the checkpoint for that of another query, and refuses to start."""
+    directory = f"{checkpoint}/offsets"
+    names = files.names(directory)
+    if all(name.startswith(".") for name in names):
+        for name in names:
+            files.remove(f"{directory}/{name}")

@@ -7,6 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from rookery.spark.pipelines.building import Flow
+from rookery.spark.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
 from rookery.spark.pipelines.origins import refused_topic, refusing_sinks
 from rookery.spark.pipelines.sources import FORMAT, platform_options
 from rookery.spark.pipelines.spec import (
@@ -31,9 +32,11 @@ _ENCODING_PREFIXES: Final = ("key", "value", "schema.registry.")
 
 
 def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
-    _activate(flow.rows.sparkSession)
+    session, checkpoint = flow.rows.sparkSession, pipeline.checkpoint_of(flow.name)
+    _activate(session)
+    mend_checkpoint(checkpoint, CheckpointFiles(session))
     writer = flow.rows.writeStream.outputMode(output_mode(flow.sink))
-    writer = writer.option("checkpointLocation", pipeline.checkpoint_of(flow.name))
+    writer = writer.option("checkpointLocation", checkpoint)
     writer = _triggered(writer, pipeline.trigger)
     match flow.sink:
         case TopicSink(output_mode="update"):
