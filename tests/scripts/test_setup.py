@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "setup.sh"
 INSTALLS = ["apt-get update -q", "apt-get install -q -y --no-install-recommends default-jre-headless"]
 INTO_VENV = "pip install --quiet --disable-pip-version-check --editable .[dev]"
+ARCHIVE = "python -m rookery.spark.class_archive"
 
 
 class Done(NamedTuple):
@@ -30,6 +31,7 @@ class Machine:
         self._log.touch()
         self.add("python3")
         self.add("pip", self._venv / "bin")
+        self.add("python", self._venv / "bin")
 
     def add(self, name: str, directory: Path | None = None, *, script: str = "") -> None:
         """One that notes how it was called, and succeeds."""
@@ -38,6 +40,9 @@ class Machine:
         note = f'echo "{name} $*" >> "{self._log}"'
         (directory / name).write_text(f"#!{_bash()}\n{script or note}\n")
         (directory / name).chmod(0o755)
+
+    def break_in_venv(self, name: str) -> None:
+        self.add(name, self._venv / "bin", script="exit 1")
 
     def is_used_by(self, user: int) -> None:
         self.add("id", script=f"echo {user}")
@@ -86,9 +91,15 @@ def test_where_there_is_no_apt_java_is_asked_for(machine: Machine) -> None:
 def test_java_that_is_there_is_left_alone(machine: Machine) -> None:
     machine.is_used_by(0)
     machine.add("apt-get")
-    assert machine.set_up({"JAVA_HOME": "anywhere"}).calls == [INTO_VENV]
+    assert machine.set_up({"JAVA_HOME": "anywhere"}).calls == [INTO_VENV, ARCHIVE]
     machine.add("java")
-    assert machine.set_up().calls == [INTO_VENV, INTO_VENV]
+    assert machine.set_up().calls == [INTO_VENV, ARCHIVE] * 2
+
+
+def test_without_an_archive_of_classes_all_is_set_up(machine: Machine) -> None:
+    machine.add("java")
+    machine.break_in_venv("python")
+    assert machine.set_up().exit_code == 0
 
 
 def test_an_installation_that_fails_is_not_passed_over(machine: Machine) -> None:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rookery.spark.class_archive import archive_settings, find_archive
 from rookery.spark.interpreter import python_of_tasks
+from rookery.spark.nursery.starting import preloaded_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,22 +50,31 @@ def start_session(
 ) -> "SparkSession":
     """A new session, or the running one. `settings` win over those of this module."""
     _check_installed()
-    from pyspark.sql import SparkSession
-
     # Driver, executors and data sources must find the same packages.
     is_local = master.startswith("local")
-    os.environ.setdefault("PYSPARK_PYTHON", python_of_tasks() if is_local else sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", python_of_tasks() if is_local else sys.executable)
+    # First of all, as it loads while Java starts.
+    preloaded = preloaded_python() if is_local and python == python_of_tasks() else python
+    from pyspark.sql import SparkSession
+
     chosen = dict(_QUIET)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= _LOCAL | _CHECKPOINTS_ON_LOCAL_DISKS
     chosen |= settings or {}
+    if is_local:
+        chosen |= archive_settings(chosen, find_archive())
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     for logger in _ECHOES:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    # For this session only: it ends with the process, and programs that this one starts would inherit it.
+    os.environ["PYSPARK_PYTHON"] = preloaded
+    try:
+        return builder.getOrCreate()
+    finally:
+        os.environ["PYSPARK_PYTHON"] = python
 
 
 def _check_installed() -> None:

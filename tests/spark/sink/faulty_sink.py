@@ -4,6 +4,7 @@ commit fails at <step>       an exception
 commit is killed at <step>   the process that Spark has commit batches
 driver is killed at <step>   the process group of the driver, which the file `driver` names, and that process
 worker is killed             the process of a task, when it has written its rows
+executor is killed           what has started the workers' daemon: the executor, or on one machine the nursery
 task is slow                 a task waits for its copy: the first attempt of the first task of a batch
 """
 
@@ -65,7 +66,7 @@ class FaultyWriter(StreamWriter):
 
 
 def parent_of(process_id: int) -> int:
-    """Of the daemon that forks Python workers: the executor."""
+    """Of the daemon that forks Python workers."""
     return int(Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 

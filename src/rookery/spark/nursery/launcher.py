@@ -1,0 +1,66 @@
+"""What Spark starts as its Python: it asks the nursery for a process, and stands for that process until it ends.
+
+`python -I -S launcher.py <socket> <plain Python> <arguments>...`, as `starting` writes it down. It runs a dozen times
+at the start of a query, and so imports nothing but what is built in: `socket` and `signal` would treble its time.
+Whatever goes wrong before the nursery has given it a process, it becomes the plain Python.
+"""
+
+import _signal  # type: ignore[import-not-found]  # it has no stubs
+import _socket
+import marshal
+import os
+import sys
+
+_FILE_BYTES = 4
+
+
+def main(address: str, plain: str, *arguments: str) -> int:
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    process = _ask(connection, address, arguments)
+    if process is None:
+        connection.close()
+        os.execv(plain, [plain, *arguments])
+    _signal.signal(_signal.SIGTERM, lambda *_: _end(process))
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    exit_code = connection.recv(1)
+    if exit_code:
+        return exit_code[0]
+    _wait_without_nursery(process)
+    return 1
+
+
+def _ask(connection: _socket.socket, address: str, arguments: tuple[str, ...]) -> int | None:
+    """Hand over arguments, variables, directory and standard files, for a file that stands for the process."""
+    try:
+        connection.connect(address)
+        request = marshal.dumps((arguments, dict(os.environ), os.getcwd()))
+        files = b"".join(file.to_bytes(_FILE_BYTES, sys.byteorder) for file in range(3))
+        size = len(request).to_bytes(4, "big")
+        connection.sendmsg([size], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+        connection.sendall(request)
+        _, given, _, _ = connection.recvmsg(1, _socket.CMSG_SPACE(_FILE_BYTES))
+    except OSError:
+        return None
+    return int.from_bytes(given[0][2], sys.byteorder) if given else None
+
+
+def _end(process: int) -> None:
+    try:
+        _signal.pidfd_send_signal(process, _signal.SIGTERM)
+    except ProcessLookupError:
+        # It has ended by itself, and we are about to hear of it.
+        return
+
+
+def _wait_without_nursery(process: int) -> None:
+    """It was killed, and nobody will say how the process ended."""
+    import select
+
+    ends = select.poll()
+    ends.register(process)
+    ends.poll()
+
+
+if __name__ == "__main__":
+    # Without what an interpreter does at its end: there is nothing to clean up.
+    os._exit(main(*sys.argv[1:]))
