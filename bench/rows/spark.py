@@ -19,7 +19,7 @@ _PASSES = 2
 _RECORDS = {"100B": 3_000_000, "1KB": 600_000}
 _AVRO_RECORDS = 2_000_000
 _DECODED_RECORDS = 4_000_000
-_ROUNDS_MAX = 3
+_ROUNDS_MAX = 5
 # A session must start, and the first passes are not counted.
 _TIMEOUT_S = 400.0
 _GOAL = f">= 1.0 x {SPARK_KAFKA}"
