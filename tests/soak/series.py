@@ -161,7 +161,8 @@ def fenced_after(delay_s: float) -> Event:
 
 def random_event(randomness: Random) -> Event:
     step, occasion = randomness.choice(COMMIT_STEPS), randomness.randint(1, 3)
-    delay_s = randomness.uniform(0, 6)
+    # About as long as a query of three files takes.
+    delay_s = randomness.uniform(0, 4)
     events = [
         killed_at(step, occasion),
         killed_at(step, occasion),
