@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from rookery.spark.sink.ledger import Ledger
 from rookery.spark.sink.writing import TaskMessage
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import POINTS, Killed
+from tests.support.waiting import eventually
 
 SCHEMA = StructType([StructField("value", StringType())])
 TASK_COUNT = 3
@@ -309,3 +311,24 @@ def test_ledgers_are_closed_but_for_those_used_last(
         write(broker, topic, 1, app, **{"kafka.client.id": "one"}).end()
     assert closed == [f"b/{topic}"]
     assert [key[-1] for key in driver._ledgers] == [f"c/{topic}", f"a/{topic}"]
+
+
+def test_a_task_that_is_done_after_its_write_was_given_up_holds_up_nobody(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Committer, "late_tasks_s", 15.0)
+    made, aborted = write(broker, topic, None), Event()
+    made.at = lambda step: aborted.set() if step == "aborted" else None
+    giving_up = Thread(target=made.end, kwargs={"commit": False})
+    giving_up.start()
+    try:
+        assert aborted.wait(30)
+        late = _task(made, "late").piece
+        assert late is not None
+        with SyncAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            name = late.transaction.transactional_id
+            eventually(lambda: admin.describe_transactions([name])[0].state != ONGOING, "the late one is swept")
+    finally:
+        monkeypatch.setattr(Committer, "late_tasks_s", 0.0)
+        giving_up.join()
+    assert found(broker, topic) == []

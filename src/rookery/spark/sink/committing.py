@@ -46,6 +46,7 @@ _TAKE_OVERS_MAX: Final = 5
 # Of ends that failed, after the client has tried for `default.api.timeout.ms`: what is decided should not be left.
 _END_ROUNDS_MAX: Final = 2
 _LISTING_TIMEOUT_S: Final = 2.0
+_SWEEP_INTERVAL_S: Final = 0.25
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -54,6 +55,8 @@ class Committer:
     sink's name is never used again, so nothing is to be remembered of it."""
 
     requests_at_once: ClassVar = 32
+    # Spark lets the tasks of a failed job run on for two seconds (spark.python.task.killTimeout).
+    late_tasks_s: ClassVar = 3.0
 
     def __init__(
         self,
@@ -165,6 +168,16 @@ class Committer:
         await self._end_all(Entry(batch=batch, pieces=plan.decided))
         if self._is_forgotten and not plan.decided:
             await self._ledger.write(None, self._step)
+            await self._sweep_late_tasks(batch)
+
+    async def _sweep_late_tasks(self, batch: int) -> None:
+        """A task that finishes only now leaves its transaction open, and nobody will come by later: the name of this
+        write is never used again."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        while loop.time() - started_s < self.late_tasks_s:
+            await asyncio.sleep(_SWEEP_INTERVAL_S)
+            await self._abort(await self._open_transactions(batch) or ())
 
     # Transactions
 
