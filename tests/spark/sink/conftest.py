@@ -1,3 +1,5 @@
+"""What all tests of the sink have in common."""
+
 import pytest
 
 from rookery.spark.sink.committing import Committer
