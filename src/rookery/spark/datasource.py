@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourc
 from pyspark.sql.types import StructType
 
 from rookery.spark.options import ReadOptions, parse_read_options, parse_write_options
+from rookery.spark.spark_names import FORMAT
 
 if TYPE_CHECKING:
     from rookery.spark.source.batch_reader import BatchReader
@@ -23,7 +24,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "rookery"
+        return FORMAT
 
     def schema(self) -> StructType:
         from rookery.spark.source.schema import plan_decoders, source_schema

@@ -105,12 +105,13 @@ def test_rows_that_tables_refuse_need_a_topic_of_their_own() -> None:
     assert problems(loop) == ["7: rows that t refuses go to lost, which its own rows come from"]
 
 
-def test_keys_with_schemas_need_a_registry() -> None:
-    text = """\
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_formats_with_schemas_need_a_registry(part: str) -> None:
+    text = f"""\
         name: x
-        platform: {bootstrap.servers: "localhost:9092"}
-        sources: {events: {topic: e, key_format: avro}}
-        sinks: [{topic: out, from: events, key_format: protobuf}]
+        platform: {{bootstrap.servers: "localhost:9092"}}
+        sources: {{events: {{topic: e, {part}_format: avro}}}}
+        sinks: [{{topic: out, from: events, {part}_format: protobuf}}]
         """
     assert problems(text) == [
         "3: platform needs schema.registry.url: events is avro",

@@ -302,19 +302,6 @@ def test_files_of_python_and_sql_lie_beside(tmp_path: Path) -> None:
     ]
 
 
-def test_formats_with_schemas_need_a_registry() -> None:
-    text = """\
-        name: x
-        platform: {bootstrap.servers: "localhost:9092"}
-        sources: {events: {topic: e, value_format: avro}}
-        sinks: [{topic: out, from: events, value_format: protobuf}]
-        """
-    assert problems(text) == [
-        "3: platform needs schema.registry.url: events is avro",
-        "4: platform needs schema.registry.url: out is protobuf",
-    ]
-
-
 def test_other_databases() -> None:
     text = """\
         name: x

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.functions import split
+from pyspark.sql.functions import lit, split
 
 import tests.spark.sink.faulty_sink as faulty_sink
 from rookery.client.sync import Consumer
 from rookery.spark import TopicSink
+from rookery.spark.sink.commit_protocol import SinkError
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.faulty_sink import FaultySink, arm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_PER_FILE = 20
@@ -113,11 +114,19 @@ def test_a_batch_write_is_all_or_nothing(stage: Stage) -> None:
 def test_updates_go_on_from_their_checkpoint(stage: Stage, tmp_path: Path) -> None:
     """A batch that Spark repeats, because it died before it noted the batch as done, is not written again."""
     checkpoint = tmp_path / "updates"
+    to_columns = {name: value for name, value in stage.options.items() if name != "topic"}
+    sinks = [TopicSink(to_columns, name=name) for name in ("first", "second")]
+
+    def write_twice(rows: "DataFrame", batch_id: int) -> None:
+        for sink in sinks:
+            sink(rows, batch_id)
 
     def run() -> None:
         lines = stage.spark.readStream.text(str(tmp_path / "files"))
         counts = lines.groupBy(split("value", "/")[1].alias("row")).count().selectExpr("concat(row, ':', count) value")
-        writing = counts.writeStream.outputMode("update").foreachBatch(TopicSink(stage.options))
+        writing = (
+            counts.withColumn("topic", lit(stage.topic)).writeStream.outputMode("update").foreachBatch(write_twice)
+        )
         query = writing.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
 
@@ -127,7 +136,13 @@ def test_updates_go_on_from_their_checkpoint(stage: Stage, tmp_path: Path) -> No
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     run()
-    assert stage.found() == Counter(f"{row}:1" for row in range(ROWS_PER_FILE))
+    assert stage.found() == Counter(f"{row}:1" for row in range(ROWS_PER_FILE) for _ in sinks)
     stage.add_files(1)
     run()
-    assert stage.found() == Counter(f"{row}:{count}" for row in range(ROWS_PER_FILE) for count in (1, 2))
+    assert stage.found() == Counter(f"{row}:{count}" for row in range(ROWS_PER_FILE) for count in (1, 2) for _ in sinks)
+
+
+def test_a_topic_sink_belongs_to_a_query(stage: Stage) -> None:
+    rows = stage.spark.range(1).selectExpr("cast(id as string) value")
+    with pytest.raises(SinkError, match="called by foreachBatch only"):
+        TopicSink(stage.options)(rows, 0)

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
 from rookery.spark.pipelines.origins import refused_topic, refusing_sinks
-from rookery.spark.pipelines.sources import FORMAT, platform_options
+from rookery.spark.pipelines.sources import platform_options
 from rookery.spark.pipelines.spec import (
     AvailableNow,
     ConsoleSink,
@@ -24,8 +24,8 @@ from rookery.spark.pipelines.spec import (
     Trigger,
 )
 from rookery.spark.sink.topic_sink import TopicSink as UpdatingSink
+from rookery.spark.spark_names import FORMAT, QUERY_ID
 
-_QUERY_ID: Final = "sql.streaming.queryId"
 _ADVISORY_SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 # Options of a topic sink that say how rows are encoded, which happens before they are written.
 _ENCODING_PREFIXES: Final = ("key", "value", "schema.registry.")
@@ -87,7 +87,7 @@ def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow: Flow, pi
 
     def write(rows: DataFrame, batch_id: int) -> None:
         if not opened:
-            query_id = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+            query_id = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
             opened.append(
                 Writer(
                     dsn=sink.connection,

@@ -6,7 +6,7 @@ their bytes, for whoever writes the dead letters.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,8 +31,7 @@ from rookery.spark.pipelines.spec import (
     TopicSource,
 )
 from rookery.spark.pipelines.tables import TABLE_FORMAT, TableSource, latest_per_key
-
-FORMAT: Final = "rookery"
+from rookery.spark.spark_names import FORMAT
 
 
 class SourceReadError(Exception):

@@ -21,13 +21,13 @@ from rookery.spark.postgres.connecting import FencedError, TableName, connect
 from rookery.spark.postgres.letters import LETTER_SCHEMA, DeadLetters, from_bytes
 from rookery.spark.postgres.staging import LETTER_COUNT, LETTERS, ROW, Staged
 from rookery.spark.postgres.tables import identifiers
+from rookery.spark.spark_names import FORMAT
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 OUTBOX: Final = "rookery_sink_letters"
-_FORMAT: Final = "rookery"
 _COLUMNS: Final = ("sink", "batch", "number", "letter_count", "letters")
 
 
@@ -107,4 +107,4 @@ class Outbox:
         numbers = session.range(1, batch.portion_count + 1, numPartitions=task_count)
         rows: DataFrame = numbers.mapInArrow(read, LETTER_SCHEMA)
         options = {**letters.options, "txnAppId": sink_id, "txnVersion": str(batch_id)}
-        rows.write.format(_FORMAT).options(**options).mode("append").save()
+        rows.write.format(FORMAT).options(**options).mode("append").save()

@@ -18,12 +18,10 @@ from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.spark.sink.driver import SinkDriver
 from rookery.spark.sink.writing import Place, write_rows
+from rookery.spark.spark_names import BATCH_ID, QUERY_ID
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# Spark's own names of what it tells tasks.
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -55,7 +53,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise SinkError("a stream is written by Spark's tasks only")
-        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
             raise SinkError("the task belongs to no streaming query: Spark gave it no query id and batch id")
         return Place(

@@ -5,14 +5,11 @@ write takes part in the protocol of streams, if it is told the query and the bat
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql import DataFrame
 
 from rookery.spark.sink.commit_protocol import SinkError
-
-_FORMAT: Final = "rookery"
-_QUERY_ID: Final = "sql.streaming.queryId"
+from rookery.spark.spark_names import FORMAT, QUERY_ID
 
 
 class TopicSink:
@@ -27,9 +24,9 @@ class TopicSink:
         self._name = name
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if query is None:
             raise SinkError("a TopicSink is called by foreachBatch only: Spark gave no query id")
         stream = f"{query}.{self._name}" if self._name else query
-        writer = rows.write.format(_FORMAT).options(**self._options)
+        writer = rows.write.format(FORMAT).options(**self._options)
         writer.options(streamId=stream, streamBatch=batch_id).mode("append").save()
