@@ -173,11 +173,11 @@ def test_mixed_libraries_in_one_group(
     try:
         for kind in kinds if ours_leads else reversed(kinds):
             members.append(kind(bootstrap, topic, [topic], strategy=strategy))
+            # Cooperative members give up partitions one by one: they may have shared all of them unevenly before.
             eventually(
-                lambda: share(members, partitions),
+                lambda: share(members, partitions) and len({len(member.partitions) for member in members}) == 1,
                 lambda: f"{len(members)} share: {[(type(m).__name__, sorted(m.partitions)) for m in members]}",
             )
-        assert {len(member.partitions) for member in members} == {12 // len(members)}
         eventually(lambda: all_read(members, 12, 10), "all records were read")
         while len(members) > 1:
             # Each library leads once.
