@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import rookery
@@ -151,10 +151,21 @@ class ApacheKafka:
 
     name = "kafka"
 
-    def __init__(self, jars: Path) -> None:
+    def __init__(
+        self,
+        jars: Path,
+        *,
+        listeners: Sequence[str] = (),
+        jvm_options: Sequence[str] = KAFKA_JVM_OPTIONS,
+        format_options: Sequence[str] = (),
+    ) -> None:
+        """`listeners` are those besides the one of plain text and the controller's, as `NAME://host:port`."""
         if not list(jars.glob("kafka_*.jar")) or shutil.which("java") is None:
             raise FileNotFoundError(f"Apache Kafka needs java and its jars in {jars}: run scripts/bench-setup.sh")
         self._class_path = str(jars.resolve() / "*")
+        self._listeners = listeners
+        self._jvm_options = jvm_options
+        self._format_options = format_options
 
     def prepare(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         if (directory / "data").exists():
@@ -163,13 +174,14 @@ class ApacheKafka:
         properties = self._write_properties(directory, settings or {})
         arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties), "--standalone"]
         command = ["java", "-Xmx256M", "-cp", self._class_path, "kafka.tools.StorageTool", *arguments]
+        command += self._format_options
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
         if done.returncode:
             raise RuntimeError(f"formatting failed: {done.stdout}{done.stderr}")
 
     def spawn(self, directory: Path, settings: Mapping[str, str] | None = None) -> ProcessBroker:
         properties = self._write_properties(directory, settings or {})
-        command = ["java", *KAFKA_JVM_OPTIONS, f"-Xlog:gc*:file={directory / 'gc.log'}:time,tags", "-cp"]
+        command = ["java", *self._jvm_options, f"-Xlog:gc*:file={directory / 'gc.log'}:time,tags", "-cp"]
         command += [self._class_path, "kafka.Kafka", str(properties)]
         return _spawn(command, _ports(directory)[0], directory / "broker.log")
 
@@ -178,7 +190,8 @@ class ApacheKafka:
 
     def _write_properties(self, directory: Path, settings: Mapping[str, str]) -> Path:
         port, controller_port = _ports(directory)
-        addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+        plain = (f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}")
+        addresses = ",".join((*plain, *self._listeners))
         places = {
             "listeners": addresses,
             "advertised.listeners": addresses,
@@ -221,6 +234,8 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(15_000, 32_000)
+        if port in ports:
+            continue
         with socket.socket() as listener:
             try:
                 listener.bind(("127.0.0.1", port))

@@ -23,6 +23,12 @@ class OtherPoint:
 
 
 @value_class
+class Secretive:
+    user: str
+    password: str = field(repr=False)
+
+
+@value_class
 class Empty:
     """Nothing in it."""
 
@@ -83,3 +89,8 @@ def test_arguments_by_name_only() -> None:
     assert Named(size=1).names is not Named(size=1).names
     with pytest.raises(TypeError):
         Named(1)  # type: ignore[call-arg, arg-type]  # that is what is tested
+
+
+def test_a_field_may_be_hidden_and_still_counts() -> None:
+    assert repr(Secretive("alice", "hush")) == "Secretive(user='alice')"
+    assert Secretive("alice", "hush") != Secretive("alice", "other")

@@ -69,6 +69,11 @@ class FakeBroker:
         host, port = self._server.sockets[0].getsockname()
         return Address(host, port)
 
+    @property
+    def connection_count(self) -> int:
+        """How many are open."""
+        return len(self._tasks)
+
     def requests_of(self, api_key: ApiKey) -> list[Message]:
         return [request for key, _, request in self.requests if key == api_key]
 

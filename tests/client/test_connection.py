@@ -8,6 +8,7 @@ from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
 from rookery.client.connection import Connection, SocketBuffers
+from rookery.client.errors import AuthenticationError
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message
@@ -488,3 +489,65 @@ def test_connecting_while_the_interpreter_ends_is_a_failure_of_the_network() -> 
         assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
 
     asyncio.run(run())
+
+
+def test_requests_wait_for_a_login_that_is_repeated_in_their_order() -> None:
+    async def check(connection: Connection) -> None:
+        logged_in = asyncio.Event()
+
+        async def log_in(_: Connection) -> None:
+            await logged_in.wait()
+
+        connection.log_in_again_at(0, log_in)
+        waiting = [asyncio.ensure_future(exchange(connection, b"%d" % number)) for number in range(3)]
+        unanswered = asyncio.ensure_future(connection.send(ApiKey.PRODUCE, 9, [b"no answer"]))
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in [*waiting, unanswered])
+        assert connection.is_busy
+        logged_in.set()
+        await unanswered
+        assert [bytes(await answer) for answer in waiting] == [b"0", b"1", b"2"]
+
+    asyncio.run(talk(echo, check))
+
+
+def test_nothing_leaves_if_a_login_fails_and_all_hear_why() -> None:
+    received = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await read_request(reader))
+
+    async def check(connection: Connection) -> None:
+        async def log_in(_: Connection) -> None:
+            raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "alice has left")
+
+        connection.log_in_again_at(0, log_in)
+        answers = await asyncio.gather(*(exchange(connection, b"a") for _ in range(2)), return_exceptions=True)
+        assert [(type(answer), str(answer)) for answer in answers] == [(AuthenticationError, "alice has left")] * 2
+        assert answers[0] is not answers[1]
+        assert connection.is_closed
+
+    asyncio.run(talk(listen, check))
+    assert not received
+
+
+def test_a_connection_that_is_closed_while_somebody_logs_in() -> None:
+    async def check(connection: Connection) -> None:
+        ended = asyncio.Event()
+
+        async def log_in(_: Connection) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        connection.log_in_again_at(0, log_in)
+        waiting = asyncio.ensure_future(exchange(connection, b"a"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await connection.close()
+        with pytest.raises(ApiError, match="was closed"):
+            await waiting
+        await ended.wait()
+
+    asyncio.run(talk(echo, check))

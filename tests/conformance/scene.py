@@ -1,7 +1,7 @@
 """A topic on a broker of either kind, Rookery's clients for it, and what their conformance tests have in common."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from rookery.client import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
@@ -15,23 +15,23 @@ Records = list[ConsumerRecord[bytes, bytes]]
 class Scene:
     """A topic on a broker, and clients for it."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, security: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
+        self._common = {"bootstrap.servers": bootstrap, **(security or {})}
         self.group = f"{topic}-group"
 
     def partition(self, index: int = 0) -> TopicPartition:
         return TopicPartition(self.topic, index)
 
     def admin(self) -> Admin:
-        return Admin({"bootstrap.servers": self.bootstrap})
+        return Admin(self._common)
 
     def producer(self, **settings: object) -> Producer[Any, Any]:
-        return Producer({"bootstrap.servers": self.bootstrap, **_dotted(settings)})
+        return Producer({**self._common, **_dotted(settings)})
 
     def consumer(self, **settings: object) -> Consumer[Any, Any]:
-        defaults = {"bootstrap.servers": self.bootstrap, "auto.offset.reset": "earliest"}
-        return Consumer({**defaults, **_dotted(settings)})
+        return Consumer({**self._common, "auto.offset.reset": "earliest", **_dotted(settings)})
 
     def member(self, **settings: object) -> Consumer[Any, Any]:
         return self.consumer(group_id=self.group, **settings)

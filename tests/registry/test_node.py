@@ -15,8 +15,8 @@ from rookery.base.errors import StartupError
 from rookery.registry import service as service_module
 from rookery.registry.node import RegistryNode
 from rookery.testing import EmbeddedBroker
-from tests.registry.certificates import make_certificates
 from tests.registry.players import BROKER_SETTINGS, QUICK, settings_of, until
+from tests.support.certificates import make_certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 ANYTHING_GOES = {"schema.compatibility.level": "none"}
@@ -132,7 +132,7 @@ def test_http_and_https_with_passwords_and_a_name(broker: EmbeddedBroker, tmp_pa
             "listeners": "https://127.0.0.1:0,http://127.0.0.1:0",
             "host.name": "localhost",
             "inter.instance.protocol": "https",
-            "ssl.keystore.location": str(certificates.server),
+            "ssl.keystore.location": str(certificates.broker),
             "authentication.method": "BASIC",
             "authentication.credentials.file": str(tmp_path / "users"),
         }

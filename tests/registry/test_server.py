@@ -18,7 +18,7 @@ from starlette.routing import Route
 from rookery.base.errors import StartupError
 from rookery.registry.server import RegistryServer
 from rookery.registry.settings import RegistryListener, TlsFiles
-from tests.registry.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.certificates import PASSWORD, Certificates, make_certificates
 
 HTTP = RegistryListener("http", "127.0.0.1", 0)
 HTTPS = RegistryListener("https", "127.0.0.1", 0)
@@ -86,7 +86,7 @@ async def get(url: str, context: ssl.SSLContext | None = None) -> str:
 def test_one_app_is_served_by_all_listeners(certificates: Certificates) -> None:
     async def scenario() -> None:
         app = App()
-        async with serving(app, HTTP, HTTPS, HTTP, tls=tls_of(certificates.server)) as urls:
+        async with serving(app, HTTP, HTTPS, HTTP, tls=tls_of(certificates.broker)) as urls:
             assert len(set(urls)) == 3
             for url in urls:
                 assert await get(url, trusting(certificates)) == "hello"
@@ -222,11 +222,11 @@ def test_every_interface_can_be_listened_on() -> None:
 
 def test_a_locked_key_needs_its_password(certificates: Certificates) -> None:
     async def scenario() -> None:
-        async with serving(App(), HTTPS, tls=tls_of(certificates.locked_server, password=KEY_PASSWORD)) as (url,):
+        async with serving(App(), HTTPS, tls=tls_of(certificates.locked_broker, password=PASSWORD)) as (url,):
             assert await get(url, trusting(certificates)) == "hello"
         for wrong in (None, "wrong"):
             with pytest.raises(StartupError, match=r"ssl\.keystore\.location: .*ssl\.key\.password"):
-                async with serving(App(), HTTPS, tls=tls_of(certificates.locked_server, password=wrong)):
+                async with serving(App(), HTTPS, tls=tls_of(certificates.locked_broker, password=wrong)):
                     pass
 
     asyncio.run(scenario())
@@ -240,7 +240,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(certificates: Certif
             (tls_of(tmp_path / "missing.pem"), "keystore"),
             (tls_of(tmp_path / "text.pem"), "keystore"),
             (tls_of(certificates.authority), "keystore"),
-            (tls_of(certificates.server, truststore=tmp_path / "text.pem"), "truststore"),
+            (tls_of(certificates.broker, truststore=tmp_path / "text.pem"), "truststore"),
         ):
             with pytest.raises(StartupError, match=rf"ssl\.{key}\.location"):
                 async with serving(App(), HTTPS, tls=tls):
@@ -251,7 +251,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(certificates: Certif
 
 def test_clients_can_be_asked_for_a_certificate(certificates: Certificates) -> None:
     async def scenario() -> None:
-        tls = tls_of(certificates.server, truststore=certificates.authority, clients="REQUIRED")
+        tls = tls_of(certificates.broker, truststore=certificates.authority, clients="REQUIRED")
         async with serving(App(), HTTPS, tls=tls) as (url,):
             assert await get(url, trusting(certificates, certificates.client)) == "hello"
             with pytest.raises(httpx.HTTPError):

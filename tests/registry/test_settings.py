@@ -53,6 +53,21 @@ def test_everything_can_be_set() -> None:
     assert settings.tls.client_authentication == "REQUIRED"
 
 
+def test_brokers_that_want_a_login_are_reached_with_the_clients_keys() -> None:
+    settings = RegistrySettings.parse(
+        {
+            "kafkastore.bootstrap.servers": "SASL_SSL://b1:9092,b2:9093",
+            "kafkastore.security.protocol": "SASL_SSL",
+            "kafkastore.sasl.mechanism": "PLAIN",
+        }
+    )
+    assert settings.client_config == {
+        "bootstrap.servers": "b1:9092,b2:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+    }
+
+
 def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
     settings = RegistrySettings.parse({**BROKERS, "listeners": "https://:8443", "ssl.keystore.location": "server.pem"})
     assert settings.inter_instance_protocol == "https"
@@ -74,8 +89,8 @@ def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
         ("listeners", "https://a:1", "ssl.keystore.location is required"),
         ("inter.instance.protocol", "https", "inter.instance.protocol names a scheme that none of listeners has"),
         ("kafkastore.bootstrap.servers", "", "kafkastore.bootstrap.servers is required"),
-        ("kafkastore.bootstrap.servers", "SSL://b1:9092", "kafkastore.bootstrap.servers: SSL://b1:9092 asks for more"),
-        ("kafkastore.security.protocol", "SSL", "kafkastore.security.protocol: .*neither TLS nor SASL"),
+        ("kafkastore.bootstrap.servers", "SSL://b1:9092", "SSL://b1:9092 does not fit kafkastore.security.protocol"),
+        ("kafkastore.security.protocol", "TLS", "kafkastore.security.protocol: .*must be one of"),
         ("kafkastore.no.such.key", "1", "unknown configuration 'kafkastore.no.such.key'"),
         ("kafkastore.client.id", "mine", "unknown configuration 'kafkastore.client.id'"),
         ("kafkastore.request.timeout.ms", "soon", "kafkastore.request.timeout.ms: .*not a number"),

@@ -6,8 +6,8 @@ import pytest
 from rookery.base.errors import ConfigError
 from rookery.serdes import RegistryClient, Schema
 from rookery.serdes.errors import RegistryUnavailableError
-from tests.registry.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.serdes.fake_registry import FakeRegistry, fake_registry
+from tests.support.certificates import PASSWORD, Certificates, make_certificates
 
 STRING = Schema('"string"')
 HASTY = {"max.retries": 0}
@@ -36,7 +36,7 @@ def cautious_server(certificates: Certificates) -> Iterator[FakeRegistry]:
 
 def _context(certificates: Certificates) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates.server)
+    context.load_cert_chain(certificates.broker)
     return context
 
 
@@ -66,8 +66,8 @@ def test_a_client_with_a_certificate(cautious_server: FakeRegistry, certificates
 
 
 def test_a_key_with_a_password(cautious_server: FakeRegistry, certificates: Certificates) -> None:
-    config = {"ssl.ca.location": certificates.authority, "ssl.certificate.location": certificates.locked_server}
+    config = {"ssl.ca.location": certificates.authority, "ssl.certificate.location": certificates.locked_broker}
     texts = {name: str(path) for name, path in config.items()}
-    assert register(cautious_server.url, {**texts, "ssl.key.password": KEY_PASSWORD}) == 1
+    assert register(cautious_server.url, {**texts, "ssl.key.password": PASSWORD}) == 1
     with pytest.raises(ConfigError, match=r"ssl\.\*\.location"):
         register(cautious_server.url, {**texts, "ssl.key.password": "wrong"})

@@ -248,3 +248,13 @@ class ApiError(RookeryError):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For `copy` and `pickle`, which would call the class with the text that it made of its arguments."""
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(kind: type[ApiError], arguments: tuple[object, ...]) -> ApiError:
+    restored = kind.__new__(kind)
+    restored.args = arguments
+    return restored

@@ -18,7 +18,10 @@ def value_class(cls: _Class, /) -> _Class: ...
 def value_class(*, kw_only: bool) -> Callable[[_Class], _Class]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(cls: Any = None, /, *, kw_only: bool = False) -> Any:
-    """Values of the same class are equal if all their fields are. Works with `dataclasses.fields` and `replace`."""
+    """Values of the same class are equal if all their fields are. Works with `dataclasses.fields` and `replace`.
+
+    A field that nobody should read in a log is a `field(repr=False)`.
+    """
     return _make(cls, kw_only) if cls is not None else lambda cls: _make(cls, kw_only)
 
 
@@ -27,13 +30,14 @@ def _make(cls: Any, kw_only: bool) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__
     made: Any = dataclass(slots=True, kw_only=kw_only, eq=False, repr=False)(cls)
     names = tuple(each.name for each in fields(made))
+    shown = tuple(each.name for each in fields(made) if each.repr)
     contents: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
 
     def equal(self: Any, other: object) -> Any:
         return contents(self) == contents(other) if other.__class__ is self.__class__ else NotImplemented
 
     def representation(self: Any) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     made.__eq__ = equal
     made.__hash__ = lambda self: hash(contents(self))

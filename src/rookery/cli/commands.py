@@ -4,6 +4,7 @@ Starting must be quick, so this and the modules of the groups import only what d
 imports what it works with when it runs.
 """
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ from rookery.cli import (
     transactions,
     up,
 )
+from rookery.cli.command_config import remember
 from rookery.cli.errors import failures_explained
 
 
@@ -74,8 +76,18 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def rookery(
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            envvar="ROOKERY_COMMAND_CONFIG",
+            metavar="FILE",
+            help="Properties of the client, such as security.protocol and sasl.*: for commands that ask a cluster.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """The group's own options."""
+    remember(command_config)

@@ -14,7 +14,7 @@ from rookery.cli.options import (
     Timeout,
     unescape,
 )
-from rookery.cli.session import client_config, with_consumer
+from rookery.cli.session import consumer_config, with_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -107,7 +107,7 @@ def consume(
         "isolation.level": isolation.value,
         "auto.offset.reset": "earliest",
         **({} if group is None else {"group.id": group, "enable.auto.commit": True}),
-        **client_config(bootstrap_server, timeout_s, settings),
+        **consumer_config(bootstrap_server, timeout_s, settings),
     }
 
     async def work(consumer: "Consumer[bytes, bytes]") -> None:

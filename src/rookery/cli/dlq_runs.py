@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rookery.base.types import TopicName, TopicPartition
 from rookery.cli.progress import counted
-from rookery.cli.session import client_config, producer_config
+from rookery.cli.session import admin_config, consumer_config, producer_config
 from rookery.client import Admin, Consumer, Producer
 from rookery.dead_letters.letters import DeadLetter, Selection, Summary, newest
 from rookery.dead_letters.planning import Wish
@@ -74,8 +74,11 @@ class DeadLetterRun:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[_Session]:
         """The administrator connects first, and says if nobody is there."""
-        config = client_config(self._bootstrap_server, self._timeout_s)
-        async with Admin(config) as admin, Consumer[bytes, bytes]({**config, **READER_CONFIG}) as consumer:
+        place = (self._bootstrap_server, self._timeout_s)
+        async with (
+            Admin(admin_config(*place)) as admin,
+            Consumer[bytes, bytes]({**consumer_config(*place), **READER_CONFIG}) as consumer,
+        ):
             yield _Session(admin, consumer)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.command_config import brokers_of_file
 from rookery.cli.platform import BROKER, REGISTRY
 
 BootstrapServer = Annotated[
@@ -15,6 +16,7 @@ BootstrapServer = Annotated[
         envvar="ROOKERY_BOOTSTRAP_SERVER",
         metavar="HOST:PORT[,...]",
         help="Brokers to ask first.",
+        callback=brokers_of_file,
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = BROKER

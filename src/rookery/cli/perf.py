@@ -12,7 +12,7 @@ from rookery.cli.options import (
     ClientSettings,
     Timeout,
 )
-from rookery.cli.session import client_config, producer_config
+from rookery.cli.session import consumer_config, producer_config
 
 if TYPE_CHECKING:
     from rookery.cli.perf_loads import Measured
@@ -79,7 +79,7 @@ def consume(
     """Read a topic from its beginning and measure how many records a second, and how long each poll takes."""
     from rookery.cli.perf_loads import consume_topic
 
-    config = client_config(bootstrap_server, timeout_s, settings)
+    config = consumer_config(bootstrap_server, timeout_s, settings)
     _report(consume_topic(config, topic, records, columns=columns), as_json=as_json, durations="polls took")
 
 

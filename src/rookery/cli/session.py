@@ -5,15 +5,17 @@ What it needs is imported when a command runs: `--help` and completion must not 
 
 from typing import TYPE_CHECKING, TypeVar
 
+from rookery.cli.command_config import settings_for
 from rookery.cli.options import parse_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from rookery.client.admin import Admin
     from rookery.client.consume.consumer import Consumer
     from rookery.client.produce.producer import Producer
+    from rookery.client.settings import CommonSettings
 
 Client = TypeVar("Client")
 Result = TypeVar("Result")
@@ -23,31 +25,47 @@ _LINGER_MS = 5
 _INT_MAX = 2**31 - 1
 
 
-def client_config(
+def consumer_config(
     bootstrap_server: str, timeout_s: float, settings: "Iterable[str] | None" = None
 ) -> dict[str, object]:
-    """What the options of all commands stand for, and `--set`, which wins: of a consumer or an administrator."""
+    """What the options of all commands stand for, and `--set`, which wins: of a consumer."""
+    from rookery.client.settings import CONSUMER_KEYS
+
+    return _patient_config(CONSUMER_KEYS, bootstrap_server, timeout_s) | parse_pairs(settings or (), "--set")
+
+
+def admin_config(bootstrap_server: str, timeout_s: float) -> dict[str, object]:
+    """The same of an administrator."""
+    from rookery.client.settings import ADMIN_KEYS
+
+    return _patient_config(ADMIN_KEYS, bootstrap_server, timeout_s)
+
+
+def _patient_config(keys: "Collection[str]", bootstrap_server: str, timeout_s: float) -> dict[str, object]:
     timeout_ms = round(timeout_s * 1000)
     return {
-        "bootstrap.servers": bootstrap_server,
-        "client.id": CLIENT_ID,
+        **_shared_config(keys, bootstrap_server),
         "request.timeout.ms": timeout_ms,
         "default.api.timeout.ms": timeout_ms,
-        **parse_pairs(settings or (), "--set"),
     }
+
+
+def _shared_config(keys: "Collection[str]", bootstrap_server: str) -> dict[str, object]:
+    return {"client.id": CLIENT_ID, **settings_for(keys), "bootstrap.servers": bootstrap_server}
 
 
 def producer_config(
     bootstrap_server: str, timeout_s: float, settings: "Iterable[str] | None" = None
 ) -> dict[str, object]:
     """The same of a producer, whose time-outs have other names."""
+    from rookery.client.settings import PRODUCER_KEYS
+
     timeout_ms = round(timeout_s * 1000)
     config: dict[str, object] = {
-        "bootstrap.servers": bootstrap_server,
-        "client.id": CLIENT_ID,
+        "linger.ms": _LINGER_MS,
+        **_shared_config(PRODUCER_KEYS, bootstrap_server),
         "request.timeout.ms": timeout_ms,
         "max.block.ms": timeout_ms,
-        "linger.ms": _LINGER_MS,
         **parse_pairs(settings or (), "--set"),
     }
     parts = [str(config[name]).strip() for name in ("request.timeout.ms", "linger.ms")]
@@ -60,32 +78,34 @@ def producer_config(
 def with_admin(bootstrap_server: str, timeout_s: float, work: "Callable[[Admin], Awaitable[Result]]") -> Result:
     from rookery.client.admin import Admin
 
-    return _with_client(lambda: Admin(client_config(bootstrap_server, timeout_s)), work)
+    return _with_client(lambda: Admin(admin_config(bootstrap_server, timeout_s)), work)
 
 
 def with_producer(
     config: "Mapping[str, object]", work: "Callable[[Producer[bytes, bytes]], Awaitable[Result]]"
 ) -> Result:
     from rookery.client.produce.producer import Producer
+    from rookery.client.settings import ProducerSettings
 
-    return _with_client(lambda: Producer(config), work, reach=config)
+    return _with_client(lambda: Producer(config), work, reach=ProducerSettings.parse(config).common)
 
 
 def with_consumer(
     config: "Mapping[str, object]", work: "Callable[[Consumer[bytes, bytes]], Awaitable[Result]]"
 ) -> Result:
     from rookery.client.consume.consumer import Consumer
+    from rookery.client.settings import ConsumerSettings
 
-    return _with_client(lambda: Consumer(config), work, reach=config)
+    return _with_client(lambda: Consumer(config), work, reach=ConsumerSettings.parse(config).common)
 
 
 def _with_client(
     make: "Callable[[], AbstractAsyncContextManager[Client]]",
     work: "Callable[[Client], Awaitable[Result]]",
     *,
-    reach: "Mapping[str, object] | None" = None,
+    reach: "CommonSettings | None" = None,
 ) -> Result:
-    """`reach` is the configuration of a client that does not connect by itself when it is entered."""
+    """`reach` are the settings of a client that does not connect by itself when it is entered."""
     import asyncio
 
     async def run() -> Result:
@@ -97,9 +117,9 @@ def _with_client(
     return asyncio.run(run())
 
 
-async def _reach(config: "Mapping[str, object]") -> None:
+async def _reach(settings: "CommonSettings") -> None:
     """A client waits for a cluster to come; who types a command wants to hear at once that nobody is there."""
     from rookery.client.cluster import Cluster
 
-    async with Cluster.at(str(config["bootstrap.servers"]), client_id=CLIENT_ID):
+    async with Cluster(settings):
         pass

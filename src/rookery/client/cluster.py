@@ -26,6 +26,7 @@ from rookery.client.address import parse_addresses
 from rookery.client.backoff import Backoff
 from rookery.client.connection import Connection, ConnectionObserver
 from rookery.client.connection_pool import ConnectionPool, closed_error
+from rookery.client.errors import AuthenticationError, HandshakeError
 from rookery.client.metadata import NO_NODE, Broker, ClusterMetadata, read_metadata
 from rookery.client.settings.common import CommonSettings
 from rookery.protocol.api import ApiKey
@@ -67,6 +68,7 @@ class Cluster:
         # Of the watch: the topics (None: all), when they were asked for last, and the task.
         self._watched: frozenset[TopicName] | None = frozenset()
         self._watched_s = _NEVER_S
+        self._refusal: AuthenticationError | None = None
         self._watch_wake = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
 
@@ -301,10 +303,19 @@ class Cluster:
         """Whether the answer is there, and says where everything is."""
         try:
             newer = await self.refresh(self._watched)
+        except AuthenticationError as error:
+            self._refusal = error
+            return False
         except ApiError:
             # Whoever needs the metadata will see the error; here it is only a reason to try again.
             return False
+        self._refusal = None
         return not any(topic.is_unsettled for topic in newer.topics.values())
+
+    def take_refusal(self) -> AuthenticationError | None:
+        """Why no broker tells about the watched topics, once; None if they told, or could not be reached."""
+        refusal, self._refusal = self._refusal, None
+        return refusal
 
     async def _connect_any(self, channel: str) -> Connection:
         nodes = {broker.address: broker.node_id for broker in self.metadata.brokers.values()}
@@ -317,7 +328,10 @@ class Cluster:
             try:
                 return await self._pool.connect(address, channel, nodes[address])
             except ApiError as error:
-                failure = error
+                if isinstance(error, AuthenticationError) and not isinstance(error, HandshakeError):
+                    # The others would say the same.
+                    raise
+                failure = failure if isinstance(failure, HandshakeError) else error
         assert failure is not None, "there is at least one bootstrap address"
         raise failure
 

@@ -17,6 +17,10 @@ asked for.
 
 Time-outs: one timer for all requests, at or before the earliest deadline.
 
+Security: with TLS it is asyncio that has the socket, and the transport gets everything. A session that ends is renewed
+when there is something to send (`log_in_again_at`, as Kafka's clients do): a broker takes nothing else meanwhile, so
+that requests are held back, and fail with the connection if the login does.
+
     state      leaves when                                        requests
     open       the peer hangs up, talks nonsense or answers late   are sent
     failed     never                                              raise the error that ended it
@@ -25,9 +29,11 @@ Time-outs: one timer for all requests, at or before the earliest deadline.
 import asyncio
 import os
 import socket
+import ssl
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from importlib.metadata import version as package_version
 from math import inf
@@ -37,6 +43,7 @@ from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
 from rookery.client.frame_buffers import FrameBuffers
+from rookery.client.handshakes import no_handshake, untrusted
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
@@ -50,12 +57,15 @@ _CORRELATION_BYTES = 4
 # More than any sane response; a stray HTTP server's first bytes read as a size of about 1.2 GB.
 _RESPONSE_SIZE_BYTES_MAX = 512 * 1024 * 1024
 _STAGING_BYTES = 16_384
+# How long a broker may take to read the last bytes and say goodbye in TLS.
+_GOODBYE_S = 5.0
 # What the transport holds while the kernel takes no more.
 _PIECE_BYTES = 65_536
 # The kernel takes at most 1024 parts in one call.
 _PARTS_MAX = 1000
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _UNKNOWN_NODE: NodeId = -1
+_LOGIN_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 SYSTEM_DEFAULT_BYTES = -1
 
 
@@ -132,8 +142,14 @@ class Connection(asyncio.BufferedProtocol):
         # Sending
         self._transport: asyncio.Transport
         self._descriptor: int | None = None
+        self._has_tls = False
         self._paused = False
         self._queue: deque[tuple[list[Buffer], int]] = deque()
+        # Logging in again: when, how, who does it now, and which requests wait for it.
+        self._login_due_s = inf
+        self._log_in: Callable[[Connection], Awaitable[None]] | None = None
+        self._login: asyncio.Task[None] | None = None
+        self._held: list[tuple[list[Buffer], int]] | None = None
         self._drained: asyncio.Future[None] | None = None
         # Receiving: either the staging buffer, or the frame that is being filled.
         self._staging = memoryview(bytearray(_STAGING_BYTES))
@@ -151,15 +167,24 @@ class Connection(asyncio.BufferedProtocol):
         node: NodeId = _UNKNOWN_NODE,
         observer: ConnectionObserver | None = None,
         buffers: SocketBuffers = _SYSTEM_BUFFERS,
+        tls: ssl.SSLContext | None = None,
     ) -> "Connection":
         """`timeout_s` bounds the connecting, and the asking for versions again."""
         connection = cls(address, client_id=client_id, node=node, observer=observer)
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.get_running_loop().create_connection(lambda: connection, address.host, address.port)
+                loop = asyncio.get_running_loop()
+                patience_s = None if tls is None else _GOODBYE_S
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=tls, ssl_shutdown_timeout=patience_s
+                )
         except TimeoutError:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address} did not answer within {timeout_s:g} s") from None
+        except ssl.SSLError as error:
+            raise untrusted(address, error) from None
         except OSError as error:
+            if isinstance(error, ConnectionError) and not error.errno:
+                raise no_handshake(address) from None
             # asyncio's own text for a refused connection hides the reason.
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {reason}") from None
@@ -179,9 +204,15 @@ class Connection(asyncio.BufferedProtocol):
         return self._failure is not None
 
     @property
+    def patience_s(self) -> float:
+        """How long what was sent may still take to be answered."""
+        deadlines = (pending.deadline_s for pending in self._pending.values())
+        return max(max(deadlines, default=-inf) - self._loop.time(), 0)
+
+    @property
     def is_busy(self) -> bool:
         """Whether a request waits for its response, or for its turn to be sent."""
-        return bool(self._pending or self._paused)
+        return bool(self._pending or self._must_wait)
 
     def version(self, api_key: ApiKey) -> int:
         """The highest version of an API that the broker and we both know."""
@@ -236,12 +267,16 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that has no response (Produce with acks=0), when what went before it has left."""
         header = self._headers.get((api_key, api_version)) or self._make_header(api_key, api_version)
         self._send(api_key, api_version, header, parts, self._loop.time())
-        while self._paused and self._failure is None:
+        while self._must_wait and self._failure is None:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
         if self._failure is not None:
             raise self._error()
+
+    def log_in_again_at(self, due_s: float, log_in: Callable[["Connection"], Awaitable[None]]) -> None:
+        """The session ends soon after `due_s`: whoever wants to send something then waits until `log_in` is done."""
+        self._login_due_s, self._log_in = due_s, log_in
 
     def refuse(self, error: ProtocolError) -> ApiError:
         """A response cannot be decoded: later ones are as doubtful. The error to raise."""
@@ -291,13 +326,38 @@ class Connection(asyncio.BufferedProtocol):
         self.used_s = now_s
         if self._observer is not None:
             self._observer.sent(self.node, size + _SIZE_BYTES)
-        if self._paused:
+        if now_s >= self._login_due_s:
+            self._hold()
+        if self._held is not None and api_key not in _LOGIN_APIS:
+            self._held.append((frame, size + _SIZE_BYTES))
+        elif self._paused:
             self._queue.append((frame, size + _SIZE_BYTES))
         else:
             self._write(frame, size + _SIZE_BYTES)
             if self._queue:
                 self._flush()
         return correlation_id
+
+    def _hold(self) -> None:
+        """Until the login is done only its requests leave, behind those that were made before."""
+        self._login_due_s, self._held = inf, []
+        self._login = self._loop.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        assert self._log_in is not None
+        try:
+            await self._log_in(self)
+        except ApiError as error:
+            failure = error
+        except Exception as error:
+            failure = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"logging in again at {self.address}: {error!r}")
+        else:
+            self._queue.extend(self._held or ())
+            self._login = self._held = None
+            self._go_on()
+            return
+        self._login = None
+        self._fail(failure)
 
     def _flush(self) -> None:
         while self._queue and not self._paused and self._failure is None:
@@ -327,8 +387,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._go_on()
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._paused or self._held is not None
+
+    def _go_on(self) -> None:
         self._flush()
-        if not self._paused:
+        if not self._must_wait:
             self._wake_senders()
 
     def _wake_senders(self) -> None:
@@ -350,9 +417,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
         plain = transport.get_extra_info("socket")
-        if plain is not None and transport.get_extra_info("sslcontext") is None:
+        self._has_tls = transport.get_extra_info("sslcontext") is not None
+        # To say so at the first byte: with TLS that is where the limit is reached, without where it is exceeded.
+        self._transport.set_write_buffer_limits(high=1 if self._has_tls else 0)
+        if plain is not None and not self._has_tls:
             self._descriptor = plain.fileno()
         if self._observer is not None:
             self._observer.opened(self.node)
@@ -454,6 +523,9 @@ class Connection(asyncio.BufferedProtocol):
         self._failure = failure
         if self._timer is not None:
             self._timer.cancel()
+        if self._login is not None:
+            self._login.cancel()
+        self._held = None
         self._queue.clear()
         self._wake_senders()
         if self._paused:
@@ -469,10 +541,14 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.clear()
 
     def _error(self) -> ApiError:
+        """As many as there are who wait: an exception that is raised twice would collect their traces."""
         assert self._failure is not None
-        return ApiError(self._failure.code, self._failure.message)
+        return copy(self._failure)
 
     def _loss(self, error: Exception | None) -> ApiError:
+        if self._has_tls and not self._versions:
+            # In TLS 1.3 a broker says what it thinks of us when we are through with the handshake.
+            return untrusted(self.address, error) if isinstance(error, ssl.SSLError) else no_handshake(self.address)
         reason = "the broker hung up" if error is None else str(error)
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"lost the connection to {self.address}: {reason}")
 

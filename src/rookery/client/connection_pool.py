@@ -10,7 +10,7 @@ waited, too. `cluster` is the only caller.
 import asyncio
 from collections.abc import Iterable, Mapping
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NodeId
@@ -19,6 +19,12 @@ from rookery.client.backoff import Backoff
 from rookery.client.connection import Connection, ConnectionObserver, SocketBuffers
 from rookery.client.errors import ClientStateError
 from rookery.client.settings.common import CommonSettings
+from rookery.security.settings import SaslSettings, TlsSettings
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from rookery.client.authentication import Authenticator
 
 
 class _Key(NamedTuple):
@@ -41,6 +47,27 @@ def closed_error() -> ClientStateError:
     return ClientStateError("the client is closed")
 
 
+# Both are imported where there is security: most clients have none, and start without.
+
+
+def _tls_context(settings: TlsSettings | None) -> "SSLContext | None":
+    if settings is None:
+        return None
+    from rookery.security.tls import client_context
+
+    return client_context(settings)
+
+
+def _authenticator(
+    settings: SaslSettings | None, timeout_s: float, randomness: Random | None
+) -> "Authenticator | None":
+    if settings is None:
+        return None
+    from rookery.client.authentication import Authenticator
+
+    return Authenticator(settings, timeout_s=timeout_s, randomness=randomness)
+
+
 class ConnectionPool:
     def __init__(
         self, settings: CommonSettings, *, observer: ConnectionObserver | None, randomness: Random | None
@@ -53,6 +80,8 @@ class ConnectionPool:
         self._request_timeout_s = settings.request_timeout_ms / 1000
         self._idle_max_s = settings.connections_max_idle_ms / 1000
         self._buffers = SocketBuffers(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+        self._tls = _tls_context(settings.security.tls)
+        self._authenticator = _authenticator(settings.security.sasl, self._request_timeout_s, randomness)
         self._observer = observer
         self._randomness = randomness
         self._connections: dict[_Key, Connection] = {}
@@ -122,6 +151,8 @@ class ConnectionPool:
             self._idle_check = None
         for connection in self._connections.values():
             connection.drop("the client is closed")
+        if self._authenticator is not None:
+            self._authenticator.close()
         if opening:
             await asyncio.wait(opening)
         for connection in list(self._connections.values()):
@@ -140,7 +171,9 @@ class ConnectionPool:
                 node=node,
                 observer=self._observer,
                 buffers=self._buffers,
+                tls=self._tls,
             )
+            await self._log_in(connection)
         except ApiError:
             pause_s = self._reconnect.pause_s(failed.failure_count, self._randomness)
             self._unreachable[key.address] = _Unreachable(failed.failure_count + 1, loop.time() + pause_s)
@@ -149,6 +182,15 @@ class ConnectionPool:
         self._connections[key] = connection
         self._check_idle_later()
         return connection
+
+    async def _log_in(self, connection: Connection) -> None:
+        if self._authenticator is None:
+            return
+        try:
+            await self._authenticator.log_in(connection)
+        except BaseException:
+            await connection.close()
+            raise
 
     def _opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
         if self._opening.get(key) is task:

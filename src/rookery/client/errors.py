@@ -1,6 +1,8 @@
 """What the clients raise. Everything is an `ApiError`, so `error.code` and `error.code.retriable` tell what Kafka says.
 
     ApiError
+    |-- AuthenticationError      the broker and the client do not trust each other: user and password
+    |   `-- HandshakeError       or certificates, in TLS
     |-- ProducerFencedError      a newer producer took over our transactional id: close this one
     |-- TransactionAbortableError  the transaction cannot be committed any more: abort it and begin another
     |-- FatalProducerError       the producer cannot go on: close it
@@ -27,6 +29,19 @@ from rookery.base.types import Offset, TopicPartition
 
 class ClientStateError(RookeryError):
     """The call does not fit the client's state; the text says which call would."""
+
+
+class AuthenticationError(ApiError):
+    """Not retriable: it takes other settings, or another broker. The text names the settings."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        # The code has a word for SASL only, and TLS fails as well.
+        self.args = (message,)
+
+
+class HandshakeError(AuthenticationError):
+    """TLS, with one broker: each has a certificate of its own."""
 
 
 class ProducerFencedError(ApiError):

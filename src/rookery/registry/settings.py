@@ -24,7 +24,6 @@ _LISTENER = re.compile(
     re.IGNORECASE,
 )
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
-_PLAINTEXT = "PLAINTEXT://"
 
 
 class RegistryListener(NamedTuple):
@@ -153,8 +152,9 @@ def _passed_on_problems(passed_on: Mapping[str, str]) -> Iterator[str]:
 
 def _make(values: Values, passed_on: Mapping[str, str]) -> RegistrySettings:
     listeners = _listeners(values.items("listeners"))
-    check_together(_conflicts(values, listeners))
     client_config = {name.removeprefix(CLIENT_PREFIX): value for name, value in passed_on.items()}
+    protocol = client_config.get("security.protocol", "PLAINTEXT").upper()
+    check_together([*_conflicts(values, listeners), *_broker_problems(values, protocol)])
     client_config["bootstrap.servers"] = ",".join(_brokers(values.items("kafkastore.bootstrap.servers")))
     return RegistrySettings(
         listeners=listeners,
@@ -221,9 +221,9 @@ def _listener(text: str) -> RegistryListener:
 
 
 def _brokers(items: Iterable[str]) -> Iterator[str]:
-    """Confluent's form has a security protocol in front; others than PLAINTEXT are refused by the client."""
+    """Confluent's form has a security protocol in front."""
     for item in items:
-        yield item.removeprefix(_PLAINTEXT)
+        yield item.partition("://")[2] or item
 
 
 def _told_scheme(values: Values, listeners: Sequence[RegistryListener]) -> str:
@@ -231,13 +231,18 @@ def _told_scheme(values: Values, listeners: Sequence[RegistryListener]) -> str:
     return (values.optional_text("inter.instance.protocol") or ("http" if has_http else "https")).lower()
 
 
+def _broker_problems(values: Values, protocol: str) -> Iterator[str]:
+    brokers = values.items("kafkastore.bootstrap.servers")
+    if not any(brokers):
+        yield "kafkastore.bootstrap.servers is required: give host:port of one or more brokers"
+    for broker in brokers:
+        asked, separator, _ = broker.partition("://")
+        if separator and asked.upper() != protocol:
+            yield f"kafkastore.bootstrap.servers: {broker} does not fit kafkastore.security.protocol, {protocol}"
+
+
 def _conflicts(values: Values, listeners: Sequence[RegistryListener]) -> Iterator[str]:
     schemes = {listener.scheme for listener in listeners}
-    if not any(values.items("kafkastore.bootstrap.servers")):
-        yield "kafkastore.bootstrap.servers is required: give host:port of one or more brokers"
-    for broker in values.items("kafkastore.bootstrap.servers"):
-        if "://" in broker.removeprefix(_PLAINTEXT):
-            yield f"kafkastore.bootstrap.servers: {broker} asks for more than PLAINTEXT, which is all that is supported"
     if "https" in schemes and not values.is_given("ssl.keystore.location"):
         yield "ssl.keystore.location is required for a listener with https: name a PEM file with key and certificates"
     if _told_scheme(values, listeners) not in schemes:

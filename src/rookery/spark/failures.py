@@ -9,6 +9,7 @@ from typing import Final
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicName, TopicPartition
+from rookery.client.errors import AuthenticationError
 from rookery.spark.offsets import describe
 
 _LOG: Final = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ def lose(what: str, *, is_fatal: bool) -> None:
 
 
 def unreachable(config: Mapping[str, str], error: ApiError) -> SourceError:
+    if isinstance(error, AuthenticationError):
+        return SourceError(f"{error}. In Spark these options begin with kafka., as kafka.security.protocol")
     return SourceError(
         f"no broker answers at {config.get('bootstrap.servers')}: check the option kafka.bootstrap.servers ({error})"
     )
@@ -71,6 +74,8 @@ def unburied(topic: TopicName, config: Mapping[str, str], error: ApiError) -> So
 def refused(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:
     """Any other failure; most are of the network."""
     hint = "the options kafka.*"
+    if isinstance(error, AuthenticationError):
+        hint = "the options kafka.security.protocol, kafka.sasl.* and kafka.ssl.*"
     if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION) or error.code.retriable:
         hint = f"the brokers and the option kafka.bootstrap.servers ({config.get('bootstrap.servers')})"
     return SourceError(f"{what} failed: {error}. Check {hint}")

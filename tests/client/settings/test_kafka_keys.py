@@ -100,7 +100,6 @@ def test_the_keys_that_do_nothing() -> None:
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
         "retries",
-        "security.protocol",
         "security.providers",
         "share.acknowledgement.mode",
         "share.acquire.mode",
@@ -120,7 +119,7 @@ def _limits(key: ConfigKey) -> str:
 
 
 def _kafka_limits(text: str) -> str:
-    interval = re.fullmatch(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?", text)
+    interval = re.fullmatch(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\](?: or (-?\d+))?", text)
     if interval:
         low, high, also = interval.groups()
         return f"{low}..{high or ''}" + (f" or {also}" if also else "")

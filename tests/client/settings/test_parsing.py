@@ -133,27 +133,6 @@ def test_bad_bootstrap_servers_are_refused_naming_the_key(value: object) -> None
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_security_is_refused_with_a_sentence(client: Any) -> None:
-    settings = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": "password of mine",
-        "ssl.truststore.location": "/somewhere",
-    }
-    lines = _problem(client, settings).splitlines()
-    assert len(lines) == len(settings)
-    for name, line in zip(settings, lines, strict=True):
-        assert name in line
-        assert "neither TLS nor SASL" in line
-        assert "of mine" not in line
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_what_asks_for_no_security_is_accepted(client: Any) -> None:
-    client.parse({**BOOTSTRAP, "security.protocol": "plaintext", "ssl.protocol": "TLSv1.3"})
-
-
-@pytest.mark.parametrize("client", CLIENTS)
 def test_every_default_may_be_given_as_text(client: Any) -> None:
     """Whoever prints a client's settings and feeds them back gets the same client, or reads a sentence."""
     defaults = {

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.registry.certificates import KEY_PASSWORD, make_certificates
 from tests.registry.rest.memory import V1_JSON, Rest
 from tests.registry.rest.serving import serve
+from tests.support.certificates import PASSWORD, make_certificates
 
 SCHEMA = '"string"'
 
@@ -160,11 +160,11 @@ def test_a_leader_behind_tls_sees_a_certificate(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(certificates.server)
+    context.load_cert_chain(certificates.broker)
     leader = Rest()
     follower = Rest(
-        ssl_keystore_location=str(certificates.locked_server),
-        ssl_key_password=KEY_PASSWORD,
+        ssl_keystore_location=str(certificates.locked_broker),
+        ssl_key_password=PASSWORD,
         ssl_truststore_location=str(certificates.authority),
     )
     stranger = Rest(ssl_truststore_location=str(certificates.authority))

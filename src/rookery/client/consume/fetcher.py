@@ -35,7 +35,7 @@ from rookery.client.consume.plans import Asked, FetchMetrics, Node, Plan
 from rookery.client.consume.positions import PositionKeeper, leader_epoch
 from rookery.client.consume.sessions import FetchSession, SessionRequest, Wanted
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Subscription
-from rookery.client.errors import CorruptRecordError, OffsetOutOfRangeError
+from rookery.client.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
@@ -460,7 +460,7 @@ class Fetcher:
             raise connection.refuse(error) from None
 
     def _on_lost_broker(self, node: Node, plan: Plan, error: ApiError) -> None:
-        """Perhaps others lead its partitions now."""
+        """Perhaps others lead its partitions now, unless it does not let us in."""
         if node.attempts == 0:
             _log.warning("fetch failed", node=plan.node, error=str(error))
         node.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(node.attempts)
@@ -468,6 +468,8 @@ class Fetcher:
         for tp, asked in plan.asked.items():
             self._cluster.mark_stale(tp.topic)
             self._subscription.prefer_replica(tp, asked.generation, None, 0.0)
+            if isinstance(error, AuthenticationError):
+                self._subscription.fail(tp, asked.generation, error)
 
     def _on_response(self, node: Node, plan: Plan, response: FetchResponse) -> None:
         code = ErrorCode(response.error_code)

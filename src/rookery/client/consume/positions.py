@@ -8,7 +8,6 @@ is transient is tried again after a backoff; what is not becomes the partition's
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from rookery.base.clock import Clock
@@ -17,7 +16,7 @@ from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, Tim
 from rookery.client.cluster import Cluster
 from rookery.client.consume.records import OffsetAndMetadata, OffsetAndTimestamp
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Stage, Subscription
-from rookery.client.errors import NoOffsetError, OffsetOutOfRangeError
+from rookery.client.errors import AuthenticationError, NoOffsetError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import OffsetReset, OffsetResetStrategy
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -132,7 +131,10 @@ class OffsetQueries:
     ) -> Answers:
         answers = Answers({}, {})
         wanted = sorted(partitions)
-        await self._know_leaders(wanted, auto_create=auto_create)
+        try:
+            await self._know_leaders(wanted, auto_create=auto_create)
+        except AuthenticationError as error:
+            return Answers({}, dict.fromkeys(wanted, error))
         by_leader: dict[NodeId, list[TopicPartition]] = {}
         for tp in wanted:
             leader = self._cluster.metadata.leader(*tp)
@@ -161,8 +163,13 @@ class OffsetQueries:
         metadata = self._cluster.metadata
         stale = {tp.topic for tp in partitions if self._cluster.is_stale(tp.topic) or metadata.leader(*tp) is None}
         if stale:
-            with suppress(ApiError):
+            try:
                 await self._cluster.refresh(stale, auto_create=auto_create)
+            except AuthenticationError:
+                raise
+            except ApiError:
+                # Another time: what is not known yet is an error of its own.
+                pass
 
     def _leaderless(self, tp: TopicPartition) -> ApiError:
         topic = self._cluster.metadata.topics.get(tp.topic)

@@ -14,6 +14,7 @@ is taken up by the next.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicName
@@ -143,7 +144,7 @@ class ClassicMembership:
         assert failure is not None
         if failure.code != ErrorCode.FENCED_INSTANCE_ID:
             self._failure = None
-        raise ApiError(failure.code, failure.message)
+        raise copy(failure)
 
     # What polls do
 

@@ -9,6 +9,7 @@ first loses everything. An application that does not poll for max.poll.interval.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from random import Random
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from rookery.base.identifiers import encode_uuid
 from rookery.base.types import TopicId, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.coordinators import Coordinators, is_transient
-from rookery.client.errors import CommitFailedError
+from rookery.client.errors import AuthenticationError, CommitFailedError
 from rookery.client.membership.committer import Committer
 from rookery.client.membership.consumer_member import FENCED, ConsumerMember, Owned
 from rookery.client.membership.handover import Handover
@@ -102,7 +103,7 @@ class ConsumerMembership:
     async def poll(self) -> None:
         self.wake.clear()
         if self._failure is not None:
-            raise ApiError(self._failure.code, self._failure.message)
+            raise copy(self._failure)
         self._follow_subscription()
         if self._beating is None or self._beating.done():
             self._begin()
@@ -263,6 +264,8 @@ class ConsumerMembership:
                 self._member.failed()
                 if timeout_s is None and is_transient(error.code):
                     continue
+                if isinstance(error, AuthenticationError):
+                    raise
                 raise self._refusal(error.code, error.message) from None
             if self._metrics is not None:
                 self._metrics.heartbeat(self._now_s() - started_s)

@@ -9,7 +9,8 @@ from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.address import Address, parse_addresses
 from rookery.client.settings.parsing import Values, refused_row
-from rookery.client.settings.security import SECURITY_ROWS
+from rookery.client.settings.security import SECURITY_ROWS, read_security
+from rookery.security.settings import PLAINTEXT, SecuritySettings
 
 _BOOLEAN = ConfigType.BOOLEAN
 _INT = ConfigType.INT
@@ -162,6 +163,7 @@ class CommonSettings:
     receive_buffer_bytes: int
     metrics_num_samples: int
     metrics_sample_window_ms: int
+    security: SecuritySettings = PLAINTEXT
 
 
 def read_common(values: Values, *, client_id: str, client_rack: str = "", api_timeout_ms: int) -> CommonSettings:
@@ -190,6 +192,7 @@ def read_common(values: Values, *, client_id: str, client_rack: str = "", api_ti
         receive_buffer_bytes=values.integer("receive.buffer.bytes"),
         metrics_num_samples=values.integer("metrics.num.samples"),
         metrics_sample_window_ms=values.integer("metrics.sample.window.ms"),
+        security=read_security(values),
     )
 
 

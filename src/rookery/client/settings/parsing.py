@@ -78,6 +78,14 @@ class Values:
         assert type(value) is int, name
         return value
 
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.value(name) is None else self.integer(name)
+
+    def number(self, name: str) -> float:
+        value = self.value(name)
+        assert isinstance(value, float), name
+        return value
+
     def boolean(self, name: str) -> bool:
         value = self.value(name)
         assert isinstance(value, bool), name

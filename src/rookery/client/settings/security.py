@@ -1,11 +1,19 @@
-"""The keys of TLS, SASL and other security that Kafka 4's clients share. This client speaks plain text only so far.
+"""The keys of TLS, SASL and other security that Kafka 4's clients share, and the settings that they make.
 
-They are known, so that a mistake in a name is told from what is missing, and refused, so that nobody believes to be
-encrypted or authenticated who is not.
+Kafka's names are for Java: what only Java has (providers, classes, algorithms) is known, so that a mistake in a name is
+told from what is missing, and refused, so that nobody believes to be safer than he is. A Java class that stands for
+what this client does by itself is accepted.
 """
 
-from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
-from rookery.client.settings.parsing import refused_row
+from collections.abc import Iterator
+
+from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
+from rookery.base.errors import ConfigError
+from rookery.base.values import value_class
+from rookery.client.settings.parsing import Values, check_together, refused_row
+from rookery.security.jaas import parse_jaas
+from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings
 
 _BOOLEAN = ConfigType.BOOLEAN
 _CLASS = ConfigType.CLASS
@@ -17,97 +25,276 @@ _PASSWORD = ConfigType.PASSWORD
 _SHORT = ConfigType.SHORT
 _STRING = ConfigType.STRING
 
-_REASON = "this client has neither TLS nor SASL so far; leave the key out and connect to a PLAINTEXT listener"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
-
-def _row(name: str, kind: ConfigType, default: ConfigValue, doc: str) -> ConfigKey:
-    return refused_row(name, kind, default, doc=doc, reason=_REASON)
-
-
+_KERBEROS = f"Kerberos is missing here: choose a sasl.mechanism of {', '.join(MECHANISMS)}"
+_JAVA = "this is Java's own; leave it out"
+_ASSERTIONS = "tokens come by a client's id and secret here, or from a file; leave it out"
+_VALIDATION = "it is the brokers that check tokens; leave it out"
 _JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
+# The keys of this client are written as those of the broker.
+_row = broker_row
+
+
+def _refused(name: str, kind: ConfigType, default: ConfigValue, doc: str, reason: str) -> ConfigKey:
+    return refused_row(name, kind, default, doc=doc, reason=reason)
+
+
+@value_class
+class _OneOfJavas:
+    """The check of a class: what the known ones do happens anyway."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        if value is None or value in self.names:
+            return None
+        return f"Java classes cannot be used here; leave it out, or choose {' or '.join(self.names)}"
+
+
 _SASL_ROWS = (
-    _row("sasl.client.callback.handler.class", _CLASS, None, "Java class that answers the mechanism's questions."),
-    _row("sasl.jaas.config", _PASSWORD, None, "Login module and its options, with user and password."),
-    _row("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", "Program that renews a Kerberos ticket."),
-    _row("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, "Shortest time between two Kerberos logins."),
-    _row("sasl.kerberos.service.name", _STRING, None, "Kerberos principal that the brokers run as."),
-    _row("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, "Random part of the time of a ticket's renewal."),
-    _row("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, "Part of a ticket's life after which to renew."),
-    _row("sasl.login.callback.handler.class", _CLASS, None, "Java class that answers the login's questions."),
-    _row("sasl.login.class", _CLASS, None, "Java class that logs in."),
+    ConfigKey(
+        name="sasl.client.callback.handler.class",
+        type=_CLASS,
+        default=None,
+        doc="Java class that answers the mechanism's questions.",
+        check=_OneOfJavas((f"{_JAVA_OAUTH}.internals.OAuthBearerSaslClientCallbackHandler",)),
+        effective=False,
+    ),
+    _row("sasl.jaas.config", _PASSWORD, None, "Login module and its options, with user and password, as in Java."),
+    _refused("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", "Program that renews a ticket.", _KERBEROS),
+    _refused("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, "Shortest time between two logins.", _KERBEROS),
+    _refused("sasl.kerberos.service.name", _STRING, None, "Principal that the brokers run as.", _KERBEROS),
+    _refused("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, "Random part of a renewal's time.", _KERBEROS),
+    _refused("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, "When to renew a ticket.", _KERBEROS),
+    ConfigKey(
+        name="sasl.login.callback.handler.class",
+        type=_CLASS,
+        default=None,
+        doc="Java class that logs in at the identity provider, which happens here if there is an endpoint's url.",
+        check=_OneOfJavas(
+            (
+                f"{_JAVA_OAUTH}.OAuthBearerLoginCallbackHandler",
+                f"{_JAVA_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
+            )
+        ),
+        effective=False,
+    ),
+    _refused("sasl.login.class", _CLASS, None, "Java class that logs in.", _JAVA),
     _row("sasl.login.connect.timeout.ms", _INT, None, "Time for connecting to the identity provider."),
     _row("sasl.login.read.timeout.ms", _INT, None, "Time for an answer of the identity provider."),
-    _row("sasl.login.refresh.buffer.seconds", _SHORT, 300, "Time before expiry in which no refresh starts."),
-    _row("sasl.login.refresh.min.period.seconds", _SHORT, 60, "Shortest time between two refreshes of a login."),
-    _row("sasl.login.refresh.window.factor", _DOUBLE, 0.8, "Part of a login's life after which to refresh."),
-    _row("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, "Random part of the time of a refresh."),
-    _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "Longest wait between two tries to log in."),
-    _row("sasl.login.retry.backoff.ms", _LONG, 100, "First wait between two tries to log in."),
-    _row("sasl.mechanism", _STRING, "GSSAPI", "SASL mechanism."),
-)
-_OAUTH_ROWS = (
-    _row("sasl.oauthbearer.assertion.algorithm", _STRING, "RS256", "Algorithm that signs the assertion."),
-    _row("sasl.oauthbearer.assertion.claim.aud", _STRING, None, "Audience claim of the assertion."),
-    _row("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, "Life of an assertion."),
-    _row("sasl.oauthbearer.assertion.claim.iss", _STRING, None, "Issuer claim of the assertion."),
-    _row("sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False, "Give each assertion an id."),
-    _row("sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, "How far back an assertion starts to be valid."),
-    _row("sasl.oauthbearer.assertion.claim.sub", _STRING, None, "Subject claim of the assertion."),
-    _row("sasl.oauthbearer.assertion.file", _STRING, None, "File with a ready assertion."),
-    _row("sasl.oauthbearer.assertion.private.key.file", _STRING, None, "File with the key that signs assertions."),
-    _row("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None, "Passphrase of that key."),
-    _row("sasl.oauthbearer.assertion.template.file", _STRING, None, "File with further claims of assertions."),
-    _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client id for the identity provider."),
-    _row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Its secret."),
-    _row("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Difference of clocks that is tolerated."),
-    _row("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences that a token may have."),
-    _row("sasl.oauthbearer.expected.issuer", _STRING, None, "Issuer that a token must have."),
-    _row("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "Encode client id and secret for the header."),
-    _row("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often the keys of tokens are read."),
-    _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000, "Longest wait for those keys."),
-    _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100, "First wait for those keys."),
-    _row("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "Where the keys of tokens are."),
     _row(
-        "sasl.oauthbearer.jwt.retriever.class", _CLASS, f"{_JAVA_OAUTH}.DefaultJwtRetriever", "Java class for tokens."
+        "sasl.login.refresh.buffer.seconds",
+        _SHORT,
+        300,
+        "A token is replaced so long before it expires, or earlier.",
+        minimum=0,
+        maximum=3600,
     ),
     _row(
+        "sasl.login.refresh.min.period.seconds",
+        _SHORT,
+        60,
+        "Shortest time between two refreshes of a login: one happens only when a token is needed.",
+        minimum=0,
+        maximum=900,
+        effective=False,
+    ),
+    _row(
+        "sasl.login.refresh.window.factor",
+        _DOUBLE,
+        0.8,
+        "Part of a token's life after which it is replaced.",
+        minimum=0.5,
+        maximum=1.0,
+    ),
+    _row(
+        "sasl.login.refresh.window.jitter",
+        _DOUBLE,
+        0.05,
+        "Random part of the time of a refresh: clients ask for tokens when they connect.",
+        minimum=0.0,
+        maximum=0.25,
+        effective=False,
+    ),
+    _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "How long it is tried to get a token."),
+    _row("sasl.login.retry.backoff.ms", _LONG, 100, "First wait between two tries to get a token; it doubles."),
+    _row("sasl.mechanism", _STRING, "GSSAPI", f"How to log in: {', '.join(MECHANISMS)}."),
+)
+_OAUTH_ROWS = (
+    _refused("sasl.oauthbearer.assertion.algorithm", _STRING, "RS256", "How assertions are signed.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.aud", _STRING, None, "Audience of an assertion.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, "Life of an assertion.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.iss", _STRING, None, "Issuer of an assertion.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False, "Number assertions.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, "Start of an assertion's life.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.claim.sub", _STRING, None, "Subject of an assertion.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.file", _STRING, None, "File with a ready assertion.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.private.key.file", _STRING, None, "Key of assertions.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None, "Its passphrase.", _ASSERTIONS),
+    _refused("sasl.oauthbearer.assertion.template.file", _STRING, None, "Claims of assertions.", _ASSERTIONS),
+    _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client's id for the identity provider."),
+    _row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Its secret."),
+    _row(
+        "sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Difference of clocks that brokers tolerate.", effective=False
+    ),
+    _refused("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences that a token may have.", _VALIDATION),
+    _refused("sasl.oauthbearer.expected.issuer", _STRING, None, "Issuer that a token must have.", _VALIDATION),
+    _row("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "Encode client id and secret for the header."),
+    _refused("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often keys are read.", _VALIDATION),
+    _refused(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000, "Longest wait for keys.", _VALIDATION
+    ),
+    _refused("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100, "First wait for keys.", _VALIDATION),
+    _refused("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "Where the keys of tokens are.", _VALIDATION),
+    _refused(
+        "sasl.oauthbearer.jwt.retriever.class",
+        _CLASS,
+        f"{_JAVA_OAUTH}.DefaultJwtRetriever",
+        "Java class for tokens.",
+        _ASSERTIONS,
+    ),
+    _refused(
         "sasl.oauthbearer.jwt.validator.class",
         _CLASS,
         f"{_JAVA_OAUTH}.DefaultJwtValidator",
         "Java class that checks tokens.",
+        _VALIDATION,
     ),
     _row("sasl.oauthbearer.scope", _STRING, None, "Scope to ask for."),
-    _row("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "Claim that holds the scope."),
-    _row("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "Claim that holds the subject."),
-    _row("sasl.oauthbearer.token.endpoint.url", _STRING, None, "Where tokens come from."),
+    _row("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "Claim that holds the scope.", effective=False),
+    _row("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "Claim that holds the subject.", effective=False),
+    _row("sasl.oauthbearer.token.endpoint.url", _STRING, None, "Where tokens come from: http, https or file."),
 )
 _SSL_ROWS = (
-    _row("ssl.cipher.suites", _LIST, (), "Cipher suites to offer."),
+    _refused("ssl.cipher.suites", _LIST, (), "Cipher suites to offer.", "OpenSSL chooses them here; leave it out"),
     _row("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS to offer."),
-    _row("ssl.endpoint.identification.algorithm", _STRING, "https", "How a broker's name is checked."),
-    _row("ssl.engine.factory.class", _CLASS, None, "Java class that makes TLS engines."),
+    _row("ssl.endpoint.identification.algorithm", _STRING, "https", "Check a broker's name; empty: do not."),
+    _refused("ssl.engine.factory.class", _CLASS, None, "Java class that makes TLS engines.", _JAVA),
     _row("ssl.key.password", _PASSWORD, None, "Password of the client's key."),
-    _row("ssl.keymanager.algorithm", _STRING, "SunX509", "Java's algorithm for keys."),
+    _refused("ssl.keymanager.algorithm", _STRING, "SunX509", "Java's algorithm for keys.", _JAVA),
     _row("ssl.keystore.certificate.chain", _PASSWORD, None, "The client's certificates, PEM."),
     _row("ssl.keystore.key", _PASSWORD, None, "The client's key, PEM."),
-    _row("ssl.keystore.location", _STRING, None, "File with the client's key."),
+    _row("ssl.keystore.location", _STRING, None, "File with the client's key and certificates."),
     _row("ssl.keystore.password", _PASSWORD, None, "Password of that file."),
-    _row("ssl.keystore.type", _STRING, "JKS", "Format of that file."),
-    _row("ssl.protocol", _STRING, "TLSv1.3", "Version of TLS."),
-    _row("ssl.provider", _STRING, None, "Java's provider of TLS."),
-    _row("ssl.secure.random.implementation", _STRING, None, "Java's source of randomness for TLS."),
-    _row("ssl.trustmanager.algorithm", _STRING, "PKIX", "Java's algorithm for trust."),
+    _row("ssl.keystore.type", _STRING, "JKS", f"Format of that file: {', '.join(STORE_TYPES)}."),
+    _row("ssl.protocol", _STRING, "TLSv1.3", "Version of TLS: see ssl.enabled.protocols.", effective=False),
+    _refused("ssl.provider", _STRING, None, "Java's provider of TLS.", _JAVA),
+    _refused("ssl.secure.random.implementation", _STRING, None, "Java's source of randomness for TLS.", _JAVA),
+    _refused("ssl.trustmanager.algorithm", _STRING, "PKIX", "Java's algorithm for trust.", _JAVA),
     _row("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates, PEM."),
-    _row("ssl.truststore.location", _STRING, None, "File with trusted certificates."),
+    _row("ssl.truststore.location", _STRING, None, "File with trusted certificates; else the system's are trusted."),
     _row("ssl.truststore.password", _PASSWORD, None, "Password of that file."),
-    _row("ssl.truststore.type", _STRING, "JKS", "Format of that file."),
+    _row("ssl.truststore.type", _STRING, "JKS", f"Format of that file: {', '.join(STORE_TYPES)}."),
 )
 
 SECURITY_ROWS: tuple[ConfigKey, ...] = (
     *_SASL_ROWS,
     *_OAUTH_ROWS,
     *_SSL_ROWS,
-    _row("security.protocol", _STRING, "PLAINTEXT", "How to talk to brokers: PLAINTEXT, in any case of letters."),
-    _row("security.providers", _STRING, None, "Java classes that provide security algorithms."),
+    _row(
+        "security.protocol",
+        _STRING,
+        "PLAINTEXT",
+        f"How to talk to brokers: {', '.join(PROTOCOLS)}, in any case of letters.",
+        choices=tuple(name.lower() for name in PROTOCOLS),
+        any_case=True,
+    ),
+    _refused("security.providers", _STRING, None, "Java classes that provide security algorithms.", _JAVA),
 )
+
+
+def read_security(values: Values) -> SecuritySettings:
+    """Keys of what the protocol does not use may have any value, as in Kafka."""
+    protocol = values.text("security.protocol").upper()
+    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+    if not has_tls and not has_sasl:
+        return PLAINTEXT
+    problems = [*(_tls_problems(values) if has_tls else ()), *(_sasl_problems(values) if has_sasl else ())]
+    check_together(problems)
+    return SecuritySettings(tls=_read_tls(values) if has_tls else None, sasl=_read_sasl(values) if has_sasl else None)
+
+
+def _tls_problems(values: Values) -> Iterator[str]:
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        if values.text(name).upper() not in STORE_TYPES:
+            yield f"{name} must be one of: {', '.join(STORE_TYPES)}"
+    algorithm = values.text("ssl.endpoint.identification.algorithm")
+    if algorithm.strip().lower() not in ("", "https"):
+        yield f"ssl.endpoint.identification.algorithm must be https, or empty for no check, not {algorithm}"
+
+
+def _read_tls(values: Values) -> TlsSettings:
+    return TlsSettings(
+        enabled_protocols=values.items("ssl.enabled.protocols"),
+        verify_host_name=bool(values.text("ssl.endpoint.identification.algorithm").strip()),
+        truststore_type=values.text("ssl.truststore.type").upper(),
+        truststore_location=values.optional_text("ssl.truststore.location"),
+        truststore_password=values.optional_text("ssl.truststore.password"),
+        truststore_certificates=values.optional_text("ssl.truststore.certificates"),
+        keystore_type=values.text("ssl.keystore.type").upper(),
+        keystore_location=values.optional_text("ssl.keystore.location"),
+        keystore_password=values.optional_text("ssl.keystore.password"),
+        keystore_key=values.optional_text("ssl.keystore.key"),
+        keystore_certificate_chain=values.optional_text("ssl.keystore.certificate.chain"),
+        key_password=values.optional_text("ssl.key.password"),
+    )
+
+
+def _sasl_problems(values: Values) -> Iterator[str]:
+    mechanism = values.text("sasl.mechanism")
+    if mechanism not in MECHANISMS:
+        yield f"sasl.mechanism must be one of: {', '.join(MECHANISMS)}; {mechanism} is missing here"
+        return
+    text = values.optional_text("sasl.jaas.config")
+    if text is None:
+        yield f"sasl.jaas.config is required: {_example(mechanism)}"
+        return
+    try:
+        options = parse_jaas(text).options
+    except ConfigError as error:
+        yield str(error)
+        return
+    if mechanism == OAUTHBEARER:
+        # Whoever fetches the tokens looks at what they need.
+        return
+    if missing := [name for name in ("username", "password") if name not in options]:
+        yield f"sasl.jaas.config has no {' and no '.join(missing)}: {_example(mechanism)}"
+    elif options.get("tokenauth", "false").lower() == "true":
+        yield "sasl.jaas.config: tokenauth is missing here; log in with a user's password"
+
+
+def _example(mechanism: str) -> str:
+    package = "org.apache.kafka.common.security"
+    if mechanism == OAUTHBEARER:
+        return f"{package}.oauthbearer.OAuthBearerLoginModule required;"
+    module = "scram.ScramLoginModule" if mechanism in SCRAM_MECHANISMS else "plain.PlainLoginModule"
+    return f'{package}.{module} required username="..." password="...";'
+
+
+def _read_sasl(values: Values) -> SaslSettings:
+    mechanism = values.text("sasl.mechanism")
+    login = parse_jaas(values.text("sasl.jaas.config"))
+    url = values.optional_text("sasl.oauthbearer.token.endpoint.url")
+    if mechanism != OAUTHBEARER or url is None:
+        return SaslSettings(mechanism=mechanism, login=login)
+    # Before Kafka 4.1 the three of them stood in the login module's options.
+    tokens = TokenSettings(
+        endpoint_url=url,
+        client_id=values.optional_text("sasl.oauthbearer.client.credentials.client.id")
+        or login.options.get("clientId"),
+        client_secret=values.optional_text("sasl.oauthbearer.client.credentials.client.secret")
+        or login.options.get("clientSecret"),
+        scope=values.optional_text("sasl.oauthbearer.scope") or login.options.get("scope"),
+        url_encode_header=values.boolean("sasl.oauthbearer.header.urlencode"),
+        connect_timeout_ms=values.optional_integer("sasl.login.connect.timeout.ms"),
+        read_timeout_ms=values.optional_integer("sasl.login.read.timeout.ms"),
+        refresh_window_factor=values.number("sasl.login.refresh.window.factor"),
+        refresh_buffer_s=values.integer("sasl.login.refresh.buffer.seconds"),
+        retry_backoff_ms=values.integer("sasl.login.retry.backoff.ms"),
+        retry_backoff_max_ms=values.integer("sasl.login.retry.backoff.max.ms"),
+    )
+    return SaslSettings(mechanism=mechanism, login=login, tokens=tokens)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rookery.base.errors import ApiError, ErrorCode, RookeryError
+from rookery.client.errors import AuthenticationError
 from rookery.client.settings.admin import ADMIN_KEYS
 from rookery.client.sync import Admin, NewTopic
 from rookery.dead_letters.standard import dead_letter_topic
@@ -23,6 +24,8 @@ def check_topics(pipeline: Pipeline) -> list[Problem]:
     try:
         with _admin(pipeline) as admin:
             existing = {topic.name for topic in admin.list_topics()}
+    except AuthenticationError as error:
+        return [Problem(pipeline.platform_place, str(error))]
     except RookeryError as error:
         address = pipeline.bootstrap_servers
         return [Problem(pipeline.platform_place, f"no broker answers at bootstrap.servers {address}: {error}")]

@@ -1,0 +1,108 @@
+"""Reads `sasl.jaas.config`: one login module of Java's, and its options.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
+
+The words are those of Java's StreamTokenizer, as Apache Kafka sets it up, so a text that works there works here: words
+of letters, digits and `. - _ $`, strings in single or double quotes with C's escapes, and comments (`//`, `/* */`, and
+a lone `/` up to the end of its line). A bare word must not begin with a digit, a dot or a minus: Java takes it for a
+number and then for nothing. Only one mistake is forgiven there and not here: a quote that is not closed on its line.
+
+Whatever stands in the text may be a part of a password, so an error says where it is wrong, and never quotes it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, NoReturn
+
+from rookery.base.errors import ConfigError
+
+KEY = "sasl.jaas.config"
+CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skipped> [\x00-\x20]+ | /\*.*?(?:\*/|\Z) | /[^\r\n]* )
+    | (?P<quoted>  (?P<quote>["']) (?P<content> (?: \\[^\r\n] | (?!(?P=quote))[^\\\r\n] )* ) (?P=quote) )
+    | (?P<word>    [A-Za-z_$\xa0-\U0010ffff] [A-Za-z0-9_$.\-\xa0-\U0010ffff]* )
+    | (?P<number>  [0-9.\-]+ )
+    | (?P<sign>    . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:([0-3][0-7]{0,2}|[4-7][0-7]?)|(.))", re.DOTALL)
+_LETTERS = {"a": "\x07", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\x0b"}
+
+
+class LoginModule(NamedTuple):
+    """A Java class that logs in. We never run it: its name says which login is meant, its options who logs in."""
+
+    class_name: str
+    control_flag: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """Without what the options say: one of them is a password."""
+        return f"LoginModule({self.class_name} {self.control_flag} {' '.join(f'{name}=...' for name in self.options)})"
+
+
+def parse_jaas(text: str) -> LoginModule:
+    tokens = _tokens(text)
+    class_name = _text(next(tokens), "the class of a login module comes first")
+    flag_token = next(tokens)
+    control_flag = _text(flag_token, f"after the class comes one of {', '.join(CONTROL_FLAGS)}").lower()
+    if control_flag not in CONTROL_FLAGS:
+        _refuse(flag_token, f"after the class comes one of {', '.join(CONTROL_FLAGS)}")
+    options: dict[str, str] = {}
+    while not (token := next(tokens)).is_sign(";"):
+        if token.kind == "end":
+            _refuse(token, "it must end in a semicolon")
+        key = _text(token, 'an option, key="value", or the semicolon at the end is expected')
+        if not (equals := next(tokens)).is_sign("="):
+            _refuse(equals, "an option is key=value")
+        options[key] = _text(next(tokens), "an option needs a value")
+    if (rest := next(tokens)).kind != "end":
+        _refuse(rest, "only one login module is allowed, and nothing after its semicolon")
+    return LoginModule(class_name, control_flag, options)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    position: int
+
+    def is_sign(self, sign: str) -> bool:
+        return self.kind == "sign" and self.text == sign
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """What the text consists of, and then its end, again and again."""
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if match["quoted"] is not None:
+            yield _Token("word", _ESCAPE.sub(_unescaped, match["content"]), match.start())
+        elif kind != "skipped":
+            assert kind is not None
+            yield _Token(kind, match[0], match.start())
+    while True:
+        yield _Token("end", "", len(text))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, letter = match.groups()
+    return _LETTERS.get(letter, letter) if octal is None else chr(int(octal, 8))
+
+
+def _text(token: _Token, expectation: str) -> str:
+    if token.kind != "word":
+        _refuse(token, expectation)
+    return token.text
+
+
+def _refuse(token: _Token, expectation: str) -> NoReturn:
+    where = "its end" if token.kind == "end" else f"character {token.position + 1}"
+    hint = ""
+    if token.kind == "sign" and token.text in "\"'":
+        hint = " (a quote is not closed on its line)"
+    elif token.kind in {"number", "sign"}:
+        hint = " (only words of letters, digits and . - _ $ that begin with a letter may stand without quotes)"
+    raise ConfigError(f"{KEY} is wrong at {where}: {expectation}{hint}")

@@ -1,0 +1,61 @@
+"""What a client knows of a cluster's security: how to encrypt, whom to trust, who it is. Fields are Kafka's keys."""
+
+from dataclasses import field
+
+from rookery.base.values import value_class
+from rookery.security.jaas import LoginModule
+
+
+@value_class(kw_only=True)
+class TlsSettings:
+    """`ssl.*`. Certificates and keys are in a file (`location`), or given as PEM text."""
+
+    enabled_protocols: tuple[str, ...]
+    verify_host_name: bool
+    truststore_type: str
+    truststore_location: str | None
+    truststore_password: str | None = field(repr=False)
+    truststore_certificates: str | None
+    keystore_type: str
+    keystore_location: str | None
+    keystore_password: str | None = field(repr=False)
+    keystore_key: str | None = field(repr=False)
+    keystore_certificate_chain: str | None
+    key_password: str | None = field(repr=False)
+
+
+@value_class(kw_only=True)
+class TokenSettings:
+    """Where bearer tokens come from: `sasl.oauthbearer.*` and `sasl.login.*`."""
+
+    endpoint_url: str
+    client_id: str | None
+    client_secret: str | None = field(repr=False)
+    scope: str | None
+    url_encode_header: bool
+    connect_timeout_ms: int | None
+    read_timeout_ms: int | None
+    refresh_window_factor: float
+    refresh_buffer_s: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+@value_class(kw_only=True)
+class SaslSettings:
+    """`tokens` for the mechanism OAUTHBEARER if there is an endpoint, `login` for all others."""
+
+    mechanism: str
+    login: LoginModule
+    tokens: TokenSettings | None = None
+
+
+@value_class(kw_only=True)
+class SecuritySettings:
+    """`security.protocol`: PLAINTEXT has neither, SSL the first, SASL_PLAINTEXT the second, SASL_SSL both."""
+
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+
+
+PLAINTEXT = SecuritySettings()

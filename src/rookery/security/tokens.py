@@ -1,0 +1,246 @@
+"""Bearer tokens for OAUTHBEARER, from an OAuth 2 server (client credentials, KIP-768) or from a file.
+
+A token is kept until the refresh window or the refresh buffer begins, whichever is earlier. Then the next who asks
+fetches another, and whoever asks meanwhile waits for the same one. Should that fail, the old one serves to its end.
+A file is read each time: who writes it decides when there is a new token.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import math
+import re
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from rookery.base.clock import Clock
+from rookery.base.errors import ConfigError, RookeryError
+from rookery.security.jwt import expiry_s
+from rookery.security.settings import TokenSettings
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+_URL_KEY = "sasl.oauthbearer.token.endpoint.url"
+_DEFAULT_TIMEOUT_MS = 30_000
+_ANSWER_BYTES_MAX = 1_000_000
+_REASON_CHARACTERS_MAX = 1000
+# Names and passwords in a URL are not for us: no error that shows it can show one.
+_URL = re.compile(r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d+)?(?:[/?][!-~]*)?|file://[ -~]*", re.ASCII)
+# RFC 6750, section 2.1; anything else could end the message around it.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# They ask to come back later, like all from 500 on.
+_LATER = {408, 429}
+
+
+class TokenError(RookeryError):
+    """There is no token to be had now; the text says from where, and why."""
+
+
+class _RetriableError(Exception):
+    """The server may answer if it is asked again."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class _Token(NamedTuple):
+    text: str
+    refresh_s: float
+    end_s: float
+
+
+class TokenSource:
+    """Belongs to the event loop in which it is asked."""
+
+    def __init__(self, settings: TokenSettings, *, clock: Clock) -> None:
+        _check(settings)
+        self._settings = settings
+        self._is_file = urllib.parse.urlsplit(settings.endpoint_url).scheme == "file"
+        self._clock = clock
+        self._kept: _Token | None = None
+        self._fetching: asyncio.Task[_Token] | None = None
+
+    async def token(self) -> str:
+        if self._is_file:
+            return await _in_thread(_read_file, self._settings.endpoint_url)
+        kept = self._kept
+        if kept is not None and self._now_s() < kept.refresh_s:
+            return kept.text
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+        try:
+            # Who gives up waiting leaves the fetch to the others.
+            return (await asyncio.shield(self._fetching)).text
+        except TokenError:
+            if kept is not None and self._now_s() < kept.end_s:
+                return kept.text
+            raise
+
+    def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    def _fetched(self, task: "asyncio.Task[_Token]") -> None:
+        self._fetching = None
+        if not task.cancelled() and task.exception() is None:
+            self._kept = task.result()
+
+    async def _fetch(self) -> _Token:
+        settings = self._settings
+        deadline = self._clock.monotonic() + settings.retry_backoff_max_ms / 1000
+        pause_s = settings.retry_backoff_ms / 1000
+        while True:
+            asked_s = self._now_s()
+            try:
+                return _token_of(await _in_thread(_ask, settings), asked_s, settings)
+            except _RetriableError as error:
+                left_s = deadline - self._clock.monotonic()
+                if left_s <= 0:
+                    raise TokenError(f"no token from {settings.endpoint_url}: {error.reason}") from error
+                await asyncio.sleep(min(pause_s, left_s))
+                pause_s *= 2
+
+    def _now_s(self) -> float:
+        return self._clock.now_ms() / 1000
+
+
+async def _in_thread(work: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Not in one of the loop's own threads: those are waited for when a program ends, and a server may not answer."""
+    answer: Future[Result] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer.set_result(work(argument))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="token", daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
+def _check(settings: TokenSettings) -> None:
+    url = settings.endpoint_url
+    if not _URL.fullmatch(url):
+        raise ConfigError(f"{_URL_KEY} must be https://HOST:PORT/PATH, http://HOST:PORT/PATH or file:///PATH")
+    if not url.startswith("file:"):
+        for name, value in (("clientId", settings.client_id), ("clientSecret", settings.client_secret)):
+            if value is None or not value.strip():
+                raise ConfigError(f'sasl.jaas.config needs {name}="..." to get a token from {_URL_KEY}')
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The secret goes to the server that the settings name, and to no other."""
+
+    def redirect_request(self, *args: Any, **options: Any) -> None:
+        return None
+
+
+def _ask(settings: TokenSettings) -> bytes:
+    timeout_ms = max(settings.connect_timeout_ms or 0, settings.read_timeout_ms or 0) or _DEFAULT_TIMEOUT_MS
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(_request(settings), timeout=timeout_ms / 1000) as answer:
+            body: bytes = answer.read(_ANSWER_BYTES_MAX)
+            return body
+    except urllib.error.HTTPError as error:
+        with error:
+            reason = f"it answers {error.code}: {_reason(error)}"
+        if error.code >= 500 or error.code in _LATER:
+            raise _RetriableError(reason) from error
+        raise TokenError(
+            f"no token from {settings.endpoint_url}: {reason}; check {_URL_KEY}, and clientId, clientSecret and scope "
+            "in sasl.jaas.config"
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _RetriableError(str(error)) from error
+    except ValueError as error:
+        raise TokenError(f"no token from {settings.endpoint_url}: {error}; check {_URL_KEY}") from error
+
+
+def _request(settings: TokenSettings) -> urllib.request.Request:
+    fields = {"grant_type": "client_credentials"}
+    if settings.scope and settings.scope.strip():
+        fields["scope"] = settings.scope.strip()
+    who = [(part or "").strip() for part in (settings.client_id, settings.client_secret)]
+    if settings.url_encode_header:
+        # RFC 6749 asks for it in section 2.3.1, and most servers do not expect it.
+        who = [urllib.parse.quote_plus(part) for part in who]
+    return urllib.request.Request(
+        settings.endpoint_url,
+        data=urllib.parse.urlencode(fields).encode(),
+        headers={
+            "Accept": "application/json",
+            "Authorization": f"Basic {base64.b64encode(':'.join(who).encode()).decode()}",
+            "Cache-Control": "no-cache",
+            "Content-Type": "application/x-www-form-urlencoded",
+        },
+        method="POST",
+    )
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    """RFC 6749, section 5.2: an error has a name and a description, neither of them secret."""
+    try:
+        text = error.read(_ANSWER_BYTES_MAX).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return str(error.reason)
+    return text.strip()[:_REASON_CHARACTERS_MAX] or str(error.reason)
+
+
+def _token_of(answer: bytes, asked_s: float, settings: TokenSettings) -> _Token:
+    """The answer may hold the token, and so is never shown."""
+    try:
+        fields = json.loads(answer)
+    except (ValueError, RecursionError):
+        fields = None
+    text = fields.get("access_token") if isinstance(fields, dict) else None
+    if not isinstance(text, str):
+        raise TokenError(f"no token from {settings.endpoint_url}: its answer is no JSON object with access_token")
+    text = _checked(text, settings.endpoint_url)
+    life_s = _seconds(fields.get("expires_in"))
+    # Brokers go by what the token says of itself; a server that counts whole seconds, or that keeps tokens, says more.
+    ends_s = [end_s for end_s in (None if life_s is None else asked_s + life_s, expiry_s(text)) if end_s is not None]
+    # If nobody knows how long it holds, it is not kept.
+    end_s = min(ends_s, default=asked_s)
+    return _Token(text, refresh_at_s(asked_s, end_s, settings), end_s)
+
+
+def refresh_at_s(start_s: float, end_s: float, settings: TokenSettings) -> float:
+    """When a token should be replaced. As in Apache Kafka, a buffer that is longer than its life is ignored."""
+    life_s = end_s - start_s
+    window_s = start_s + life_s * settings.refresh_window_factor
+    return window_s if settings.refresh_buffer_s >= life_s else min(window_s, end_s - settings.refresh_buffer_s)
+
+
+def _seconds(value: object) -> float | None:
+    """Some servers quote the number."""
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _read_file(url: str) -> str:
+    path = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise TokenError(f"no token from {url}: {error}; check {_URL_KEY}") from error
+    return _checked(text, url)
+
+
+def _checked(text: str, url: str) -> str:
+    token = text.strip()
+    if not _TOKEN.fullmatch(token):
+        raise TokenError(f"no token from {url}: what is there has signs that no bearer token has, or is empty")
+    return token

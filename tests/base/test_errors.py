@@ -1,0 +1,27 @@
+"""Errors travel between processes, and are raised to each of those who wait."""
+
+import pickle
+from copy import copy
+
+import pytest
+
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.client.errors import AuthenticationError, CorruptRecordError, WakeupError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(ErrorCode.NETWORK_EXCEPTION),
+        ApiError(ErrorCode.NETWORK_EXCEPTION, "gone"),
+        AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "who are you?"),
+        CorruptRecordError(TopicPartition("t", 1), 5, "bad"),
+        WakeupError(),
+    ],
+)
+def test_a_copy_says_the_same(error: ApiError) -> None:
+    for other in (copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(other) is type(error)
+        assert other is not error
+        assert (str(other), other.__dict__) == (str(error), error.__dict__)

@@ -1,0 +1,346 @@
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import Awaitable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.base.clock import ManualClock
+from rookery.base.errors import ConfigError
+from rookery.security.jwt import expiry_s, unsecured_token
+from rookery.security.settings import TokenSettings
+from rookery.security.tokens import TokenError, TokenSource, refresh_at_s
+from tests.support.broker import free_port
+
+NOW_S = 1_700_000_000.0
+
+
+class Endpoint:
+    """A token server: `answers` are given in turn, the last one for ever. Each is a status and a body."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, object]] = []
+        self.requests: list[tuple[str, dict[str, str], str]] = []
+        self.is_open = threading.Event()
+        self.is_open.set()
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                endpoint.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                status, answer = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
+                endpoint.is_open.wait()
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/token"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.is_open.set()
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(int(NOW_S * 1000))
+
+
+def settings(url: str, **changes: Any) -> TokenSettings:
+    fields: dict[str, Any] = {
+        "endpoint_url": url,
+        "client_id": "me:",
+        "client_secret": "s3cret/+",
+        "scope": None,
+        "url_encode_header": False,
+        "connect_timeout_ms": None,
+        "read_timeout_ms": None,
+        "refresh_window_factor": 0.8,
+        "refresh_buffer_s": 300,
+        "retry_backoff_ms": 1,
+        "retry_backoff_max_ms": 10_000,
+    }
+    return TokenSettings(**fields | changes)
+
+
+def jwt(**claims: object) -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({}, claims)]
+    return ".".join([*parts, "signature"])
+
+
+def ask(source: TokenSource) -> str:
+    return asyncio.run(source.token())
+
+
+def answer(text: str, **fields: object) -> tuple[int, object]:
+    return 200, {"access_token": text, "token_type": "Bearer", **fields}
+
+
+def test_the_client_credentials_grant(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("abc")]
+    assert ask(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
+    ((path, headers, body),) = endpoint.requests
+    assert path == "/token"
+    assert body == "grant_type=client_credentials"
+    assert headers["authorization"] == "Basic " + base64.b64encode(b"me::s3cret/+").decode()
+    assert headers["content-type"] == "application/x-www-form-urlencoded"
+    assert headers["accept"] == "application/json"
+
+
+def test_scope_and_encoded_header(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("abc")]
+    ask(TokenSource(settings(endpoint.url, scope=" read write ", url_encode_header=True), clock=clock))
+    ((_, headers, body),) = endpoint.requests
+    assert body == "grant_type=client_credentials&scope=read+write"
+    assert headers["authorization"] == "Basic " + base64.b64encode(b"me%3A:s3cret%2F%2B").decode()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        answer("abc", expires_in=1000),
+        answer("abc", expires_in="1000"),
+        answer(jwt(exp=NOW_S + 1000)),
+        answer(jwt(exp=NOW_S + 1000), expires_in=9000),
+        answer(jwt(exp=NOW_S + 9000), expires_in=1000),
+    ],
+    ids=["expires_in", "quoted", "exp", "exp-first", "expires_in-first"],
+)
+def test_a_token_is_kept_until_it_should_be_replaced(
+    endpoint: Endpoint, clock: ManualClock, first: tuple[int, Any]
+) -> None:
+    """Of 1000 s, 80 % are 800 s, but the buffer of 300 s begins after 700 s."""
+    endpoint.answers = [first, answer("next", expires_in=1000)]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    token = ask(source)
+    assert token == first[1]["access_token"]
+    clock.advance(699_999)
+    assert ask(source) == token
+    clock.advance(1)
+    assert ask(source) == "next"
+    assert len(endpoint.requests) == 2
+
+
+def test_a_token_without_an_end_is_not_kept(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("one"), answer("two")]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    assert [ask(source), ask(source)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("life_s", "expected_s"), [(10_000, 8000), (1000, 700), (301, 1), (300, 240), (60, 48), (0, 0)]
+)
+def test_when_to_replace_a_token(life_s: float, expected_s: float) -> None:
+    """A buffer that is longer than the token's life cannot be kept, and is ignored."""
+    assert refresh_at_s(NOW_S, NOW_S + life_s, settings("http://localhost")) == NOW_S + expected_s
+
+
+def test_the_old_token_serves_to_its_end(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("old", expires_in=1000), (401, {"error": "invalid_client"})]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    ask(source)
+    clock.advance(999_999)
+    assert ask(source) == "old"
+    clock.advance(1)
+    with pytest.raises(TokenError, match="invalid_client"):
+        ask(source)
+    assert len(endpoint.requests) == 3
+
+
+def gathered(*questions: Awaitable[str]) -> list[str | BaseException]:
+    async def gather() -> list[str | BaseException]:
+        return await asyncio.gather(*questions, return_exceptions=True)
+
+    return asyncio.run(gather())
+
+
+def test_all_who_ask_at_once_share_a_fetch(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("one"), answer("two")]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    assert gathered(*(source.token() for _ in range(5))) == ["one"] * 5
+    assert len(endpoint.requests) == 1
+
+
+def test_all_who_ask_at_once_share_a_failure(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [(400, {"error": "invalid_scope"}), answer("next")]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    failures = gathered(source.token(), source.token())
+    assert [type(failure) for failure in failures] == [TokenError, TokenError]
+    assert ask(source) == "next"
+
+
+def test_who_gives_up_does_not_stop_the_others(endpoint: Endpoint, clock: ManualClock) -> None:
+    async def scenario() -> str:
+        endpoint.is_open.clear()
+        source = TokenSource(settings(endpoint.url), clock=clock)
+        impatient, patient = asyncio.create_task(source.token()), asyncio.create_task(source.token())
+        while not endpoint.requests:
+            await asyncio.sleep(0.001)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        assert impatient.cancelled()
+        endpoint.is_open.set()
+        return await patient
+
+    endpoint.answers = [answer("one")]
+    assert asyncio.run(scenario()) == "one"
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+def test_a_server_in_trouble_is_asked_again(endpoint: Endpoint, clock: ManualClock, status: int) -> None:
+    endpoint.answers = [(status, {}), (status, {}), answer("abc")]
+    assert ask(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
+    assert len(endpoint.requests) == 3
+
+
+def test_a_server_that_stays_in_trouble_is_given_up(endpoint: Endpoint) -> None:
+    class Impatient(ManualClock):
+        """Every look at it takes a second."""
+
+        def monotonic(self) -> float:
+            self.advance(1000)
+            return super().monotonic()
+
+    endpoint.answers = [(503, b"come back later")]
+    with pytest.raises(TokenError, match="it answers 503: come back later"):
+        ask(TokenSource(settings(endpoint.url, retry_backoff_max_ms=3000), clock=Impatient()))
+    assert len(endpoint.requests) == 3
+
+
+def test_a_server_that_is_not_there(clock: ManualClock) -> None:
+    url = f"http://127.0.0.1:{free_port()}/token"
+    with pytest.raises(TokenError, match=rf"{url}.*refused"):
+        ask(TokenSource(settings(url, retry_backoff_max_ms=0), clock=clock))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (
+            401,
+            {"error": "invalid_client", "error_description": "no such client"},
+            "401: .*no such client.*clientSecret",
+        ),
+        (302, {}, "302"),
+        (200, b"", "no JSON object with access_token"),
+        (200, b"[" * 100_000, "no JSON object with access_token"),
+        (200, {"access_token": 1}, "no JSON object with access_token"),
+        (200, {"access_token": "s3cret\x01auth=Bearer x"}, "signs that no bearer token has"),
+        (200, {"access_token": " "}, "or is empty"),
+    ],
+)
+def test_answers_that_are_final(endpoint: Endpoint, clock: ManualClock, status: int, body: object, text: str) -> None:
+    endpoint.answers = [(status, body), answer("abc")]
+    with pytest.raises(TokenError, match=text) as caught:
+        ask(TokenSource(settings(endpoint.url), clock=clock))
+    assert endpoint.url in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert [path for path, _, _ in endpoint.requests] == ["/token"]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://host/x", "https://", "http://host:port/", "http://me:s3cret@host/", "http://host/ x"]
+)
+def test_urls_that_cannot_be(url: str, clock: ManualClock) -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.token\.endpoint\.url") as caught:
+        TokenSource(settings(url), clock=clock)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("field", "option"), [("client_id", "clientId"), ("client_secret", "clientSecret")])
+@pytest.mark.parametrize("value", [None, "", " "])
+def test_who_asks_must_be_known(field: str, option: str, value: str | None, clock: ManualClock) -> None:
+    with pytest.raises(ConfigError, match=rf"sasl\.jaas\.config needs {option}"):
+        TokenSource(settings("https://[::1]:1/token?x=y", **{field: value}), clock=clock)
+
+
+def test_a_file_is_read_again(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "the token"
+    path.write_text(" a.b.c\n")
+    source = TokenSource(settings(path.as_uri(), client_id=None, client_secret=None), clock=clock)
+    assert ask(source) == "a.b.c"
+    path.write_text("d.e.f")
+    assert ask(source) == "d.e.f"
+    path.unlink()
+    with pytest.raises(TokenError, match=r"sasl\.oauthbearer\.token\.endpoint\.url"):
+        ask(source)
+
+
+def parts_of(token: str) -> list[Any]:
+    header, claims, signature = token.split(".")
+    assert signature == ""
+    return [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (header, claims)]
+
+
+def test_an_unsecured_token() -> None:
+    options = {
+        "unsecuredLoginStringClaim_sub": 'al"ice',
+        "unsecuredLoginNumberClaim_age": "7",
+        "unsecuredLoginListClaim_scope": "|read|write",
+        "unsecuredLoginListClaim_none": "",
+        "unsecuredLoginLifetimeSeconds": "60",
+        "unsecuredLoginExtension_x": "y",
+    }
+    token = unsecured_token(options, NOW_S)
+    claims = {"sub": 'al"ice', "age": 7.0, "scope": ["read", "write"], "none": [], "exp": NOW_S + 60, "iat": NOW_S}
+    assert parts_of(token) == [{"alg": "none"}, claims]
+    assert expiry_s(token) == NOW_S + 60
+
+
+def test_an_unsecured_token_holds_for_an_hour_and_may_name_another_claim() -> None:
+    options = {"unsecuredLoginStringClaim_user": "alice", "unsecuredLoginPrincipalClaimName": "user"}
+    assert parts_of(unsecured_token(options, NOW_S))[1] == {"user": "alice", "exp": NOW_S + 3600, "iat": NOW_S}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, 'add unsecuredLoginStringClaim_sub="NAME"'),
+        ({"unsecuredLoginStringClaim_sub": ""}, "StringClaim_sub"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginPrincipalClaimName": "user"}, "StringClaim_user"),
+        ({"unsecuredLoginStringClaim_exp": "1"}, "remove unsecuredLoginStringClaim_exp"),
+        ({"unsecuredLoginNumberClaim_x": "y"}, "unsecuredLoginNumberClaim_x must be a number"),
+        ({"unsecuredLoginLifetimeSeconds": "nan"}, "unsecuredLoginLifetimeSeconds must be a number"),
+    ],
+)
+def test_options_of_which_no_token_can_be_made(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^sasl\.jaas\.config.*{text}"):
+        unsecured_token(options, NOW_S)
+
+
+@pytest.mark.parametrize("token", ["", "abc", "a.b", jwt(), jwt(exp="1"), "a.b.c", f"a.{jwt(exp=1)}", "..", "é.é.é"])
+def test_tokens_that_do_not_say_when_they_end(token: str) -> None:
+    assert expiry_s(token) is None
+
+
+@given(st.text())
+def test_any_text_may_be_asked_when_it_ends(payload: str) -> None:
+    expiry_s(f"a.{base64.urlsafe_b64encode(payload.encode()).decode()}.b")
+    expiry_s(f"a.{payload}.b")
