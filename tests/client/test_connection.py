@@ -7,8 +7,9 @@ import pytest
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
-from rookery.client.connection import Connection, SocketBuffers
+from rookery.client.connection import Connection
 from rookery.client.errors import AuthenticationError
+from rookery.client.outgoing import SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message
@@ -353,7 +354,7 @@ def test_requests_wait_in_their_order_while_the_broker_does_not_read() -> None:
         await asyncio.sleep(0)
         assert connection.is_busy
         # The transport holds a piece; the rest is held by nobody but us.
-        assert 0 < connection._transport.get_write_buffer_size() <= 65_536
+        assert 0 < connection._outgoing._transport.get_write_buffer_size() <= 65_536
         reads.set()
         assert [bytes(response) for response in await asyncio.gather(*calls)] == [b"same"] * len(bodies)
         assert not connection.is_busy

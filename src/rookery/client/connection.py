@@ -4,22 +4,12 @@
 sides know. Whatever goes wrong with the network is an `ApiError` with NETWORK_EXCEPTION or REQUEST_TIMED_OUT, so that
 callers treat it like any other retriable answer. After the first failure a connection is closed and stays closed.
 
-Theory of operation. Sending: a request's parts go to the kernel by one `writev`, joined by nobody. What the kernel
-does not take waits in front of `_queue`, but for a piece that is given to the transport. The transport's limits are
-zero: it says `pause_writing` as long as it holds a single byte, and `resume_writing` when the kernel has taken it; then
-we go on. Requests made meanwhile wait behind, so the order of the calls is the order on the wire. Where there is no
-plain socket (a simulated network) the transport gets everything.
-
-Receiving: small responses arrive in a buffer that is used again and again, and leave it as bytes of their own. A
-response that has not arrived in full gets a buffer of its own (`frame_buffers`), into which the kernel then writes the
-rest. So a view of a response stays valid as long as somebody holds it. Nothing is allocated for a response that nobody
-asked for.
+The bytes: `outgoing` has those that leave, `incoming` those that arrive.
 
 Time-outs: one timer for all requests, at or before the earliest deadline.
 
-Security: with TLS it is asyncio that has the socket, and the transport gets everything. A session that ends is renewed
-when there is something to send (`log_in_again_at`, as Kafka's clients do): a broker takes nothing else meanwhile, so
-that requests are held back, and fail with the connection if the login does.
+Security: a session that ends is renewed when there is something to send (`log_in_again_at`, as Kafka's clients do): a
+broker takes nothing else meanwhile, so that requests are held back, and fail with the connection if the login does.
 
     state      leaves when                                        requests
     open       the peer hangs up, talks nonsense or answers late   are sent
@@ -28,10 +18,8 @@ that requests are held back, and fail with the connection if the login does.
 
 import asyncio
 import os
-import socket
 import ssl
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
@@ -42,31 +30,24 @@ from typing import NamedTuple, Protocol, cast
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
-from rookery.client.frame_buffers import FrameBuffers
 from rookery.client.handshakes import no_handshake, untrusted
+from rookery.client.incoming import Incoming
+from rookery.client.outgoing import Outgoing, SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
 from rookery.protocol.message import Message
 from rookery.protocol.wire import MALFORMED, malformed, skip_tagged_fields
 
-_SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">ihhih")
 _SIZE_BYTES = 4
 _CORRELATION_BYTES = 4
-# More than any sane response; a stray HTTP server's first bytes read as a size of about 1.2 GB.
-_RESPONSE_SIZE_BYTES_MAX = 512 * 1024 * 1024
-_STAGING_BYTES = 16_384
 # How long a broker may take to read the last bytes and say goodbye in TLS.
 _GOODBYE_S = 5.0
-# What the transport holds while the kernel takes no more.
-_PIECE_BYTES = 65_536
-# The kernel takes at most 1024 parts in one call.
-_PARTS_MAX = 1000
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _UNKNOWN_NODE: NodeId = -1
+_SYSTEM_BUFFERS = SocketBuffers()
 _LOGIN_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-SYSTEM_DEFAULT_BYTES = -1
 
 
 def software() -> Message:
@@ -87,16 +68,6 @@ class ConnectionObserver(Protocol):
     def closed(self, node: NodeId) -> None: ...
     def sent(self, node: NodeId, size_bytes: int) -> None: ...
     def received(self, node: NodeId, size_bytes: int, latency_s: float) -> None: ...
-
-
-class SocketBuffers(NamedTuple):
-    """The least that the system's buffers should have; the system may give more, and adapts what it gives."""
-
-    send_bytes: int = SYSTEM_DEFAULT_BYTES
-    receive_bytes: int = SYSTEM_DEFAULT_BYTES
-
-
-_SYSTEM_BUFFERS = SocketBuffers()
 
 
 class _Pending(NamedTuple):
@@ -139,23 +110,13 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = inf
-        # Sending
-        self._transport: asyncio.Transport
-        self._descriptor: int | None = None
+        self._outgoing = Outgoing(lambda error: self._fail(self._loss(error)))
+        self._incoming = Incoming(self._pending, self._accept)
         self._has_tls = False
-        self._paused = False
-        self._queue: deque[tuple[list[Buffer], int]] = deque()
-        # Logging in again: when, how, who does it now, and which requests wait for it.
+        # Logging in again: when, how, and who does it now.
         self._login_due_s = inf
         self._log_in: Callable[[Connection], Awaitable[None]] | None = None
         self._login: asyncio.Task[None] | None = None
-        self._held: list[tuple[list[Buffer], int]] | None = None
-        self._drained: asyncio.Future[None] | None = None
-        # Receiving: either the staging buffer, or the frame that is being filled.
-        self._staging = memoryview(bytearray(_STAGING_BYTES))
-        self._frame: memoryview | None = None
-        self._frames = FrameBuffers()
-        self._filled = 0
 
     @classmethod
     async def open(
@@ -192,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
             # No name that idna knows, no port, or no thread any more to look it up: the interpreter is ending.
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {error}") from None
         try:
-            connection._set_buffers(buffers)
+            connection._outgoing.set_buffers(buffers)
             await connection._negotiate(timeout_s)
         except BaseException:
             await connection.close()
@@ -212,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request waits for its response, or for its turn to be sent."""
-        return bool(self._pending or self._must_wait)
+        return bool(self._pending or self._outgoing.must_wait)
 
     def version(self, api_key: ApiKey) -> int:
         """The highest version of an API that the broker and we both know."""
@@ -267,10 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that has no response (Produce with acks=0), when what went before it has left."""
         header = self._headers.get((api_key, api_version)) or self._make_header(api_key, api_version)
         self._send(api_key, api_version, header, parts, self._loop.time())
-        while self._must_wait and self._failure is None:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
+        await self._outgoing.drain()
         if self._failure is not None:
             raise self._error()
 
@@ -328,19 +286,13 @@ class Connection(asyncio.BufferedProtocol):
             self._observer.sent(self.node, size + _SIZE_BYTES)
         if now_s >= self._login_due_s:
             self._hold()
-        if self._held is not None and api_key not in _LOGIN_APIS:
-            self._held.append((frame, size + _SIZE_BYTES))
-        elif self._paused:
-            self._queue.append((frame, size + _SIZE_BYTES))
-        else:
-            self._write(frame, size + _SIZE_BYTES)
-            if self._queue:
-                self._flush()
+        self._outgoing.send(frame, size + _SIZE_BYTES, may_be_held=api_key not in _LOGIN_APIS)
         return correlation_id
 
     def _hold(self) -> None:
         """Until the login is done only its requests leave, behind those that were made before."""
-        self._login_due_s, self._held = inf, []
+        self._login_due_s = inf
+        self._outgoing.hold()
         self._login = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -352,129 +304,39 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             failure = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"logging in again at {self.address}: {error!r}")
         else:
-            self._queue.extend(self._held or ())
-            self._login = self._held = None
-            self._go_on()
+            self._login = None
+            self._outgoing.release()
             return
         self._login = None
         self._fail(failure)
 
-    def _flush(self) -> None:
-        while self._queue and not self._paused and self._failure is None:
-            self._write(*self._queue.popleft())
-
-    def _write(self, frame: list[Buffer], size: int) -> None:
-        """Only while the transport is empty. What does not leave goes back to the front of the queue."""
-        if self._descriptor is None:
-            self._transport.writelines(frame)
-            return
-        try:
-            sent = os.writev(self._descriptor, frame if len(frame) <= _PARTS_MAX else frame[:_PARTS_MAX])
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError as error:
-            self._fail(self._loss(error))
-            return
-        if sent < size:
-            rest = _after(frame, sent)
-            piece = memoryview(rest[0])[:_PIECE_BYTES]
-            if sent + len(piece) < size:
-                self._queue.appendleft((_after(rest, len(piece)), size - sent - len(piece)))
-            self._transport.write(piece)
-
     def pause_writing(self) -> None:
-        self._paused = True
+        self._outgoing.pause()
 
     def resume_writing(self) -> None:
-        self._paused = False
-        self._go_on()
-
-    @property
-    def _must_wait(self) -> bool:
-        return self._paused or self._held is not None
-
-    def _go_on(self) -> None:
-        self._flush()
-        if not self._must_wait:
-            self._wake_senders()
-
-    def _wake_senders(self) -> None:
-        if self._drained is not None:
-            self._drained.set_result(None)
-            self._drained = None
-
-    def _set_buffers(self, buffers: SocketBuffers) -> None:
-        plain = self._transport.get_extra_info("socket")
-        if plain is None:
-            return
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A size that is set stops the kernel from adapting it, so it must not be less than what is there already.
-        for option, size in ((socket.SO_SNDBUF, buffers.send_bytes), (socket.SO_RCVBUF, buffers.receive_bytes)):
-            if size > plain.getsockopt(socket.SOL_SOCKET, option):
-                plain.setsockopt(socket.SOL_SOCKET, option, size)
+        self._outgoing.resume()
 
     # Receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        plain = transport.get_extra_info("socket")
         self._has_tls = transport.get_extra_info("sslcontext") is not None
-        # To say so at the first byte: with TLS that is where the limit is reached, without where it is exceeded.
-        self._transport.set_write_buffer_limits(high=1 if self._has_tls else 0)
-        if plain is not None and not self._has_tls:
-            self._descriptor = plain.fileno()
+        self._outgoing.start(cast(asyncio.Transport, transport))
         if self._observer is not None:
             self._observer.opened(self.node)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return (self._staging if self._frame is None else self._frame)[self._filled :]
+        return self._incoming.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._failure is not None:
             return
-        self._filled += nbytes
         try:
-            if self._frame is None:
-                self._take_staged()
-            elif self._filled == len(self._frame):
-                frame, self._frame, self._filled = self._frame, None, 0
-                self._accept(frame)
+            self._incoming.buffer_updated(nbytes)
         except ProtocolError as error:
             self._fail(self._nonsense(error))
 
-    def _take_staged(self) -> None:
-        """Take the responses that are whole, and make room for one that is not. Fewer than eight bytes stay."""
-        staging, position, end = self._staging, 0, self._filled
-        while end - position >= _SIZE_BYTES:
-            (size,) = _SIZE.unpack_from(staging, position)
-            if not _CORRELATION_BYTES <= size <= _RESPONSE_SIZE_BYTES_MAX:
-                raise ProtocolError(f"a response of {size} bytes")
-            start = position + _SIZE_BYTES
-            if start + size <= end:
-                position = start + size
-                self._accept(memoryview(staging[start:position].tobytes()))
-            elif end - start < _CORRELATION_BYTES:
-                break
-            else:
-                self._start_frame(size, staging[start:end])
-                return
-        self._filled = end - position
-        if position and self._filled:
-            staging[: self._filled] = staging[position:end]
-
-    def _start_frame(self, size: int, received: memoryview) -> None:
-        (correlation_id,) = _SIZE.unpack_from(received)
-        if correlation_id not in self._pending:
-            raise _not_asked(correlation_id)
-        self._frame = self._frames.take(size)
-        self._filled = len(received)
-        self._frame[: self._filled] = received
-
-    def _accept(self, frame: memoryview) -> None:
-        (correlation_id,) = _SIZE.unpack_from(frame)
-        pending = self._pending.get(correlation_id)
-        if pending is None:
-            raise _not_asked(correlation_id)
+    def _accept(self, correlation_id: int, frame: memoryview) -> None:
+        pending = self._pending[correlation_id]
         position = _body_position(frame) if pending.has_flexible_header else _CORRELATION_BYTES
         # Only now: what cannot be read fails the connection and with it everyone in `_pending`.
         del self._pending[correlation_id]
@@ -491,7 +353,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(self._loss(exc))
-        self._descriptor = None
         if not self._lost.done():
             self._lost.set_result(None)
         if self._observer is not None:
@@ -525,14 +386,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._login is not None:
             self._login.cancel()
-        self._held = None
-        self._queue.clear()
-        self._wake_senders()
-        if self._paused:
-            # The peer does not read: what waits for it would keep the socket open.
-            self._transport.abort()
-        else:
-            self._transport.close()
+        self._outgoing.close()
         for pending in self._pending.values():
             if not pending.response.done():
                 pending.response.set_exception(self._error())
@@ -556,15 +410,6 @@ class Connection(asyncio.BufferedProtocol):
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{self.address} does not speak Kafka's protocol: {error}")
 
 
-def _after(frame: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of a frame's parts after the first `sent` bytes."""
-    for index, part in enumerate(frame):
-        if sent < len(part):
-            return [memoryview(part)[sent:], *frame[index + 1 :]]
-        sent -= len(part)
-    return []
-
-
 def _body_position(frame: memoryview) -> int:
     """Behind a header with tagged fields, which hardly any broker sends."""
     if len(frame) > _CORRELATION_BYTES and frame[_CORRELATION_BYTES] == 0:
@@ -573,7 +418,3 @@ def _body_position(frame: memoryview) -> int:
         return skip_tagged_fields(frame, _CORRELATION_BYTES)
     except MALFORMED as error:
         raise malformed("a header", error) from error
-
-
-def _not_asked(correlation_id: int) -> ProtocolError:
-    return ProtocolError(f"an answer to request {correlation_id}, which was not asked")

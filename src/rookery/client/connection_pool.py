@@ -16,8 +16,9 @@ from rookery.base.errors import ApiError
 from rookery.base.types import NodeId
 from rookery.client.address import Address
 from rookery.client.backoff import Backoff
-from rookery.client.connection import Connection, ConnectionObserver, SocketBuffers
+from rookery.client.connection import Connection, ConnectionObserver
 from rookery.client.errors import ClientStateError
+from rookery.client.outgoing import SocketBuffers
 from rookery.client.settings.common import CommonSettings
 from rookery.security.settings import SaslSettings, TlsSettings
 
