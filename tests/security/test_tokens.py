@@ -1,6 +1,8 @@
 import asyncio
 import base64
 import json
+import re
+import ssl
 import threading
 from collections.abc import Awaitable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,10 +15,12 @@ from hypothesis import strategies as st
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ConfigError
+from rookery.client.settings.admin import AdminSettings
 from rookery.security.jwt import expiry_s, unsecured_token
 from rookery.security.settings import TokenSettings
 from rookery.security.tokens import TokenError, TokenSource, refresh_at_s
 from tests.support.broker import free_port
+from tests.support.certificates import make_certificates
 
 NOW_S = 1_700_000_000.0
 
@@ -50,9 +54,15 @@ class Endpoint:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
+        self.scheme = "http"
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.scheme = "https"
+
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/token"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_port}/token"
 
 
 @pytest.fixture
@@ -111,6 +121,57 @@ def test_the_client_credentials_grant(endpoint: Endpoint, clock: ManualClock) ->
     assert headers["authorization"] == "Basic " + base64.b64encode(b"me::s3cret/+").decode()
     assert headers["content-type"] == "application/x-www-form-urlencoded"
     assert headers["accept"] == "application/json"
+
+
+def https_settings(url: str, options: str) -> TokenSettings:
+    """As a client reads them, with `options` in its `sasl.jaas.config`."""
+    config = {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'a.b.OAuthBearerLoginModule required clientId="me" clientSecret="hush" {options};',
+        "sasl.oauthbearer.token.endpoint.url": url,
+    }
+    sasl = AdminSettings.parse(config).common.security.sasl
+    assert sasl is not None
+    assert sasl.tokens is not None
+    return sasl.tokens
+
+
+def test_an_endpoint_with_https_is_trusted_by_the_login_modules_options(
+    endpoint: Endpoint, clock: ManualClock, tmp_path: Path
+) -> None:
+    certificates = make_certificates(tmp_path)
+    endpoint.encrypt(certificates.server_context())
+    endpoint.answers = [answer("abc")]
+    trusting = f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates.authority}"'
+    assert ask(TokenSource(https_settings(endpoint.url, trusting), clock=clock)) == "abc"
+    assert endpoint.requests[0][1]["authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("options", ["", 'ssl.truststore.type="PEM" ssl.truststore.location="{stranger}"'])
+def test_a_stranger_with_https_gets_no_secret_and_is_not_asked_again(
+    endpoint: Endpoint, clock: ManualClock, tmp_path: Path, options: str
+) -> None:
+    certificates = make_certificates(tmp_path)
+    endpoint.encrypt(certificates.server_context())
+    source = TokenSource(https_settings(endpoint.url, options.format(stranger=certificates.stranger)), clock=clock)
+    with pytest.raises(TokenError, match=r"not trusted: .*; check ssl\.truststore\.location in sasl\.jaas\.config"):
+        ask(source)
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ('ssl.trustore.location="x"', "sasl.jaas.config: unknown configuration 'ssl.trustore.location'; did you mean"),
+        ('ssl.truststore.type="BCFKS"', "sasl.jaas.config: ssl.truststore.type must be one of"),
+        ('ssl.truststore.location="/missing"', "sasl.jaas.config: ssl.truststore.location: cannot read '/missing'"),
+    ],
+)
+def test_what_is_wrong_with_the_options_for_https_is_said_at_once(clock: ManualClock, options: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        TokenSource(https_settings("https://login/token", options), clock=clock)
 
 
 def test_scope_and_encoded_header(endpoint: Endpoint, clock: ManualClock) -> None:

@@ -26,7 +26,7 @@ class TlsSettings:
 
 @value_class(kw_only=True)
 class TokenSettings:
-    """Where bearer tokens come from: `sasl.oauthbearer.*` and `sasl.login.*`."""
+    """Where bearer tokens come from: `sasl.oauthbearer.*` and `sasl.login.*`; `tls` for an endpoint with https."""
 
     endpoint_url: str
     client_id: str | None
@@ -39,6 +39,7 @@ class TokenSettings:
     refresh_buffer_s: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
+    tls: TlsSettings | None = None
 
 
 @value_class(kw_only=True)

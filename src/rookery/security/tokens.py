@@ -11,19 +11,21 @@ import http.client
 import json
 import math
 import re
+import ssl
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rookery.base.clock import Clock
 from rookery.base.errors import ConfigError, RookeryError
 from rookery.security.jwt import expiry_s
-from rookery.security.settings import TokenSettings
+from rookery.security.settings import TlsSettings, TokenSettings
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -64,6 +66,7 @@ class TokenSource:
         _check(settings)
         self._settings = settings
         self._is_file = urllib.parse.urlsplit(settings.endpoint_url).scheme == "file"
+        self._opener = _opener(settings.tls)
         self._clock = clock
         self._kept: _Token | None = None
         self._fetching: asyncio.Task[_Token] | None = None
@@ -101,7 +104,7 @@ class TokenSource:
         while True:
             asked_s = self._now_s()
             try:
-                return _token_of(await _in_thread(_ask, settings), asked_s, settings)
+                return _token_of(await _in_thread(partial(_ask, self._opener), settings), asked_s, settings)
             except _RetriableError as error:
                 left_s = deadline - self._clock.monotonic()
                 if left_s <= 0:
@@ -145,10 +148,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _ask(settings: TokenSettings) -> bytes:
+def _opener(tls: TlsSettings | None) -> urllib.request.OpenerDirector:
+    if tls is None:
+        return urllib.request.build_opener(_NoRedirect)
+    # Only here: an endpoint without TLS is for tests.
+    from rookery.security.tls import client_context
+
+    try:
+        return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=client_context(tls)))
+    except ConfigError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from error
+
+
+def _ask(opener: urllib.request.OpenerDirector, settings: TokenSettings) -> bytes:
     timeout_ms = max(settings.connect_timeout_ms or 0, settings.read_timeout_ms or 0) or _DEFAULT_TIMEOUT_MS
     try:
-        with urllib.request.build_opener(_NoRedirect).open(_request(settings), timeout=timeout_ms / 1000) as answer:
+        with opener.open(_request(settings), timeout=timeout_ms / 1000) as answer:
             body: bytes = answer.read(_ANSWER_BYTES_MAX)
             return body
     except urllib.error.HTTPError as error:
@@ -161,6 +176,12 @@ def _ask(settings: TokenSettings) -> bytes:
             "in sasl.jaas.config"
         ) from error
     except (OSError, http.client.HTTPException) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise TokenError(
+                f"no token from {settings.endpoint_url}: it is not trusted: {cause.verify_message}; check "
+                "ssl.truststore.location in sasl.jaas.config"
+            ) from error
         raise _RetriableError(str(error)) from error
     except ValueError as error:
         raise TokenError(f"no token from {settings.endpoint_url}: {error}; check {_URL_KEY}") from error

@@ -5,12 +5,12 @@ told from what is missing, and refused, so that nobody believes to be safer than
 what this client does by itself is accepted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.client.settings.parsing import Values, check_together, refused_row
+from rookery.client.settings.parsing import Values, check_together, refused_row, table
 from rookery.security.jaas import parse_jaas
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings
@@ -244,6 +244,16 @@ def _read_tls(values: Values) -> TlsSettings:
     )
 
 
+def _read_endpoint_tls(options: Mapping[str, str]) -> TlsSettings:
+    """As in Kafka, whom to trust as identity provider stands in the login module's options, by the names of `ssl.*`."""
+    try:
+        values = Values(table(_SSL_ROWS), {name: value for name, value in options.items() if name.startswith("ssl.")})
+        check_together(_tls_problems(values))
+    except ConfigError as error:
+        raise ConfigError(f"sasl.jaas.config: {error}") from None
+    return _read_tls(values)
+
+
 def _sasl_problems(values: Values) -> Iterator[str]:
     mechanism = values.text("sasl.mechanism")
     if mechanism not in MECHANISMS:
@@ -296,5 +306,6 @@ def _read_sasl(values: Values) -> SaslSettings:
         refresh_buffer_s=values.integer("sasl.login.refresh.buffer.seconds"),
         retry_backoff_ms=values.integer("sasl.login.retry.backoff.ms"),
         retry_backoff_max_ms=values.integer("sasl.login.retry.backoff.max.ms"),
+        tls=_read_endpoint_tls(login.options) if url.startswith("https:") else None,
     )
     return SaslSettings(mechanism=mechanism, login=login, tokens=tokens)
