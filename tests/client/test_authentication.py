@@ -3,14 +3,17 @@
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.client import Admin, Consumer, NewTopic, Producer, sync
+from rookery.client import Admin, Consumer, NewTopic, Producer, connection, sync
+from rookery.client.address import Address
 from rookery.client.errors import AuthenticationError, HandshakeError
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
@@ -398,6 +401,30 @@ def test_nobody_logs_in_again_for_a_connection_that_is_not_used(tmp_path: Path) 
         assert not gate.hang_ups
 
 
+def test_nobody_says_goodbye_to_a_broker_that_does_not_answer(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shook hands and is silent since: nobody waits longer for it than he said."""
+    monkeypatch.setattr(connection, "_GOODBYE_S", 3600.0)
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+
+    async def open_in_vain(port: int) -> None:
+        await connection.Connection.open(Address("localhost", port), client_id="", timeout_s=0.5, tls=context)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peers: list[ssl.SSLSocket] = []
+
+        def shake_hands() -> None:
+            peers.append(certificates.server_context().wrap_socket(server.accept()[0], server_side=True))
+
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        with pytest.raises(ApiError, match=r"within 0\.5 s"):
+            asyncio.run(asyncio.wait_for(open_in_vain(server.getsockname()[1]), TIMEOUT_S))
+        thread.join()
+        peers[0].close()
+
+
 def test_who_cannot_log_in_again_hears_why(tmp_path: Path) -> None:
     with gated_broker(tmp_path / "data", users=USERS, session_lifetime_ms=1200) as gate:
         config = {"bootstrap.servers": gate.address, **login("PLAIN", "alice")}
@@ -411,6 +438,43 @@ def test_who_cannot_log_in_again_hears_why(tmp_path: Path) -> None:
 
         with pytest.raises(AuthenticationError, match="Invalid username or password"):
             asyncio.run(asyncio.wait_for(ask_until_refused(), TIMEOUT_S))
+
+
+@pytest.mark.parametrize("group", [{}, {"group.id": "g"}, {"group.id": "g", "group.protocol": "consumer"}])
+def test_a_consumer_tries_a_refused_password_again_only_if_it_is_polled(tmp_path: Path, group: dict[str, str]) -> None:
+    """A password that is tried again and again locks the account; one that is right the next time lets him in."""
+    with gated_broker(tmp_path / "data", users=USERS) as gate:
+        alice = login("PLAIN", "alice")
+        asyncio.run(round_trip(gate, alice, "numbers"))
+        config = {"bootstrap.servers": gate.address, "auto.offset.reset": "earliest", **alice, **group}
+
+        async def read() -> None:
+            gate.users["alice"] = "another"
+            async with Consumer[bytes, bytes](config) as consumer:
+                if group:
+                    consumer.subscribe(["numbers"])
+                else:
+                    consumer.assign([TopicPartition("numbers", 0)])
+                for _ in range(2):
+                    with pytest.raises(AuthenticationError):
+                        await _poll_on(consumer)
+                # What is under way comes to its end.
+                await asyncio.sleep(1)
+                refused = len(gate.hang_ups)
+                await asyncio.sleep(2.5)
+                assert len(gate.hang_ups) == refused
+                gate.users["alice"] = USERS["alice"]
+                found = 0
+                while found < 3:
+                    with suppress(AuthenticationError):
+                        found += len(await consumer.poll(timeout_s=1))
+
+        asyncio.run(asyncio.wait_for(read(), TIMEOUT_S))
+
+
+async def _poll_on(consumer: Consumer[bytes, bytes]) -> None:
+    while True:
+        await consumer.poll(timeout_s=1)
 
 
 async def _describe(config: Mapping[str, object]) -> object:

@@ -14,7 +14,10 @@ from rookery.client.outgoing import Outgoing
 from tests.support.certificates import make_certificates
 
 TIMEOUT_S = 30
+PATIENCE_S = 0.3
 PART_BYTES = 100_000
+# More than the kernel takes for a peer that does not read.
+LARGE_BYTES = 30_000_000
 
 
 class Sender(asyncio.Protocol):
@@ -39,7 +42,10 @@ class Sender(asyncio.Protocol):
 
 
 def exchange(directory: Path, send: Callable[[Outgoing], None], *, read_after: str) -> list[bytes]:
-    """What a peer reads, TLS record by record, that begins to read when all has "left" or the connection is "lost"."""
+    """What a peer reads, TLS record by record.
+
+    It begins to read when it has been waited for ("patience"), when all has "left" or the connection is "lost".
+    """
     certificates = make_certificates(directory)
     may_read = threading.Event()
     records: list[bytes] = []
@@ -57,10 +63,14 @@ def exchange(directory: Path, send: Callable[[Outgoing], None], *, read_after: s
             Sender, "127.0.0.1", port, ssl=trusting, server_hostname="localhost", ssl_shutdown_timeout=0.5
         )
         send(sender.outgoing)
+        if read_after == "patience":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(sender.outgoing.drain(), PATIENCE_S)
+            may_read.set()
         await sender.outgoing.drain()
         if read_after == "left":
             may_read.set()
-        sender.outgoing.close()
+        sender.outgoing.close(in_peace=True)
         await sender.lost
         may_read.set()
         assert not sender.losses
@@ -96,3 +106,10 @@ def test_what_left_before_the_end_arrives_however_late_it_is_read(tmp_path: Path
 
     expected = b"".join(part for frame in frames for part in frame)
     assert b"".join(exchange(tmp_path, send, read_after=read_after)) == expected
+
+
+def test_a_large_request_does_not_wait_in_memory_without_anybody_knowing(tmp_path: Path) -> None:
+    def send(outgoing: Outgoing) -> None:
+        outgoing.send([bytes(LARGE_BYTES)], LARGE_BYTES, may_be_held=True)
+
+    assert sum(map(len, exchange(tmp_path, send, read_after="patience"))) == LARGE_BYTES

@@ -1,18 +1,28 @@
 """Stores that Java's keytool made (golden/make.sh), read without Java."""
 
 import base64
+import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.base.errors import ConfigError
 from rookery.security import java_keystore
-from rookery.security.keystores import KeyEntry, encrypted_pem, pem_certificates, pem_key, read_key, read_trusted
+from rookery.security.keystores import (
+    KeyEntry,
+    _pem_blocks,
+    encrypted_pem,
+    pem_certificates,
+    pem_key,
+    read_key,
+    read_trusted,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 STORE_PASSWORD = "store-secret"
@@ -190,6 +200,25 @@ def test_a_pem_keystore_that_cannot_be_read(names: list[str], key_password: str 
     with pytest.raises(ConfigError, match=message) as caught:
         read_key("".join(map(text, names)).encode(), "PEM", None, key_password)
     assert "wrong-one" not in str(caught.value)
+
+
+MARKS = ["-----BEGIN A-----", "-----END A-----", "-----BEGIN B-----", "-----END B-----"]
+
+
+@given(st.lists(st.sampled_from([*MARKS, "END A-----", "BEGIN B-----", "-----", "-", "A", "\n", "x"])).map("".join))
+@example("-----END A----------BEGIN A----------BEGIN B----------END B-----")
+def test_the_blocks_of_pem_are_those_from_a_begin_to_the_next_end_of_its_label(text: str) -> None:
+    blocks = re.finditer(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", text, re.DOTALL)
+    assert list(_pem_blocks(text)) == [(block[1], block[2]) for block in blocks]
+
+
+@pytest.mark.parametrize("line", ["-----BEGIN A-----\n", "-----BEGIN {}-----\n"], ids=["same", "different"])
+def test_pem_without_ends_is_read_in_no_time(line: str) -> None:
+    text = "".join(line.format(number) for number in range(20_000))
+    start = time.monotonic()
+    with pytest.raises(ConfigError, match="test holds no certificate"):
+        pem_certificates(text, "test")
+    assert time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize("body", ["AAAA", "not base64!", "AAA", "\u00fc"])

@@ -89,6 +89,13 @@ def test_scram_refuses_a_wrong_challenge(challenge: bytes) -> None:
         exchange.send(challenge)
 
 
+def test_scram_does_not_hash_for_ever() -> None:
+    exchange = scram("SCRAM-SHA-512", "user", "pencil", "nonce")
+    next(exchange)
+    with pytest.raises(SaslError, match="wants 1000001 iterations of SCRAM-SHA-512: at most 1000000"):
+        exchange.send(b"r=nonce2,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1000001")
+
+
 @pytest.mark.parametrize("verdict", [b"", b"v=AAAA", RFC_5802[2][1], b"e=invalid-proof"])
 def test_scram_refuses_a_server_that_does_not_know_the_password(verdict: bytes) -> None:
     nonce, _, answers, whole_nonce = RFC_7677

@@ -238,19 +238,37 @@ def test_a_chain_that_does_not_fit_its_key_is_refused(certificates: Certificates
         client_context(settings)
 
 
+def pem(certificate: bytes) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(certificate).decode()}\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("damaged", ["", "00", "3082FFFF"])
+def test_a_damaged_certificate_after_a_sound_one_is_an_error(certificates: Certificates, damaged: str) -> None:
+    text = certificates.authority.read_text() + pem(bytes.fromhex(damaged))
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.certificates holds a damaged certificate"):
+        client_context(replace(NOTHING, truststore_type="PEM", truststore_certificates=text))
+
+
+def test_a_java_truststore_with_an_empty_certificate_is_damaged(tmp_path: Path) -> None:
+    """One entry, trusted, without a name, made at 0, of no bytes; then a digest that nobody looks at."""
+    store = tmp_path / "empty.jks"
+    store.write_bytes(bytes.fromhex("FEEDFEED 00000002 00000001 00000002 0000") + bytes(8 + 2 + 4 + 20))
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location holds a damaged certificate"):
+        client_context(replace(NOTHING, truststore_location=str(store)))
+
+
 @examples(max_examples=30)
 @given(st.binary(max_size=40), st.integers(0, 300))
 def test_a_damaged_certificate_is_a_config_error(damage: bytes, place: int) -> None:
     golden = Path(__file__).parent / "golden" / "authority.pem"
     certificate = bytearray(ssl.PEM_cert_to_DER_cert(golden.read_text()))
     certificate[place : place + len(damage)] = damage
-    body = base64.b64encode(certificate).decode()
-    pem = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+    text = pem(bytes(certificate))
     key = (golden.parent / "client.key.pem").read_text()
     sound = replace(NOTHING, truststore_type="PEM", truststore_certificates=golden.read_text())
     for damaged in (
-        replace(sound, truststore_certificates=pem),
-        replace(sound, keystore_type="PEM", keystore_key=key, keystore_certificate_chain=pem),
+        replace(sound, truststore_certificates=text),
+        replace(sound, keystore_type="PEM", keystore_key=key, keystore_certificate_chain=text),
     ):
         try:
             client_context(damaged)

@@ -1,9 +1,12 @@
 import asyncio
 import base64
+import gc
 import json
 import re
+import socket
 import ssl
 import threading
+import time
 from collections.abc import Awaitable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -108,6 +111,26 @@ def ask(source: TokenSource) -> str:
     return asyncio.run(source.token())
 
 
+async def fetches_are_over() -> None:
+    """Those that nobody waits for: the caller's is the only task that is left."""
+    async with asyncio.timeout(10):
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.001)
+        # What is to happen after a task happens one round later.
+        await asyncio.sleep(0)
+
+
+def ask_twice(source: TokenSource) -> list[str]:
+    """What there is at once, and what there is after the fetch that this may have started."""
+
+    async def scenario() -> list[str]:
+        first = await source.token()
+        await fetches_are_over()
+        return [first, await source.token()]
+
+    return asyncio.run(scenario())
+
+
 def answer(text: str, **fields: object) -> tuple[int, object]:
     return 200, {"access_token": text, "token_type": "Bearer", **fields}
 
@@ -202,9 +225,9 @@ def test_a_token_is_kept_until_it_should_be_replaced(
     token = ask(source)
     assert token == first[1]["access_token"]
     clock.advance(699_999)
-    assert ask(source) == token
+    assert ask_twice(source) == [token, token]
     clock.advance(1)
-    assert ask(source) == "next"
+    assert ask_twice(source) == [token, "next"]
     assert len(endpoint.requests) == 2
 
 
@@ -215,10 +238,10 @@ def test_a_token_without_an_end_is_not_kept(endpoint: Endpoint, clock: ManualClo
 
 
 @pytest.mark.parametrize(
-    ("life_s", "expected_s"), [(10_000, 8000), (1000, 700), (301, 1), (300, 240), (60, 48), (0, 0)]
+    ("life_s", "expected_s"), [(10_000, 8000), (1000, 700), (360, 60), (359, 287.2), (300, 240), (60, 48), (0, 0)]
 )
 def test_when_to_replace_a_token(life_s: float, expected_s: float) -> None:
-    """A buffer that is longer than the token's life cannot be kept, and is ignored."""
+    """A buffer that leaves less than Kafka's least time between two refreshes cannot be kept, and is ignored."""
     assert refresh_at_s(NOW_S, NOW_S + life_s, settings("http://localhost")) == NOW_S + expected_s
 
 
@@ -227,11 +250,81 @@ def test_the_old_token_serves_to_its_end(endpoint: Endpoint, clock: ManualClock)
     source = TokenSource(settings(endpoint.url), clock=clock)
     ask(source)
     clock.advance(999_999)
-    assert ask(source) == "old"
+    assert ask_twice(source) == ["old", "old"]
     clock.advance(1)
     with pytest.raises(TokenError, match="invalid_client"):
         ask(source)
     assert len(endpoint.requests) == 3
+
+
+def test_who_has_a_token_does_not_wait_for_a_server_that_hangs(endpoint: Endpoint, clock: ManualClock) -> None:
+    async def scenario() -> None:
+        source = TokenSource(settings(endpoint.url), clock=clock)
+        await source.token()
+        endpoint.is_open.clear()
+        clock.advance(700_000)
+        assert [await source.token(), await source.token()] == ["old", "old"]
+        clock.advance(300_000)
+        waiting = asyncio.create_task(source.token())
+        await asyncio.wait([waiting], timeout=0.05)
+        assert not waiting.done(), "the old one has ended"
+        endpoint.is_open.set()
+        assert await waiting == "next"
+
+    endpoint.answers = [answer("old", expires_in=1000), answer("next", expires_in=9000)]
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert len(endpoint.requests) == 2
+
+
+def test_after_a_failure_the_server_has_a_rest_while_there_is_a_token(
+    endpoint: Endpoint, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint.answers = [answer("old", expires_in=1000), (401, {"error": "no"}), answer("next", expires_in=1000)]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    ask(source)
+    clock.advance(700_000)
+    assert ask_twice(source) == ["old", "old"]
+    clock.advance(9_999)
+    assert ask_twice(source) == ["old", "old"]
+    assert len(endpoint.requests) == 2
+    clock.advance(1)
+    assert ask_twice(source) == ["old", "next"]
+    gc.collect()
+    [line] = caplog.messages
+    assert line.startswith(f"no new token yet, the old one still holds: error=no token from {endpoint.url}")
+
+
+def test_the_rest_after_a_failure_does_not_make_a_token_last_longer(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("old", expires_in=1000), (401, {}), answer("next")]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    ask(source)
+    clock.advance(999_000)
+    assert ask_twice(source) == ["old", "old"]
+    clock.advance(1_000)
+    assert ask(source) == "next"
+
+
+def test_closing_ends_a_fetch_that_nobody_waits_for(endpoint: Endpoint, clock: ManualClock) -> None:
+    async def scenario() -> None:
+        source = TokenSource(settings(endpoint.url), clock=clock)
+        await source.token()
+        endpoint.is_open.clear()
+        clock.advance(700_000)
+        await source.token()
+        source.close()
+        await fetches_are_over()
+
+    endpoint.answers = [answer("old", expires_in=1000)]
+    asyncio.run(scenario())
+
+
+def test_a_kept_token_is_not_shown(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("sesame", expires_in=1000)]
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    ask(source)
+    assert "end_s" in repr(vars(source))
+    assert "sesame" not in repr(vars(source))
+    assert "s3cret" not in repr(vars(source))
 
 
 def gathered(*questions: Awaitable[str]) -> list[str | BaseException]:
@@ -299,6 +392,70 @@ def test_a_server_that_is_not_there(clock: ManualClock) -> None:
     url = f"http://127.0.0.1:{free_port()}/token"
     with pytest.raises(TokenError, match=rf"{url}.*refused"):
         ask(TokenSource(settings(url, retry_backoff_max_ms=0), clock=clock))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "limits"),
+    [("https", {"connect_timeout_ms": 50}), ("http", {"read_timeout_ms": 50})],
+    ids=["connecting", "reading"],
+)
+def test_each_limit_is_for_its_own_part(clock: ManualClock, scheme: str, limits: dict[str, int]) -> None:
+    """Of a server that says nothing; the other limit is 30 s. With https, connecting ends with the handshake."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/token"
+        start = time.monotonic()
+        fields = {"connect_timeout_ms": 30_000, "read_timeout_ms": 30_000, "retry_backoff_max_ms": 0}
+        with pytest.raises(TokenError, match="timed out"):
+            ask(TokenSource(settings(url, **fields | limits), clock=clock))
+        assert time.monotonic() - start < 10
+
+
+def test_the_limit_for_connecting_is_not_one_for_answering(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.answers = [answer("abc")]
+    endpoint.is_open.clear()
+    threading.Timer(0.5, endpoint.is_open.set).start()
+    assert ask(TokenSource(settings(endpoint.url, connect_timeout_ms=250), clock=clock)) == "abc"
+    assert len(endpoint.requests) == 1
+
+
+def test_a_server_that_sends_byte_by_byte_is_given_up(clock: ManualClock) -> None:
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        for _count in range(100):
+            writer.write(b" ")
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(drip, "127.0.0.1")
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
+        limits = {"connect_timeout_ms": 250, "read_timeout_ms": 250, "retry_backoff_max_ms": 0}
+        with pytest.raises(TokenError, match=r"no whole answer within 0\.5 s"):
+            await TokenSource(settings(url, **limits), clock=clock).token()
+        server.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_proxy_of_the_environment_gets_no_secret(
+    endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.answers = [answer("abc")]
+    monkeypatch.setenv("http_proxy", endpoint.url)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(TokenError, match="refused"):
+        ask(TokenSource(settings(f"http://127.0.0.1:{free_port()}/token", retry_backoff_max_ms=0), clock=clock))
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize(("suffix", "target"), [("", "/"), ("?a=b", "/?a=b"), ("/c?a=b#d", "/c?a=b")])
+def test_what_of_the_url_the_server_is_asked_for(
+    endpoint: Endpoint, clock: ManualClock, suffix: str, target: str
+) -> None:
+    endpoint.answers = [answer("abc")]
+    ask(TokenSource(settings(endpoint.url.removesuffix("/token") + suffix), clock=clock))
+    assert [path for path, _, _ in endpoint.requests] == [target]
 
 
 @pytest.mark.parametrize(
@@ -396,7 +553,9 @@ def test_options_of_which_no_token_can_be_made(options: dict[str, str], text: st
         unsecured_token(options, NOW_S)
 
 
-@pytest.mark.parametrize("token", ["", "abc", "a.b", jwt(), jwt(exp="1"), "a.b.c", f"a.{jwt(exp=1)}", "..", "é.é.é"])
+@pytest.mark.parametrize(
+    "token", ["", "abc", "a.b", jwt(), jwt(exp="1"), jwt(exp=10**400), "a.b.c", f"a.{jwt(exp=1)}", "..", "é.é.é"]
+)
 def test_tokens_that_do_not_say_when_they_end(token: str) -> None:
     assert expiry_s(token) is None
 

@@ -1,7 +1,8 @@
 """`rookery --command-config FILE ...`: what commands say to a cluster besides its address, above all how to log in.
 
 The file is one of Kafka's tools, in Java's properties syntax. A command takes the keys that its client knows, so that
-one file serves all of them; what no client knows is an error. What is given on the command line wins.
+one file serves all of them; what no client knows is an error. What is given on the command line wins, and what is
+merely its default does not. The parts of a client that the file has no say in are `session`'s to choose.
 """
 
 from collections.abc import Collection

@@ -84,9 +84,13 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     null_text: Annotated[str, typer.Option("--null-marker", "-Z", help="How --format shows null.")] = "null",
     isolation: Annotated[
-        Isolation,
-        typer.Option("--isolation-level", help="read_committed leaves out open and aborted transactions."),
-    ] = Isolation.READ_UNCOMMITTED,
+        Isolation | None,
+        typer.Option(
+            "--isolation-level",
+            help="read_committed leaves out open and aborted transactions.",
+            show_default=Isolation.READ_UNCOMMITTED,
+        ),
+    ] = None,
     settings: ClientSettings = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -103,12 +107,8 @@ def consume(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
-    config = {
-        "isolation.level": isolation.value,
-        "auto.offset.reset": "earliest",
-        **({} if group is None else {"group.id": group, "enable.auto.commit": True}),
-        **consumer_config(bootstrap_server, timeout_s, settings),
-    }
+    options = {"isolation.level": isolation, "group.id": group, "enable.auto.commit": group is not None}
+    config = {"auto.offset.reset": "earliest", **consumer_config(bootstrap_server, timeout_s, settings, options)}
 
     async def work(consumer: "Consumer[bytes, bytes]") -> None:
         reader = _Reader(consumer, topic, render, count_max=count)

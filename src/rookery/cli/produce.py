@@ -79,10 +79,13 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Write to this one; else the key's hash decides.")
     ] = None,
-    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    compression: Annotated[
+        Compression | None, typer.Option("--compression", "-z", show_default=Compression.NONE)
+    ] = None,
     acks: Annotated[
-        AcksChoice, typer.Option("--acks", "-a", help="Who must have it before it counts.")
-    ] = AcksChoice.ALL,
+        AcksChoice | None,
+        typer.Option("--acks", "-a", help="Who must have it before it counts.", show_default=AcksChoice.ALL),
+    ] = None,
     null_marker: Annotated[
         str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
     ] = None,
@@ -102,12 +105,8 @@ def produce(
     line_format = LineFormat(_bytes(key_separator), _bytes(headers_separator), _bytes(null_marker))
     common = tuple((name, value.encode()) for name, value in parse_pairs(headers or [], "--header").items())
 
-    config = {
-        "acks": acks.value,
-        "compression.type": compression.value,
-        **({} if transactional_id is None else {"transactional.id": transactional_id}),
-        **producer_config(bootstrap_server, timeout_s, settings),
-    }
+    options = {"acks": acks, "compression.type": compression, "transactional.id": transactional_id}
+    config = producer_config(bootstrap_server, timeout_s, settings, options)
 
     async def work(producer: "Producer[bytes, bytes]") -> None:
         writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common)

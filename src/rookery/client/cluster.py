@@ -68,7 +68,10 @@ class Cluster:
         # Of the watch: the topics (None: all), when they were asked for last, and the task.
         self._watched: frozenset[TopicName] | None = frozenset()
         self._watched_s = _NEVER_S
+        # Why no broker let the watch in, who wants to hear of it, and whether somebody asked since.
         self._refusal: AuthenticationError | None = None
+        self.on_refusal: list[Callable[[], None]] = []
+        self._refusal_wake = asyncio.Event()
         self._watch_wake = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
 
@@ -258,6 +261,7 @@ class Cluster:
     def _keep(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
         self.metadata_version += 1
+        self._refusal_wake.set()
         self._pool.name_nodes({broker.address: broker.node_id for broker in metadata.brokers.values()})
         for tell in self.on_refresh:
             tell(metadata)
@@ -280,6 +284,8 @@ class Cluster:
                 failures = 0 if await self._refresh_watched() else failures + 1
             if failures:
                 self._watched_s = _NEVER_S
+            if self._refusal is not None:
+                await self._wait_until_asked()
             # Never faster than this, however often somebody says that something moved.
             await asyncio.sleep(self.backoff_s(max(failures - 1, 0)))
 
@@ -294,6 +300,12 @@ class Cluster:
                 async with asyncio.timeout(due_s):
                     await self._watch_wake.wait()
 
+    async def _wait_until_asked(self) -> None:
+        """A wrong password that is tried again and again locks accounts."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.metadata_max_age_ms / 1000):
+                await self._refusal_wake.wait()
+
     def _has_stale_watched(self) -> bool:
         if self._watched is None:
             return bool(self._stale_topics)
@@ -305,6 +317,9 @@ class Cluster:
             newer = await self.refresh(self._watched)
         except AuthenticationError as error:
             self._refusal = error
+            self._refusal_wake.clear()
+            for tell in self.on_refusal:
+                tell()
             return False
         except ApiError:
             # Whoever needs the metadata will see the error; here it is only a reason to try again.
@@ -313,8 +328,13 @@ class Cluster:
         return not any(topic.is_unsettled for topic in newer.topics.values())
 
     def take_refusal(self) -> AuthenticationError | None:
-        """Why no broker tells about the watched topics, once; None if they told, or could not be reached."""
+        """Why no broker tells about the watched topics; None if they told, or could not be reached.
+
+        It is told once. Who asks again wants it to be tried again.
+        """
         refusal, self._refusal = self._refusal, None
+        if refusal is None:
+            self._refusal_wake.set()
         return refusal
 
     async def _connect_any(self, channel: str) -> Connection:

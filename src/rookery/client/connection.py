@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             connection._outgoing.set_buffers(buffers)
             await connection._negotiate(timeout_s)
         except BaseException:
-            await connection.close()
+            await connection.close(in_peace=False)
             raise
         return connection
 
@@ -243,10 +243,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def drop(self, reason: str) -> None:
         """Close without waiting for the end."""
-        self._fail(ApiError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.address} was closed: {reason}"))
+        self._end(f": {reason}", in_peace=True)
 
-    async def close(self) -> None:
-        self._fail(ApiError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.address} was closed"))
+    async def close(self, *, in_peace: bool = True) -> None:
+        """Otherwise nobody waits for what the broker still reads, or for its goodbye."""
+        self._end("", in_peace=in_peace)
         await asyncio.shield(self._lost)
 
     async def _negotiate(self, timeout_s: float) -> None:
@@ -378,7 +379,11 @@ class Connection(asyncio.BufferedProtocol):
         patience_s = first.deadline_s - first.sent_s
         self._fail(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer from {self.address} within {patience_s:g} s"))
 
-    def _fail(self, failure: ApiError) -> None:
+    def _end(self, why: str, *, in_peace: bool) -> None:
+        text = f"the connection to {self.address} was closed{why}"
+        self._fail(ApiError(ErrorCode.NETWORK_EXCEPTION, text), in_peace=in_peace)
+
+    def _fail(self, failure: ApiError, *, in_peace: bool = False) -> None:
         if self._failure is not None:
             return
         self._failure = failure
@@ -386,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._login is not None:
             self._login.cancel()
-        self._outgoing.close()
+        self._outgoing.close(in_peace=in_peace)
         for pending in self._pending.values():
             if not pending.response.done():
                 pending.response.set_exception(self._error())

@@ -190,7 +190,7 @@ class ConnectionPool:
         try:
             await self._authenticator.log_in(connection)
         except BaseException:
-            await connection.close()
+            await connection.close(in_peace=False)
             raise
 
     def _opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:

@@ -3,7 +3,9 @@
 A frame's parts go to the kernel by one `writev`, joined by nobody. What the kernel does not take waits in front of
 `_queue`, but for a piece that is given to the transport. The transport's limits are zero: it says `pause_writing` as
 long as it holds a single byte, and `resume_writing` when the kernel has taken it; then we go on. Where there is no
-plain socket (TLS, a simulated network) the transport gets everything.
+plain socket (TLS, a simulated network) the transport gets it piece by piece, as long as it does not pause. With TLS
+there are two transports, of which the inner one may keep as much as asyncio lets it, some pieces, before the outer one
+says so.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from typing import NamedTuple
 from rookery.base.types import Buffer
 
 SYSTEM_DEFAULT_BYTES = -1
-# What the transport holds while the kernel takes no more.
+# What the transport holds while the kernel takes no more; four full records of TLS.
 _PIECE_BYTES = 65_536
 # The kernel takes at most 1024 parts in one call.
 _PARTS_MAX = 1000
@@ -100,16 +102,17 @@ class Outgoing:
         self._is_paused = False
         self._go_on()
 
-    def close(self) -> None:
+    def close(self, *, in_peace: bool) -> None:
+        """In peace: what has left our hands may arrive, and with TLS there is a goodbye, which the peer may delay."""
         self._is_closed = True
         self._descriptor = self._held = None
         self._queue.clear()
         self._wake()
-        if self._is_paused:
-            # The peer does not read: what waits for it would keep the socket open.
-            self._transport.abort()
-        else:
+        if in_peace and not self._is_paused:
             self._transport.close()
+        else:
+            # A peer that does not read, or answer, would keep the socket open.
+            self._transport.abort()
 
     def _go_on(self) -> None:
         self._flush()
@@ -128,8 +131,7 @@ class Outgoing:
     def _write(self, frame: list[Buffer], size: int) -> None:
         """Only while the transport is empty. What does not leave goes back to the front of the queue."""
         if self._descriptor is None:
-            # In one piece: TLS makes a record of each, with a header and a checksum of its own.
-            self._transport.write(b"".join(frame))
+            self._write_pieces(memoryview(b"".join(frame)))
             return
         try:
             sent = os.writev(self._descriptor, frame if len(frame) <= _PARTS_MAX else frame[:_PARTS_MAX])
@@ -144,6 +146,14 @@ class Outgoing:
             if sent + len(piece) < size:
                 self._queue.appendleft((_after(rest, len(piece)), size - sent - len(piece)))
             self._transport.write(piece)
+
+    def _write_pieces(self, frame: memoryview) -> None:
+        """Not part by part, of which TLS would make records with a header and a checksum of their own."""
+        while frame and not self._is_paused:
+            self._transport.write(frame[:_PIECE_BYTES])
+            frame = frame[_PIECE_BYTES:]
+        if frame:
+            self._queue.appendleft(([frame], len(frame)))
 
 
 def _after(frame: list[Buffer], sent: int) -> list[Buffer]:

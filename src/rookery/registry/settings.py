@@ -6,6 +6,7 @@ calls the keys `schema.registry.<name>`. The table of keys is `base.config_regis
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,19 +66,22 @@ class TlsFiles:
     """PEM files. `client_authentication` is NONE, REQUESTED or REQUIRED."""
 
     keystore: Path | None
-    key_password: str | None
+    key_password: str | None = field(repr=False)
     truststore: Path | None
     client_authentication: str
 
 
 @value_class(kw_only=True)
 class RegistrySettings:
-    """`client_config` is what all clients of the brokers are made with: bootstrap.servers and the keys passed on."""
+    """`client_config` is what all clients of the brokers are made with: bootstrap.servers and the keys passed on.
+
+    Logins are among them, so that they are in no repr.
+    """
 
     listeners: tuple[RegistryListener, ...]
     host_name: str | None
     inter_instance_protocol: str
-    client_config: Mapping[str, str]
+    client_config: Mapping[str, str] = field(repr=False)
     topic: str
     topic_replication_factor: int
     topic_skip_validation: bool

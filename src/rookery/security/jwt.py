@@ -24,10 +24,10 @@ def expiry_s(token: str) -> float | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
+        expiry = claims.get("exp") if isinstance(claims, dict) else None
+        return float(expiry) if isinstance(expiry, int | float) and math.isfinite(expiry) else None
+    except (binascii.Error, ValueError, RecursionError, OverflowError):
         return None
-    expiry = claims.get("exp") if isinstance(claims, dict) else None
-    return float(expiry) if isinstance(expiry, int | float) and math.isfinite(expiry) else None
 
 
 def unsecured_token(options: Mapping[str, str], now_s: float) -> str:

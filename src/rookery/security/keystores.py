@@ -26,7 +26,8 @@ _KEYSTORE: Final = "ssl.keystore"
 _KEY_PASSWORD: Final = "ssl.key.password"
 _JCEKS_MAGIC: Final = bytes.fromhex("CECECECE")
 _DER_SEQUENCE: Final = b"\x30"
-_PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_PEM_DASHES: Final = "-----"
+_PEM_MARK: Final = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)(?=-----)")
 _CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE")
 _KEY_LABEL: Final = "PRIVATE KEY"
 _ENCRYPTED_KEY_LABEL: Final = "ENCRYPTED PRIVATE KEY"
@@ -149,8 +150,19 @@ def _pem_text(data: bytes) -> str:
 
 
 def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
-    for match in _PEM_BLOCK.finditer(text):
-        yield match[1], match[2]
+    """Labels and bodies, from each BEGIN that has an END. One expression for all would look for it at each BEGIN."""
+    marks = list(_PEM_MARK.finditer(text))
+    last_ends = {mark[2]: mark.start() for mark in marks if mark[1] == "END"}
+    label, position = None, 0
+    for mark in marks:
+        kind, name, after = mark[1], mark[2], mark.end() + len(_PEM_DASHES)
+        if mark.start() < position:
+            continue
+        if label is None and kind == "BEGIN" and last_ends.get(name, 0) >= after:
+            label, position = name, after
+        elif kind == "END" and name == label:
+            yield name, text[position : mark.start()]
+            label, position = None, after
 
 
 def _pem_bytes(body: str, name: str) -> bytes:

@@ -27,6 +27,8 @@ Exchange: TypeAlias = Generator[bytes, bytes, None]
 
 # RFC 7628, section 3.1.
 _SEPARATOR = b"\x01"
+# The broker says how often to hash, and the event loop waits: half a second for these. Kafka's own go to 16,384.
+_ITERATIONS_MAX = 1_000_000
 _EXTENSION_NAME = re.compile("[A-Za-z]+")
 _EXTENSION_VALUE = re.compile("[\x21-\x7e \t\r\n]+")
 _EXTENSION_OPTIONS = ("extension_", "unsecuredLoginExtension_")
@@ -96,6 +98,9 @@ def _scram(client: Any, failure: type[Exception]) -> Exchange:
     try:
         challenge = yield client.get_client_first().encode()
         client.set_server_first(challenge.decode())
+        if int(client.iterations) > _ITERATIONS_MAX:
+            name, count = client.mechanism_name, client.iterations
+            raise SaslError(f"the broker wants {count} iterations of {name}: at most {_ITERATIONS_MAX} are made")
         verdict = yield client.get_client_final().encode()
         client.set_server_final(verdict.decode())
     except (failure, UnicodeDecodeError) as error:

@@ -57,10 +57,12 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         context.load_default_certs()
         return
-    try:
-        context.load_verify_locations(cadata=b"".join(certificates))
-    except ssl.SSLError as error:
-        raise ConfigError(f"{name} holds a damaged certificate ({_reason(error)})") from error
+    # One by one: of several at once OpenSSL takes a damaged last one for their end.
+    for certificate in certificates:
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"{name} holds a damaged certificate ({_reason(error)})") from error
 
 
 def _check_truststore(settings: TlsSettings) -> None:
@@ -132,5 +134,5 @@ def _load_entry(context: ssl.SSLContext, entry: KeyEntry) -> None:
         context.load_cert_chain(file, password=password)
 
 
-def _reason(error: ssl.SSLError) -> str:
-    return error.reason or str(error)
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error)

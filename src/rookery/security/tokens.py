@@ -1,7 +1,8 @@
 """Bearer tokens for OAUTHBEARER, from an OAuth 2 server (client credentials, KIP-768) or from a file.
 
-A token is kept until the refresh window or the refresh buffer begins, whichever is earlier. Then the next who asks
-fetches another, and whoever asks meanwhile waits for the same one. Should that fail, the old one serves to its end.
+A token is kept to its end. When the refresh window or the refresh buffer begins, whichever is earlier, the next who
+asks starts the fetch of another and is given the old one: an identity provider that hangs must not stop those who have
+a token. Who asks without one waits, all for the same fetch.
 A file is read each time: who writes it decides when there is a new token.
 """
 
@@ -13,25 +14,32 @@ import math
 import re
 import ssl
 import threading
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from rookery.base.clock import Clock
 from rookery.base.errors import ConfigError, RookeryError
+from rookery.base.values import value_class
 from rookery.security.jwt import expiry_s
 from rookery.security.settings import TlsSettings, TokenSettings
+from rookery.telemetry.library_logs import LibraryLogger
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 _URL_KEY = "sasl.oauthbearer.token.endpoint.url"
+# For connecting and for each wait for bytes, if not set: Java waits for ever then, and so would whoever needs a token.
 _DEFAULT_TIMEOUT_MS = 30_000
+# After a fetch that failed while there is a token. Kafka's own; a fetch has made its tries with their pauses before.
+_FAILURE_PAUSE_S = 10
+# Kafka's default of sasl.login.refresh.min.period.seconds.
+_REFRESH_MIN_PERIOD_S = 60
 _ANSWER_BYTES_MAX = 1_000_000
 _REASON_CHARACTERS_MAX = 1000
 # Names and passwords in a URL are not for us: no error that shows it can show one.
@@ -40,6 +48,8 @@ _URL = re.compile(r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d+)?(?:[/?][!-~]*)?|
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 # They ask to come back later, like all from 500 on.
 _LATER = {408, 429}
+
+_log = LibraryLogger(__name__)
 
 
 class TokenError(RookeryError):
@@ -53,8 +63,9 @@ class _RetriableError(Exception):
         self.reason = reason
 
 
-class _Token(NamedTuple):
-    text: str
+@value_class
+class _Token:
+    text: str = field(repr=False)
     refresh_s: float
     end_s: float
 
@@ -66,7 +77,7 @@ class TokenSource:
         _check(settings)
         self._settings = settings
         self._is_file = urllib.parse.urlsplit(settings.endpoint_url).scheme == "file"
-        self._opener = _opener(settings.tls)
+        self._tls = None if settings.tls is None else _tls_context(settings.tls)
         self._clock = clock
         self._kept: _Token | None = None
         self._fetching: asyncio.Task[_Token] | None = None
@@ -74,28 +85,35 @@ class TokenSource:
     async def token(self) -> str:
         if self._is_file:
             return await _in_thread(_read_file, self._settings.endpoint_url)
-        kept = self._kept
-        if kept is not None and self._now_s() < kept.refresh_s:
-            return kept.text
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch())
-            self._fetching.add_done_callback(self._fetched)
-        try:
+        kept, now_s = self._kept, self._now_s()
+        if kept is None or now_s >= kept.end_s:
             # Who gives up waiting leaves the fetch to the others.
-            return (await asyncio.shield(self._fetching)).text
-        except TokenError:
-            if kept is not None and self._now_s() < kept.end_s:
-                return kept.text
-            raise
+            return (await asyncio.shield(self._shared_fetch())).text
+        if now_s >= kept.refresh_s:
+            self._shared_fetch()
+        return kept.text
 
     def close(self) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
 
+    def _shared_fetch(self) -> "asyncio.Task[_Token]":
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+        return self._fetching
+
     def _fetched(self, task: "asyncio.Task[_Token]") -> None:
         self._fetching = None
-        if not task.cancelled() and task.exception() is None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
             self._kept = task.result()
+        elif self._kept is not None and self._now_s() < self._kept.end_s:
+            # Maybe nobody waits for it, and so nobody else would say so.
+            _log.warning("no new token yet, the old one still holds", error=str(error))
+            self._kept = replace(self._kept, refresh_s=self._now_s() + _FAILURE_PAUSE_S)
 
     async def _fetch(self) -> _Token:
         settings = self._settings
@@ -104,13 +122,22 @@ class TokenSource:
         while True:
             asked_s = self._now_s()
             try:
-                return _token_of(await _in_thread(partial(_ask, self._opener), settings), asked_s, settings)
+                return _token_of(await self._try(), asked_s, settings)
             except _RetriableError as error:
                 left_s = deadline - self._clock.monotonic()
                 if left_s <= 0:
                     raise TokenError(f"no token from {settings.endpoint_url}: {error.reason}") from error
                 await asyncio.sleep(min(pause_s, left_s))
                 pause_s *= 2
+
+    async def _try(self) -> bytes:
+        """The limits of a socket are for each wait, of which a server that sends byte by byte makes many."""
+        limit_s = _limit_s(self._settings.connect_timeout_ms) + _limit_s(self._settings.read_timeout_ms)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await _in_thread(partial(_ask, self._tls), self._settings)
+        except TimeoutError:
+            raise _RetriableError(f"no whole answer within {limit_s:g} s") from None
 
     def _now_s(self) -> float:
         return self._clock.now_ms() / 1000
@@ -141,80 +168,92 @@ def _check(settings: TokenSettings) -> None:
                 raise ConfigError(f'sasl.jaas.config needs {name}="..." to get a token from {_URL_KEY}')
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the server that the settings name, and to no other."""
-
-    def redirect_request(self, *args: Any, **options: Any) -> None:
-        return None
-
-
-def _opener(tls: TlsSettings | None) -> urllib.request.OpenerDirector:
-    if tls is None:
-        return urllib.request.build_opener(_NoRedirect)
+def _tls_context(tls: TlsSettings) -> ssl.SSLContext:
     # Only here: an endpoint without TLS is for tests.
     from rookery.security.tls import client_context
 
     try:
-        return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=client_context(tls)))
+        return client_context(tls)
     except ConfigError as error:
         raise ConfigError(f"sasl.jaas.config: {error}") from error
 
 
-def _ask(opener: urllib.request.OpenerDirector, settings: TokenSettings) -> bytes:
-    timeout_ms = max(settings.connect_timeout_ms or 0, settings.read_timeout_ms or 0) or _DEFAULT_TIMEOUT_MS
+def _limit_s(timeout_ms: int | None) -> float:
+    return (timeout_ms if timeout_ms is not None and timeout_ms > 0 else _DEFAULT_TIMEOUT_MS) / 1000
+
+
+def _ask(tls: ssl.SSLContext | None, settings: TokenSettings) -> bytes:
     try:
-        with opener.open(_request(settings), timeout=timeout_ms / 1000) as answer:
-            body: bytes = answer.read(_ANSWER_BYTES_MAX)
-            return body
-    except urllib.error.HTTPError as error:
-        with error:
-            reason = f"it answers {error.code}: {_reason(error)}"
-        if error.code >= 500 or error.code in _LATER:
-            raise _RetriableError(reason) from error
-        raise TokenError(
-            f"no token from {settings.endpoint_url}: {reason}; check {_URL_KEY}, and clientId, clientSecret and scope "
-            "in sasl.jaas.config"
-        ) from error
+        status, body = _post(tls, settings)
     except (OSError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        if isinstance(error, ssl.SSLCertVerificationError):
             raise TokenError(
-                f"no token from {settings.endpoint_url}: it is not trusted: {cause.verify_message}; check "
+                f"no token from {settings.endpoint_url}: it is not trusted: {error.verify_message}; check "
                 "ssl.truststore.location in sasl.jaas.config"
             ) from error
         raise _RetriableError(str(error)) from error
     except ValueError as error:
         raise TokenError(f"no token from {settings.endpoint_url}: {error}; check {_URL_KEY}") from error
+    if 200 <= status < 300:
+        return body
+    reason = f"it answers {status}: {_reason(status, body)}"
+    if status >= 500 or status in _LATER:
+        raise _RetriableError(reason)
+    raise TokenError(
+        f"no token from {settings.endpoint_url}: {reason}; check {_URL_KEY}, and clientId, clientSecret and scope in "
+        "sasl.jaas.config"
+    )
 
 
-def _request(settings: TokenSettings) -> urllib.request.Request:
+def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, bytes]:
+    """Status and body. The secret goes to the server that the settings name, and to no other.
+
+    Hence not urllib, which goes where redirects send it, and to the environment's proxies, which Java does not know.
+    """
+    url = urllib.parse.urlsplit(settings.endpoint_url)
+    host, connect_s = url.hostname or "", _limit_s(settings.connect_timeout_ms)
+    connection = (
+        http.client.HTTPSConnection(host, url.port, timeout=connect_s, context=tls)
+        if url.scheme == "https"
+        else http.client.HTTPConnection(host, url.port, timeout=connect_s)
+    )
+    try:
+        connection.connect()
+        connection.sock.settimeout(_limit_s(settings.read_timeout_ms))
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        connection.request("POST", target, _body(settings), _headers(settings))
+        answer = connection.getresponse()
+        return answer.status, answer.read(_ANSWER_BYTES_MAX)
+    finally:
+        connection.close()
+
+
+def _body(settings: TokenSettings) -> bytes:
     fields = {"grant_type": "client_credentials"}
     if settings.scope and settings.scope.strip():
         fields["scope"] = settings.scope.strip()
+    return urllib.parse.urlencode(fields).encode()
+
+
+def _headers(settings: TokenSettings) -> dict[str, str]:
     who = [(part or "").strip() for part in (settings.client_id, settings.client_secret)]
     if settings.url_encode_header:
         # RFC 6749 asks for it in section 2.3.1, and most servers do not expect it.
         who = [urllib.parse.quote_plus(part) for part in who]
-    return urllib.request.Request(
-        settings.endpoint_url,
-        data=urllib.parse.urlencode(fields).encode(),
-        headers={
-            "Accept": "application/json",
-            "Authorization": f"Basic {base64.b64encode(':'.join(who).encode()).decode()}",
-            "Cache-Control": "no-cache",
-            "Content-Type": "application/x-www-form-urlencoded",
-        },
-        method="POST",
-    )
+    return {
+        "Accept": "application/json",
+        "Authorization": f"Basic {base64.b64encode(':'.join(who).encode()).decode()}",
+        "Cache-Control": "no-cache",
+        "Connection": "close",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "User-Agent": "rookery",
+    }
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
+def _reason(status: int, body: bytes) -> str:
     """RFC 6749, section 5.2: an error has a name and a description, neither of them secret."""
-    try:
-        text = error.read(_ANSWER_BYTES_MAX).decode(errors="replace")
-    except (OSError, http.client.HTTPException):
-        return str(error.reason)
-    return text.strip()[:_REASON_CHARACTERS_MAX] or str(error.reason)
+    text = body.decode(errors="replace").strip()
+    return text[:_REASON_CHARACTERS_MAX] or http.client.responses.get(status, "nothing")
 
 
 def _token_of(answer: bytes, asked_s: float, settings: TokenSettings) -> _Token:
@@ -236,10 +275,12 @@ def _token_of(answer: bytes, asked_s: float, settings: TokenSettings) -> _Token:
 
 
 def refresh_at_s(start_s: float, end_s: float, settings: TokenSettings) -> float:
-    """When a token should be replaced. As in Apache Kafka, a buffer that is longer than its life is ignored."""
+    """When a token should be replaced. As in Apache Kafka, a buffer that leaves it less than a minute is ignored."""
     life_s = end_s - start_s
     window_s = start_s + life_s * settings.refresh_window_factor
-    return window_s if settings.refresh_buffer_s >= life_s else min(window_s, end_s - settings.refresh_buffer_s)
+    if settings.refresh_buffer_s + _REFRESH_MIN_PERIOD_S > life_s:
+        return window_s
+    return min(window_s, end_s - settings.refresh_buffer_s)
 
 
 def _seconds(value: object) -> float | None:

@@ -1,6 +1,7 @@
 """The settings of the registry's client and of the serializers: Confluent's names, checked as our clients do it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 
 from rookery.base.config_key import ConfigKey, ConfigType
 from rookery.base.config_key import broker_row as row
@@ -35,11 +36,11 @@ REGISTRY_KEYS: dict[str, ConfigKey] = table(
 
 @value_class(kw_only=True)
 class RegistrySettings:
-    user_info: str | None
+    user_info: str | None = field(repr=False)
     ca_file: str | None
     certificate_file: str | None
     key_file: str | None
-    key_password: str | None
+    key_password: str | None = field(repr=False)
     verifies: bool
     connect_timeout_ms: int
     read_timeout_ms: int

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from random import Random
+from typing import NoReturn
 from uuid import UUID
 
 from rookery.base.errors import ApiError, ErrorCode
@@ -103,7 +104,7 @@ class ConsumerMembership:
     async def poll(self) -> None:
         self.wake.clear()
         if self._failure is not None:
-            raise copy(self._failure)
+            self._raise_failure(self._failure)
         self._follow_subscription()
         if self._beating is None or self._beating.done():
             self._begin()
@@ -132,6 +133,12 @@ class ConsumerMembership:
             self._committer.detach()
 
     # What polls do
+
+    def _raise_failure(self, failure: ApiError) -> NoReturn:
+        """A password may be right the next time; whatever else a coordinator refuses it goes on to refuse."""
+        if isinstance(failure, AuthenticationError):
+            self._failure = None
+        raise copy(failure)
 
     def _begin(self) -> None:
         self.note_poll()

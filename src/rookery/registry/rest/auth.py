@@ -7,12 +7,13 @@ import base64
 import binascii
 import hmac
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rookery.base.errors import ConfigError
+from rookery.base.values import value_class
 from rookery.registry.errors import RegistryError
 from rookery.registry.rest.answers import failure_answer
 from rookery.registry.rest.failures import http_failure
@@ -21,8 +22,9 @@ _UNSUPPORTED_PREFIXES = ("MD5:", "OBF:", "CRYPT:")
 ANY_ROLE = "*"
 
 
-class Credentials(NamedTuple):
-    password: str
+@value_class
+class Credentials:
+    password: str = field(repr=False)
     roles: frozenset[str] = frozenset()
 
 
