@@ -1,8 +1,8 @@
 """Bearer tokens for OAUTHBEARER, from an OAuth 2 server (client credentials, KIP-768) or from a file.
 
 A token is kept to its end. When the refresh window or the refresh buffer begins, whichever is earlier, the next who
-asks starts the fetch of another and is given the old one: an identity provider that hangs must not stop those who have
-a token. Who asks without one waits, all for the same fetch.
+asks starts the fetch of another, and whoever asks meanwhile waits for the same one; but who has a token does not wait
+long: an identity provider that hangs must not stop him.
 A file is read each time: who writes it decides when there is a new token.
 """
 
@@ -18,6 +18,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +37,10 @@ Result = TypeVar("Result")
 _URL_KEY = "sasl.oauthbearer.token.endpoint.url"
 # For connecting and for each wait for bytes, if not set: Java waits for ever then, and so would whoever needs a token.
 _DEFAULT_TIMEOUT_MS = 30_000
-# After a fetch that failed while there is a token. Kafka's own; a fetch has made its tries with their pauses before.
-_FAILURE_PAUSE_S = 10
+# How long who has a token waits for the next.
+_PATIENCE_S = 2.0
+# After a fetch that failed, or took too long, while there is a token. Kafka's own; a fetch has made its tries before.
+_REST_S = 10
 # Kafka's default of sasl.login.refresh.min.period.seconds.
 _REFRESH_MIN_PERIOD_S = 60
 _ANSWER_BYTES_MAX = 1_000_000
@@ -90,8 +93,21 @@ class TokenSource:
             # Who gives up waiting leaves the fetch to the others.
             return (await asyncio.shield(self._shared_fetch())).text
         if now_s >= kept.refresh_s:
-            self._shared_fetch()
+            return await self._newer_than(kept)
         return kept.text
+
+    async def _newer_than(self, kept: _Token) -> str:
+        """The next token if it comes soon: with what is left of the old one a session would be short."""
+        with suppress(TimeoutError, TokenError):
+            async with asyncio.timeout(_PATIENCE_S):
+                return (await asyncio.shield(self._shared_fetch())).text
+        if self._kept is kept:
+            self._rest(kept)
+        return kept.text
+
+    def _rest(self, kept: _Token) -> None:
+        """Those who have a token do not wait again for a while."""
+        self._kept = replace(kept, refresh_s=self._now_s() + _REST_S)
 
     def close(self) -> None:
         if self._fetching is not None:
@@ -113,7 +129,7 @@ class TokenSource:
         elif self._kept is not None and self._now_s() < self._kept.end_s:
             # Maybe nobody waits for it, and so nobody else would say so.
             _log.warning("no new token yet, the old one still holds", error=str(error))
-            self._kept = replace(self._kept, refresh_s=self._now_s() + _FAILURE_PAUSE_S)
+            self._rest(self._kept)
 
     async def _fetch(self) -> _Token:
         settings = self._settings
