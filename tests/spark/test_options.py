@@ -58,6 +58,8 @@ def test_names_are_matched_in_any_case() -> None:
 def test_what_to_read() -> None:
     assert read({"subscribe": " a, b,a,"}).selection == NamedTopics(("a", "b"))
     assert parse_read_options({**AT, "subscribePattern": "a.*"}, streaming=False).selection == MatchingTopics("a.*")
+    odd = r"[.][^]\[x-]\[a[\]b]"
+    assert parse_read_options({**AT, "subscribePattern": odd}, streaming=False).selection == MatchingTopics(odd)
     assigned = parse_read_options({**AT, "assign": '{"a": [1, 0]}'}, streaming=False).selection
     assert assigned == NamedPartitions((TopicPartition("a", 0), TopicPartition("a", 1)))
 
@@ -70,6 +72,12 @@ def test_what_to_read() -> None:
         ({"subscribe": ","}, "option subscribe names no topic"),
         ({"subscribe": " "}, "option subscribe is empty"),
         ({"subscribePattern": "("}, "option subscribePattern is no regular expression"),
+        ({"subscribePattern": r"\p{Lower}+"}, "of Python's re, which differs from Java's: bad escape"),
+        (
+            {"subscribePattern": "(?i)T[a-z&&[^b]]++"},
+            "option subscribePattern: possible set intersection at position 9",
+        ),
+        ({"subscribePattern": "[a[b]]"}, "option subscribePattern: nested set in [a[b]]"),
         ({"assign": "a"}, "option assign must be JSON"),
         ({"assign": '{"a": 0}'}, "option assign must be JSON"),
         ({"assign": "{}"}, "option assign names no partition"),
@@ -185,6 +193,10 @@ def test_formats() -> None:
     assert (value.format, value.version, value.detailed, value.on_error) == ("avro", "3", True, "dead-letter")
     assert value.registry == {"schema.registry.url": "http://localhost:8081", "basic.auth.user.info": "me:secret"}
     assert "option keySubject makes no sense here: it needs keyFormat" in complaint({**CLICKS, "keySubject": "s"})
+    for policy in ("null", "dead-letter"):
+        told = complaint({**CLICKS, "onError": policy})
+        assert "option onError makes no sense here" in told
+        assert "needs keyFormat or valueFormat" in told
     assert "option valueFormat: must be one of" in complaint({**CLICKS, "valueFormat": "xml"})
     bad_version = {**CLICKS, "valueFormat": "avro", "valueSchemaVersion": "newest"}
     assert "option valueSchemaVersion must be latest or a number" in complaint(bad_version)
@@ -223,4 +235,4 @@ def test_dead_letters_are_written_with_the_keys_of_producers() -> None:
     assert read({**keys, "kafka.max.request.size": "7"}).dead_letter_config == {**config, "max.request.size": "7"}
     # Keys that are not used may be wrong.
     assert read({"kafka.acks": "some"}).on_error == "fail"
-    assert "acks" in complaint({**CLICKS, "kafka.acks": "some", "onError": "dead-letter"})
+    assert "acks" in complaint({**CLICKS, "kafka.acks": "some", "valueFormat": "string", "onError": "dead-letter"})

@@ -18,6 +18,7 @@ from rookery.base.config import (
 from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.config_key import ConfigKey, ConfigType, Update, format_value, parse_value
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
+from rookery.base.topic_names import name_problem
 from rookery.base.values import value_class
 from rookery.controller.decision import (
     OK,
@@ -29,7 +30,6 @@ from rookery.controller.decision import (
     duplicates,
     refusal,
 )
-from rookery.controller.topics import name_problem
 from rookery.metadata.image import ClusterImage, ConfigResource
 from rookery.metadata.records import ConfigRecord, MetadataRecord
 

@@ -1,12 +1,12 @@
 """CreateTopics, DeleteTopics and CreatePartitions: checks as Kafka does them, and the records that follow."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rookery.base.config import ConfigEntry, describe_topic, validate_topic
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
+from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.controller.decision import (
@@ -32,8 +32,6 @@ from rookery.metadata.records import (
 from rookery.storage.names import METADATA_PARTITION
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_NAME_LENGTH_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _USE_DEFAULT = -1
 
 Replicas = tuple[NodeId, ...]
@@ -77,19 +75,6 @@ class MorePartitions:
 class ChangedTopic(NamedTuple):
     name: TopicName
     outcome: Outcome
-
-
-def name_problem(name: TopicName) -> str | None:
-    """Why a topic cannot have this name."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > _NAME_LENGTH_MAX:
-        return f"Topic name is invalid: it is longer than {_NAME_LENGTH_MAX} characters"
-    if not _NAME.fullmatch(name):
-        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
-    return None
 
 
 def decide_create_topics(

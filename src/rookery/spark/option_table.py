@@ -114,7 +114,14 @@ _WHERE_ROWS: Final = (
         "Where the cluster is: host:port, several with commas. Required.",
     ),
     _row("subscribe", _STRING, None, Place.READ, "The topics to read, with commas."),
-    _row("subscribePattern", _STRING, None, Place.READ, "A regular expression for whole names of topics to read."),
+    _row(
+        "subscribePattern",
+        _STRING,
+        None,
+        Place.READ,
+        "A regular expression for whole names of topics to read, as Python's `re` has them (Java's `&&` in `[...]` and "
+        "`\\p{...}` are errors).",
+    ),
     _row("assign", _STRING, None, Place.READ, 'The partitions to read: `{"clicks": [0, 1]}`.'),
 )
 _RANGE_ROWS: Final = (

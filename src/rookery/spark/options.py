@@ -4,10 +4,13 @@
 it is written, and an unknown one gets the nearest name. `kafka.*` goes to our client, under the rules of
 docs/client-config.md: keys of another kind of client are left out, so that one dictionary can serve source and sink.
 An option that means nothing here but does elsewhere (`topic` when reading) is left alone, for the same reason.
+Settings of a client are in no repr: there are passwords among them.
 """
 
 import re
+import warnings
 from collections.abc import Mapping
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
@@ -56,6 +59,9 @@ _TRANSACTION_TIMEOUT_MS: Final = 900_000
 # A record that could be read must fit, with the headers that say what is wrong with it: as much as buffer.memory holds.
 _DEAD_LETTER_SIZE_MAX: Final = 33_554_432
 _DEAD_LETTER_KEYS: Final = {name: key for name, key in PRODUCER_KEYS.items() if name not in REFUSED_WRITE_KEYS}
+# Of a regular expression: single characters that are escaped, and sets such as [a-z].
+_ESCAPED: Final = re.compile(r"\\.")
+_SETS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*")
 _CLIENT_KEYS: Final = CONSUMER_KEYS.keys() | PRODUCER_KEYS.keys() | ADMIN_KEYS.keys()
 
 
@@ -71,14 +77,14 @@ class FormatOptions:
     # Whether the column is a struct of value, error and schema_id.
     detailed: bool
     # Settings of `rookery.serdes.RegistryClient`, with schema.registry.url; empty without a registry.
-    registry: Settings
+    registry: Settings = field(repr=False)
     on_error: OnError
 
 
 @value_class(kw_only=True)
 class ReadOptions:
     # Of our Consumer.
-    client_config: dict[str, str]
+    client_config: dict[str, str] = field(repr=False)
     selection: Selection
     starting: Bound
     # None of a stream.
@@ -100,14 +106,14 @@ class ReadOptions:
     include_raw: IncludeRaw
     dead_letter_topic: str | None
     # Of the Producer for dead letters.
-    dead_letter_config: dict[str, str]
+    dead_letter_config: dict[str, str] = field(repr=False)
     pipeline: str | None
 
 
 @value_class(kw_only=True)
 class WriteOptions:
     # Of our Producer, without a transactional.id.
-    client_config: dict[str, str]
+    client_config: dict[str, str] = field(repr=False)
     topic: str | None
     delivery: Delivery
     ledger_topic: str
@@ -135,6 +141,8 @@ def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOpti
     if low is not None and high is not None and low > high:
         raise OptionError(f"option minOffsetsPerTrigger ({low}) must not exceed maxOffsetsPerTrigger ({high})")
     size, on_error, include_raw = (given.text(name) for name in ("maxBytesPerTrigger", "onError", "includeRaw"))
+    if on_error not in (None, "fail") and given.text("keyFormat") is None and given.text("valueFormat") is None:
+        given.refuse(("onError",), "it is about records that cannot be decoded, and needs keyFormat or valueFormat")
     return ReadOptions(
         client_config=_read_config(given),
         selection=_selection(given),
@@ -305,11 +313,27 @@ def _selection(given: _Given) -> Selection:
         if not topics:
             raise OptionError("option subscribe names no topic")
         return NamedTopics(tuple(topics))
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(f"option subscribePattern is no regular expression: {error}") from None
-    return MatchingTopics(text)
+    return MatchingTopics(_checked_pattern(text))
+
+
+def _checked_pattern(text: str) -> str:
+    with warnings.catch_warnings():
+        # `[a-z&&[^b]]` and `[a[b]]` match other names in Python than in Java, and none that a topic can have.
+        warnings.simplefilter("error", FutureWarning)
+        try:
+            re.compile(text)
+            if any("[" in _ESCAPED.sub("", found[0][1:]) for found in _SETS.finditer(text) if found[0][0] == "["):
+                raise FutureWarning("nested set")
+        except FutureWarning as warning:
+            raise OptionError(
+                f"option subscribePattern: {str(warning).lower()} in {text}. Patterns are those of Python's re, "
+                f"which has no operations on sets of characters as Java has: write it without them"
+            ) from None
+        except re.error as error:
+            raise OptionError(
+                f"option subscribePattern is no regular expression of Python's re, which differs from Java's: {error}"
+            ) from None
+    return text
 
 
 def _bound(given: _Given, edge: str, default: Edge) -> Bound:

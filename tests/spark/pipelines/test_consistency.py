@@ -29,6 +29,92 @@ def test_keys_of_the_platform() -> None:
     ]
 
 
+def test_values_of_the_platform() -> None:
+    text = """\
+        name: x
+        platform:
+          bootstrap.servers: "localhost:9092"
+          acks: maybe
+          request.timeout.ms: soon
+          transactional.id: mine
+          auto.offset.reset: earliest
+          schema.registry.max.retries: -1
+        sources: {events: {topic: e}}
+        sinks: [{topic: out, from: events}]
+        """
+    assert problems(text) == [
+        "4: Invalid value maybe for configuration acks: must be one of: all, -1, 0, 1",
+        "5: Invalid value soon for configuration request.timeout.ms: not a number of type INT",
+        "6: platform cannot have transactional.id: the sink makes a transactional id for each task; set txnAppId to "
+        "name a write",
+        "7: platform cannot have auto.offset.reset: set starting_offsets instead: earliest, latest or offsets",
+        "8: Invalid value -1 for configuration max.retries: must be at least 0",
+    ]
+
+
+def test_values_of_the_platform_that_do_not_go_together() -> None:
+    text = """\
+        name: x
+        platform: {bootstrap.servers: "h:1", delivery.timeout.ms: 5, security.protocol: SASL_SSL, sasl.mechanism: PLAIN}
+        sources: {events: {topic: e}}
+        sinks: [{SINK, from: events}]
+        """
+    login, delivery = "2: sasl.jaas.config is required: ", "2: delivery.timeout.ms (5) must be at least"
+    assert [each.startswith(login) for each in problems(text.replace("SINK", "console: true"))] == [True]
+    assert any(each.startswith(delivery) for each in problems(text.replace("SINK", "topic: out")))
+    assert problems(
+        """\
+        name: x
+        platform: {schema.registry.url: "http://h", schema.registry.basic.auth.user.info: somebody}
+        sources: {ticks: {generator: {}}}
+        sinks: [{console: true, from: ticks}]
+        """
+    ) == ["2: schema.registry.basic.auth.user.info must be user:password"]
+
+
+def test_names_that_no_topic_can_have() -> None:
+    text = """\
+        name: x
+        platform: {bootstrap.servers: "localhost:9092"}
+        on_error: dead-letter
+        dead_letters: {topic: "a/b"}
+        sources:
+          events: {topic: [fine.1_2-3, "bad topic!"]}
+        sinks:
+          - {name: out, topic: "..", from: events}
+        """
+    signs = "has characters other than ASCII letters, digits, '.', '_' and '-'"
+    assert problems(text) == [
+        f"4: Topic name is invalid: 'a/b' {signs}",
+        f"6: Topic name is invalid: 'bad topic!' {signs}",
+        "8: Topic name is invalid: '..' is not allowed",
+    ]
+
+
+def test_kinds_that_are_misspelled() -> None:
+    text = """\
+        name: x
+        sources:
+          ticks: {generator: {}}
+          users: {topik: u}
+        transforms:
+          - {name: ticks, from: ticks, stepps: []}
+        sinks:
+          - {console: true, from: ticcks}
+          - {topik: out, from: tocks}
+        """
+    assert problems(text) == [
+        "4: source users has no topik: did you mean topic?",
+        "6: transform ticks has no stepps: did you mean steps?",
+        "6: ticks is the name of something else above",
+        "8: there is nothing named ticcks above: did you mean ticks?",
+        "9: sink 2 has no topik: did you mean topic?",
+        "9: there is nothing named tocks above: did you mean ticks?",
+    ]
+    far = text.replace("ticcks", "qqqq")
+    assert "8: there is nothing named qqqq above: known are ticks" in problems(far), "each name is told once"
+
+
 def test_empty_lists() -> None:
     text = """\
         name: x

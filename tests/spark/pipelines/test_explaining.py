@@ -1,4 +1,4 @@
-from rookery.spark.pipelines.explaining import explain
+from rookery.spark.pipelines.explaining import explain, in_words_of_the_file
 
 UNRESOLVED = """\
 [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `nope` cannot be resolved. \
@@ -54,3 +54,23 @@ def test_what_a_task_raised_is_told_without_javas_stack() -> None:
 def test_plain_and_long_messages() -> None:
     assert explain("something happened") == ("something happened", None)
     assert len(explain("x" * 2000).message) < 600
+
+
+def test_options_are_told_as_keys_of_the_file() -> None:
+    raised = (
+        "Traceback (most recent call last):\nDecodingError: offset 1: bad. Check the option valueFormat, or set onError"
+    )
+    assert explain(raised).message == "offset 1: bad. Check value_format, or set on_error"
+    assert in_words_of_the_file("check the option kafka.bootstrap.servers (kafka.example.com:9092)") == (
+        "check bootstrap.servers (kafka.example.com:9092)"
+    )
+    assert in_words_of_the_file("Check the options kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") == (
+        "Check security.protocol, sasl.* and ssl.*"
+    )
+    assert in_words_of_the_file("failed: x. Check the options kafka.*") == "failed: x. Check platform"
+    own = "set the option failOnDataLoss to false"
+    assert in_words_of_the_file(own) == own, "it is written like this below options"
+
+
+def test_columns_that_are_named_like_options_keep_their_names() -> None:
+    assert "`valueFormat`" in explain(UNRESOLVED.replace("nope", "valueFormat")).message

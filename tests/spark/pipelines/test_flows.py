@@ -148,6 +148,7 @@ def test_what_spark_objects_to_is_told_with_file_and_line(spark: "SparkSession",
         "p.yaml:13",
         "p.yaml:17",
         "p.yaml:18",
+        "p.yaml:22",
     ]
     assert "`vlaue` cannot be resolved" in found["p.yaml:7"]
     assert "`tikcs` cannot be found" in found["p.yaml:9"]
@@ -229,6 +230,50 @@ def test_sinks_are_checked_before_the_start(
     assert found[0][1].startswith(f"what would be written is incompatible with {topic}-value: ")
     assert found[1][1] == f"value_schema is needed: the registry has no schema {topic}-proto-value"
     assert "column timestamp is missing" in found[2][1]
+
+
+def test_one_problem_does_not_hide_others(
+    spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    """What is missing on the platform, what Spark objects to, and what is wrong with flows that Spark agrees to."""
+    broker.create_topic(topic)
+    text = f"""\
+        name: wrong
+        platform: {{bootstrap.servers: "{broker.bootstrap_servers}"}}
+        on_error: dead-letter
+        sources:
+          there: {{topic: {topic}, value_format: json, value_schema: "at string"}}
+          nowhere: {{topic: qqq, value_format: json, value_schema: "at string"}}
+          ticks: {{generator: {{}}}}
+        transforms:
+          - {{name: read, from: there, steps: [{{timestamp: {{at: YYYY-MM-dd}}}}]}}
+          - {{name: lost, sql: SELECT nothing FROM nowhere}}
+          - {{name: unused, sql: SELECT vlaue FROM ticks}}
+          - {{name: totals, sql: SELECT count(*) AS n FROM ticks}}
+        sinks:
+          - {{name: a, console: true, from: read}}
+          - {{name: b, console: true, from: lost}}
+          - {{name: c, console: true, from: totals}}
+        """
+    with pytest.raises(PipelineError) as caught:
+        check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
+    found = {problem.place.line: problem.message for problem in caught.value.problems}
+    assert list(found) == [6, 9, 11, 16]
+    assert found[6].startswith("there is no topic qqq")
+    assert found[9].startswith("YYYY-MM-dd is no pattern for times")
+    assert "`vlaue` cannot be resolved" in found[11]
+    assert "watermark" in found[16]
+
+
+def test_what_nobody_uses_is_checked_too(spark: "SparkSession", tmp_path: Path) -> None:
+    text = """\
+        name: wrong
+        sources: {ticks: {generator: {}}}
+        transforms: [{name: unused, sql: SELECT vlaue FROM ticks}]
+        sinks: [{console: true, from: ticks}]
+        """
+    with pytest.raises(PipelineError, match=r"p.yaml:3: .*`vlaue` cannot be resolved"):
+        check_pipeline(spark, parse_pipeline(dedent(text), tmp_path / "p.yaml", {}))
 
 
 def test_a_platform_that_is_not_there(tmp_path: Path) -> None:

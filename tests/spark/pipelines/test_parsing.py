@@ -320,3 +320,13 @@ def test_other_databases() -> None:
         "2: source shop needs table or query, and not both",
         "2: jdbc must be an address such as jdbc:mysql://host:3306/database",
     ]
+
+
+def test_units_of_time_that_there_are_not() -> None:
+    text = """\
+        name: x
+        sources: {ticks: {generator: {}}}
+        transforms: [{name: a, from: ticks, steps: [{timestamp: {value: unix_ns, at: yyyy, then: unix_ms}}]}]
+        sinks: [{console: true, from: a}]
+        """
+    assert problems(text) == ["3: value cannot be read as unix_ns: did you mean unix_us?"]

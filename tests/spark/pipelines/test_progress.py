@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -23,6 +24,7 @@ def report_json(batch_id: int = 3, *, ran: bool = True, run_id: str = RUN) -> st
                     # A source that a query uses twice is counted twice by Spark.
                     "numInputRows": 200,
                     "inputRowsPerSecond": 50.0,
+                    "startOffset": {"events": {"0": 0, "1": 0}},
                     "endOffset": {"events": {"0": 90, "1": 100}},
                     "latestOffset": {"events": {"0": 100, "1": 100}},
                 },
@@ -81,6 +83,24 @@ def test_looking_for_data_is_no_batch() -> None:
     assert (figures.batches, figures.rows_in, figures.rows_in_per_s) == (1, 100, 0.0)
 
 
+def test_how_old_new_records_are_is_not_known_at_once() -> None:
+    idle = advance(Figures(flow="out"), replace(read_report(report_json(0)), latest={EVENTS_0: 90, EVENTS_1: 100}))
+    assert (idle.lag_records, idle.lag_s) == (0, 0.0)
+    behind = advance(idle, read_report(report_json(1)))
+    assert (behind.lag_records, behind.lag_s) == (10, None)
+    assert advance(replace(behind, lag_s=3.0), read_report(report_json(2))).lag_s == 3.0
+
+
+def test_a_first_batch_knows_no_lag() -> None:
+    """It only says where the query begins."""
+    offsets = {"events": {"0": 5}}
+    sources = [{"startOffset": None, "endOffset": offsets, "latestOffset": offsets}]
+    first = read_report(json.dumps({"runId": RUN, "batchId": 0, "durationMs": {"addBatch": 1}, "sources": sources}))
+    assert (first.ends, first.lag_records) == ({EVENTS_0: 5}, None)
+    figures = advance(Figures(flow="out"), first)
+    assert (figures.lag_records, figures.lag_s) == (None, None)
+
+
 def test_a_line_for_who_reads_a_log() -> None:
     assert line(Figures(flow="out")) == "out: starting"
     assert line(Figures(flow="out", state="restarting", error="no broker")) == "out: restarting, no broker"
@@ -89,6 +109,9 @@ def test_a_line_for_who_reads_a_log() -> None:
     )
     assert line(figures) == (
         "out: running, in/s 0, out/s 0, rows in 1,234, rows out 10, batch 250 ms, lag 7, behind 1.5 min, dead letters 0"
+    )
+    assert line(replace(figures, state="finished", lag_records=None, lag_s=None)) == (
+        "out: finished, rows in 1,234, rows out 10, batch 250 ms, dead letters 0"
     )
     assert duration_text(7200) == "2.0 h"
 

@@ -24,6 +24,8 @@ def test_pauses_grow_until_it_gives_up() -> None:
         "There are [2] sources in the checkpoint offsets and now there are [1] sources requested by the query. "
         "Cannot continue.",
         "java.lang.ArithmeticException: long overflow",
+        "org.apache.spark.SparkUpgradeException: [INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION] x",
+        "[INVALID_DATETIME_PATTERN.ILLEGAL_CHARACTER] Unrecognized datetime pattern: qqqqq.",
     ],
 )
 def test_what_fails_again_in_the_same_way_is_not_tried_again(error: str) -> None:

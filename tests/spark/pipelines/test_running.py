@@ -78,7 +78,11 @@ class Stage:
         self.stop = Event()
         self.history: list[dict[str, Figures]] = []
         flows = [Flow(name, None, cast(Any, None), None) for name in scripts]
-        lags = cast(LagLookup, SimpleNamespace(oldest_ms=lambda positions: 0, end_offsets=self._end_offsets))
+        self.oldest_ms: int | None = 0
+        lags = cast(
+            LagLookup,
+            SimpleNamespace(oldest_ms=lambda positions, ends: self.oldest_ms, end_offsets=self._end_offsets),
+        )
         self.runner = Runner(PIPELINE, flows, lags=lags, clock=self.clock, start=cast(Any, self._start))
 
     def _end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -157,6 +161,18 @@ def test_the_lag_grows_in_a_long_batch_and_before_a_restart() -> None:
     assert len(set(lags)) >= 5, "it grows from look to look"
     assert lags == sorted(lags)
     assert stage.last["lagging"].lag_s == stage.last["lagging"].lag_records
+
+
+def test_an_age_that_nobody_tells_is_not_shown() -> None:
+    stage = Stage({"lagging": [["batch", "wait", "wait", "end"]]})
+
+    def forget(figures: dict[str, Figures]) -> bool:
+        if figures["lagging"].lag_s:
+            stage.oldest_ms = None
+        return False
+
+    stage.run(until=forget)
+    assert (stage.last["lagging"].lag_s, bool(stage.last["lagging"].lag_records)) == (None, True)
 
 
 def test_a_stop_ends_all_of_them() -> None:

@@ -20,7 +20,7 @@ from rookery.spark.pipelines.spec import (
     Step,
     ToTimestamp,
 )
-from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, apply_step
+from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,10 @@ def test_what_cannot_be_converted(spark: "SparkSession") -> None:
         {"count": None, "at": None},
     ]
     noted = applied(rows, *steps, Filter(HERE, "count = 0"), on_error="dead-letter")
-    assert [row[ERROR_COLUMN] for row in rows_of(noted)] == ["count is no int", "at is no timestamp"]
+    assert [row[ERROR_COLUMN] for row in rows_of(noted)] == [
+        "CastError: count is no int",
+        "TimestampError: at is no timestamp",
+    ]
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         applied(rows, *steps).collect()
 
@@ -100,7 +103,17 @@ def test_times_that_are_too_large(spark: "SparkSession") -> None:
         step = ToTimestamp(HERE, (("at", form),))
         noted = applied(rows, step, on_error="dead-letter").selectExpr("unix_micros(at) AS at", ERROR_COLUMN).collect()
         assert [row["at"] is not None for row in noted].count(True) == known, form
-        assert all((row["at"] is None) == (row[ERROR_COLUMN] == "at is no timestamp") for row in noted), form
+        assert all(
+            (row["at"] is None) == (row[ERROR_COLUMN] == "TimestampError: at is no timestamp") for row in noted
+        ), form
+
+
+def test_patterns_are_checked_before_a_row_comes(spark: "SparkSession") -> None:
+    rows = spark.sql("SELECT 'x' AS at, timestamp'2026-03-01' AS known")
+    for form in ("YYYY-MM-dd", "qqqqq", "yyyy'x", "hourly"):
+        with pytest.raises(PatternError, match=f"{form} is no pattern for times: use unix, unix_ms, unix_us, or"):
+            applied(rows, ToTimestamp(HERE, (("known", "of no use"), ("at", form))))
+    applied(rows, ToTimestamp(HERE, (("at", "yyyy-MM-dd'T'HH:mm[:ss]"),)))
 
 
 def test_flatten_leaves_hidden_columns_alone(spark: "SparkSession") -> None:

@@ -195,13 +195,58 @@ def test_joins_dead_letters_and_lag(spark: "SparkSession", broker: EmbeddedBroke
     letters = failures(broker, f"{topic}-lost")
     bad_json, bad_amount = letters[b"no json"], letters[json.dumps(viewed(6, "u1", amount="much")).encode()]
     assert (bad_json.stage, bad_json.pipeline, offset_of(bad_json)) == ("VALUE_CONVERTER", topic, 2)
-    assert (bad_amount.stage, bad_amount.message) == ("TRANSFORMATION", "amount is no int")
+    assert (bad_amount.stage, bad_amount.error_class) == ("TRANSFORMATION", "CastError")
+    assert bad_amount.message == "amount is no int"
     written, lost = running.figures[out], running.figures["dead-letters"]
     assert (written.state, written.dead_letters, written.rows_in, written.rows_out) == ("stopped", 0, 14, 5)
     assert (lost.state, lost.dead_letters, lost.rows_in, lost.rows_out) == ("stopped", 2, 19, 0)
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
         lags = {str(each.partition): each.lag for each in admin.lags(f"{topic}.{out}")}
     assert lags == {f"{topic}-clicks-0": 0, f"{topic}-views-0": 0}
+
+
+DELETES = """
+name: {topic}
+platform: {{bootstrap.servers: "{servers}", schema.registry.url: "{registry}"}}
+trigger: available-now
+on_error: null
+sources: {{users: {{topic: {topic}-users, value_format: json, value_schema: "id int, name string"}}}}
+transforms:
+  - {{name: marked, from: users, steps: [{{cast: {{id: bigint}}}}, {{set: {{source: "'x'"}}}}]}}
+  - {{name: chosen, sql: "SELECT _key, id, id = 1 AS _tombstone FROM users WHERE NOT _tombstone"}}
+sinks:
+  - {{topic: {topic}-json, from: marked}}
+  - {{topic: {topic}-avro, from: users, value_format: avro, value_schema: '{schema}'}}
+  - {{topic: {topic}-chosen, from: chosen}}
+"""
+
+
+def test_deletes_stay_deletes(spark: "SparkSession", broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
+    """A record without a value is written without one, whatever steps add. One that cannot be decoded is no delete."""
+    broker.create_topic(f"{topic}-users")
+    produce(broker, f"{topic}-users", ("a", {"id": 1, "name": "Ann"}), ("b", None), ("c", "no json"), ("d", {"id": 2}))
+    fields = [{"name": "id", "type": ["int", "null"]}, {"name": "name", "type": ["null", "string"]}]
+    schema = json.dumps({"type": "record", "name": "user", "fields": fields})
+    servers, registry = broker.bootstrap_servers, broker.schema_registry_url
+    run_once(spark, DELETES.format(topic=topic, servers=servers, registry=registry, schema=schema), tmp_path)
+
+    def written(name: str) -> dict[bytes, bytes | None]:
+        rows = committed(broker, f"{topic}-{name}")
+        return dict(zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True))
+
+    assert written("json") == {
+        b"a": b'{"id":1,"name":"Ann","source":"x"}',
+        b"b": None,
+        b"c": b'{"source":"x"}',
+        b"d": b'{"id":2,"source":"x"}',
+    }
+    assert {key: value is None for key, value in written("avro").items()} == {
+        b"a": False,
+        b"b": True,
+        b"c": False,
+        b"d": False,
+    }
+    assert written("chosen") == {b"a": None, b"c": b"{}", b"d": b'{"id":2}'}, "rows that SQL makes deletes of"
 
 
 EDITED = """

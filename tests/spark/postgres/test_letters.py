@@ -1,6 +1,7 @@
 """Rows that a table refuses, as dead letters."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_any_other_row_is_json() -> None:
             "name": pa.array(["\0", "x", None]),
         }
     )
-    letters = make_letters(rows, ["why"] * 3, TO._replace(topic="lost"), origins=None, json_columns=["place"])
+    letters = make_letters(rows, ["why"] * 3, replace(TO, topic="lost"), origins=None, json_columns=["place"])
     values = [json.loads(value) for value in letters.column("value").to_pylist()]
     assert values[0] == {
         "at": "1970-01-01T00:00:00.000000Z",

@@ -228,6 +228,31 @@ def test_a_topic_that_cannot_be_written_to(broker: EmbeddedBroker, topic: str, d
         write(made, values("a"))
 
 
+def test_a_partition_that_the_topic_does_not_have(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    made = writer(broker, "value string, partition int", topic=topic)
+    row = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([7], pa.int32())], names=["value", "partition"])
+    with pytest.raises(SinkError, match=r"none is 7\. Correct the column 'partition', or add partitions"):
+        write(made, row)
+
+
+@pytest.mark.parametrize("limit", [1_000, 10_000_000])
+def test_a_record_that_is_too_large(broker: EmbeddedBroker, topic: str, limit: int) -> None:
+    """For the client, and for the topic."""
+    broker.create_topic(topic)
+    made = writer(broker, VALUE, topic=topic, **{"kafka.max.request.size": str(limit)})
+    with pytest.raises(SinkError, match=r"option kafka\.max\.request\.size and the topic's max\.message\.bytes"):
+        write(made, values("a" * 2_000_000))
+
+
+def test_the_continuous_trigger_is_refused(broker: EmbeddedBroker) -> None:
+    """Its tasks never end, and have no message for the driver."""
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
+    made = StreamWriter(parse_write_options(options, streaming=True), schema_of(VALUE))
+    with pytest.raises(SinkError, match="cannot be written with the continuous trigger"):
+        made.commit([None], 0)
+
+
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_rows_that_are_refused(broker: EmbeddedBroker, topic: str, delivery: str) -> None:
     broker.create_topic(topic)

@@ -70,8 +70,7 @@ def test_the_gate_waits_for_more_but_not_for_ever() -> None:
     clock = ManualClock()
     gate = Gate(clock=clock)
     limits = Limits(min_offsets=10, max_delay_s=60)
-    assert not gate.opens(0, limits)
-    assert gate.opens(1, limits), "the first micro-batch is not held back"
+    assert gate.opens(1, limits), "what is there at first is not held back"
     assert not gate.opens(9, limits)
     assert gate.opens(10, limits)
     clock.advance(59_000)
@@ -80,3 +79,18 @@ def test_the_gate_waits_for_more_but_not_for_ever() -> None:
     assert gate.opens(9, limits)
     assert not gate.opens(9, limits)
     assert gate.opens(9, Limits())
+
+
+def test_the_gate_of_a_topic_that_is_empty_at_first() -> None:
+    """Spark's connector takes the time from its first trigger, whatever that found."""
+    clock = ManualClock()
+    gate = Gate(clock=clock)
+    limits = Limits(min_offsets=10, max_delay_s=60)
+    assert not gate.opens(0, limits)
+    clock.advance(59_000)
+    assert not gate.opens(1, limits)
+    clock.advance(1000)
+    assert not gate.opens(0, limits)
+    assert not gate.opens(1, limits), "nothing was held back, and the time began anew"
+    clock.advance(60_000)
+    assert gate.opens(1, limits)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from rookery.base.clock import Clock
 from rookery.base.types import TopicPartition
 from rookery.client.sync import Admin, Consumer
-from rookery.spark.failures import DataLossError, SourceError
+from rookery.spark.failures import DataLossError
 from rookery.spark.offsets import OffsetJson, Selection
 from rookery.spark.option_table import OptionError
 from rookery.spark.source import stream_reader
@@ -266,13 +266,22 @@ def test_available_now_survives_a_look_up_that_missed(
     assert end == {topic: {"0": 3}}
 
 
-def test_positions_are_not_forgotten_if_no_topic_is_found(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
+def test_positions_are_not_forgotten_while_there_is_no_topic(
+    broker: EmbeddedBroker, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false"})
-    start = begin(lax)
+    strict = open_stream(broker, topic, EARLIEST)
+    end, _ = step(lax, begin(lax))
+    begin(strict)
     admin.delete_topics([topic])
-    with pytest.raises(SourceError, match=f"no such partition: {topic}-0"):
-        step(lax, start)
+    with pytest.raises(DataLossError, match=f"{topic}-0 does not exist any more"):
+        step(strict, end)
+    with caplog.at_level(logging.WARNING):
+        assert step(lax, end) == step(lax, end) == (end, [])
+    assert caplog.text.count("does not exist any more") == 1
+    make_topic(broker, admin, topic, partitions=1, records=2)
+    assert step(lax, end) == ({topic: {"0": 2}}, [b"v0", b"v1"])
 
 
 def test_partitions_without_a_beginning(
@@ -351,6 +360,28 @@ def test_a_topic_that_was_made_again(broker: EmbeddedBroker, admin: Admin, topic
         step(strict, end)
     end, values = step(lax, end)
     assert (end, values) == ({topic: {"0": 1}}, [b"again"])
+    assert step(lax, end) == (end, [])
+
+
+@pytest.mark.parametrize("limits", [{}, {"minOffsetsPerTrigger": "100"}])
+def test_a_topic_that_was_made_again_and_is_longer(
+    broker: EmbeddedBroker, admin: Admin, topic: str, limits: dict[str, str]
+) -> None:
+    """A query that is running knows it by its id."""
+    make_topic(broker, admin, topic, partitions=1, records=2)
+    strict = open_stream(broker, topic, EARLIEST)
+    lax = open_stream(broker, topic, {**EARLIEST, "failOnDataLoss": "false", **limits})
+    end, _ = step(lax, begin(lax))
+    step(strict, begin(strict))
+    admin.delete_topics([topic])
+    make_topic(broker, admin, topic, partitions=1, records=4)
+    with pytest.raises(DataLossError, match=f"{topic}-0 was deleted and made again; the query is at 2"):
+        step(strict, end)
+    end, values = step(lax, end)
+    assert (end, values) == ({topic: {"0": 0}}, [])
+    if not limits:
+        end, values = step(lax, end)
+        assert (end, values) == ({topic: {"0": 4}}, [b"v0", b"v1", b"v2", b"v3"])
     assert step(lax, end) == (end, [])
 
 

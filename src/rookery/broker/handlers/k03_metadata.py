@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from rookery.base.errors import ErrorCode
+from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
-from rookery.controller.topics import INTERNAL_TOPICS, name_problem
+from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage, TopicImage
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import FrozenMessage, Message

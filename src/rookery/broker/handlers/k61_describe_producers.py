@@ -4,9 +4,9 @@ Versions: v0.
 """
 
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
+from rookery.base.topic_names import name_problem
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.controller.topics import name_problem
 from rookery.protocol.message import Message
 from rookery.storage.producers import ProducerState
 

@@ -11,9 +11,10 @@ Versions: v0.
 from collections.abc import Sequence
 
 from rookery.base.errors import ErrorCode
+from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId
 from rookery.broker.context import ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
-from rookery.controller.topics import INTERNAL_TOPICS, name_problem
+from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage
 from rookery.protocol.message import Message
 

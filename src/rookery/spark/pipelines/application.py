@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -33,7 +33,7 @@ _STATE_INTERVAL_S: Final = 1.0
 @value_class(kw_only=True)
 class RunOptions:
     master: str = LOCAL_MASTER
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     metrics_host: str = "127.0.0.1"
     # None: not served; 0: the system chooses.
     metrics_port: int | None = None

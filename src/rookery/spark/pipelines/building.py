@@ -5,7 +5,7 @@ them, and two flows that read the same source do not share its progress. Everyth
 built; what Spark objects to becomes a `Problem` at the line that it is about, and what depends on it is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import reduce
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rookery.base.values import value_class
 from rookery.dead_letters.standard import TRANSFORMATION
 from rookery.spark.pipelines.explaining import explain
-from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes
+from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes, needed_by
 from rookery.spark.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, observation_name
 from rookery.spark.pipelines.python_functions import FunctionError, load_function
 from rookery.spark.pipelines.refused_counts import RefusedCounts
@@ -42,10 +42,18 @@ from rookery.spark.pipelines.spec import (
     Transform,
     Watermark,
 )
-from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, apply_step
+from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
 from rookery.spark.postgres.connecting import PostgresError
 
-_REFUSALS = (PySparkException, MissingColumnError, FunctionError, SinkRowsError, SourceReadError, PostgresError)
+_REFUSALS = (
+    PySparkException,
+    MissingColumnError,
+    PatternError,
+    FunctionError,
+    SinkRowsError,
+    SourceReadError,
+    PostgresError,
+)
 
 
 @value_class
@@ -61,15 +69,21 @@ class Flow:
     refused: RefusedCounts = field(default_factory=RefusedCounts)
 
 
-def build_flows(spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False) -> list[Flow]:
-    """Raises PipelineError with everything that Spark objects to.
+def build_flows(
+    spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False, missing: Collection[str] = ()
+) -> tuple[list[Flow], list[Problem]]:
+    """Those that Spark agrees to, and everything that it objects to. What needs the sources `missing` is left out.
 
     The flow of dead letters is the first, since one that begins at the latest records must not begin after a sink that
     passes a bad one over. With `letters_come_later` sinks have begun before it, and it looks at everything there is.
     """
     problems: list[Problem] = []
     flows: list[Flow] = []
+    built: set[str] = set()
     for sink in (*([None] if dead_letter_origins(pipeline) else []), *pipeline.sinks):
+        origins = dead_letter_origins(pipeline) if sink is None else (sink.source,)
+        if _needs(pipeline, origins, missing):
+            continue
         name = DEAD_LETTER_FLOW if sink is None else sink.name
         is_late = sink is None and letters_come_later
         builder = FlowBuilder(spark.newSession(), _from_earliest(pipeline) if is_late else pipeline, name)
@@ -79,9 +93,14 @@ def build_flows(spark: SparkSession, pipeline: Pipeline, *, letters_come_later: 
             flows.append(Flow(name, sink, rows, record_type))
         except PipelineError as error:
             problems += error.problems
-    if problems:
-        raise PipelineError([*problems, *_other_problems(spark, pipeline)])
-    return flows
+        built |= builder.built
+    rest = [name for name in (*pipeline.sources, *pipeline.transforms) if name not in built]
+    problems += _problems_of(spark, pipeline, [name for name in rest if not _needs(pipeline, (name,), missing)])
+    return flows, problems
+
+
+def _needs(pipeline: Pipeline, names: Collection[str], missing: Collection[str]) -> bool:
+    return any(not needed_by(pipeline, name).isdisjoint(missing) for name in names)
 
 
 def _from_earliest(pipeline: Pipeline) -> Pipeline:
@@ -98,10 +117,10 @@ def _from_earliest(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, sources=sources)
 
 
-def _other_problems(spark: SparkSession, pipeline: Pipeline) -> Iterator[Problem]:
+def _problems_of(spark: SparkSession, pipeline: Pipeline, names: Collection[str]) -> Iterator[Problem]:
     """A flow stops at the first problem: those that are in its way, or in nobody's, are found here."""
     builder = FlowBuilder(spark.newSession(), pipeline, DEAD_LETTER_FLOW)
-    for name in (*pipeline.sources, *pipeline.transforms):
+    for name in names:
         try:
             builder.relation(name)
         except PipelineError as error:
@@ -128,6 +147,10 @@ class FlowBuilder:
         self._flow = flow
         self._relations: dict[str, DataFrame] = {}
         self._failed: dict[str, tuple[FailedRows, ...]] = {}
+
+    @property
+    def built(self) -> set[str]:
+        return set(self._relations)
 
     def dead_letters(self) -> DataFrame:
         letters = [each for origin in dead_letter_origins(self._pipeline) for each in self._dead_letters(origin)]

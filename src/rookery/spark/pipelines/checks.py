@@ -1,7 +1,7 @@
 """What must be true before a pipeline starts: the platform has what it names, Spark agrees, sinks take what is written.
 
-Each check gives problems with their places, and all are told at once. Spark is asked only if the platform has
-everything, since it would complain about the same things in other words.
+Each check gives problems with their places, and all are told at once. Spark is not asked about what needs something
+that the platform does not have, since it would complain about the same things in other words.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from rookery.spark.formats.avro_derived import derive_schema
 from rookery.spark.formats.planning import SCHEMA_TYPES
 from rookery.spark.pipelines.building import Flow, build_flows
 from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
-from rookery.spark.pipelines.explaining import explain
+from rookery.spark.pipelines.explaining import explain, in_words_of_the_file
 from rookery.spark.pipelines.pins import check_pins, letters_come_later
 from rookery.spark.pipelines.platform import check_registry, check_topics, registry_client
 from rookery.spark.pipelines.sinks import output_mode
-from rookery.spark.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink
+from rookery.spark.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink, TopicSource
 
 _NOT_FOUND: Final = 404
 
@@ -30,16 +30,20 @@ _NOT_FOUND: Final = 404
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     """The flows, ready to start; or PipelineError."""
     files = CheckpointFiles(spark)
-    problems = [*check_topics(pipeline), *check_registry(pipeline), *check_pins(pipeline, files)]
-    if problems:
-        raise PipelineError(problems)
-    flows = build_flows(spark, pipeline, letters_come_later=letters_come_later(pipeline, files))
-    problems = [
-        problem
-        for flow in flows
-        for check in (_check_output_mode, _check_postgres, _check_schema)
-        for problem in check(flow, pipeline)
+    of_platform = [*check_topics(pipeline), *check_registry(pipeline)]
+    places = {problem.place for problem in of_platform}
+    is_there = pipeline.platform_place not in places
+    missing = [
+        name
+        for name, source in pipeline.sources.items()
+        if source.place in places or (isinstance(source, TopicSource) and not is_there)
     ]
+    is_late = letters_come_later(pipeline, files)
+    flows, problems = build_flows(spark, pipeline, letters_come_later=is_late, missing=missing)
+    problems += [*of_platform, *check_pins(pipeline, files)]
+    for flow in flows:
+        problems += [*_check_output_mode(flow, pipeline), *_check_postgres(flow)]
+        problems += _check_schema(flow, pipeline) if is_there else ()
     if problems:
         raise PipelineError(problems)
     return flows
@@ -58,7 +62,7 @@ def _check_output_mode(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(place, explain(str(error)).message)
 
 
-def _check_postgres(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
+def _check_postgres(flow: Flow) -> Iterator[Problem]:
     sink = flow.sink
     if not isinstance(sink, PostgresSink) or flow.record_type is None:
         return
@@ -91,7 +95,7 @@ def _check_schema(flow: Flow, pipeline: Pipeline) -> Iterator[Problem]:
         elif text is None:
             yield Problem(sink.place, f"value_schema is needed: the registry has no schema {subject}")
     except (FormatError, RookeryError) as error:
-        yield Problem(sink.place, str(error))
+        yield Problem(sink.place, in_words_of_the_file(str(error)))
     else:
         if not found.is_compatible:
             reasons = "; ".join(found.messages) or "the registry does not say why"

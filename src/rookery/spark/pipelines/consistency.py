@@ -1,14 +1,9 @@
-"""Whether the parts of a pipeline's file fit each other: names, targets, and what the platform has for all. Pure."""
+"""Whether the parts of a pipeline's file fit each other: names, targets, and what they need of the platform. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rookery.client.settings.admin import ADMIN_KEYS
-from rookery.client.settings.consumer import CONSUMER_KEYS
-from rookery.client.settings.producer import PRODUCER_KEYS
-from rookery.serdes.settings import REGISTRY_KEYS
-from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
-from rookery.spark.pipelines.fields import nearest
+from rookery.spark.option_table import FORMATS
 from rookery.spark.pipelines.origins import (
     dead_letter_roots,
     needed_by,
@@ -16,24 +11,14 @@ from rookery.spark.pipelines.origins import (
     refused_topic,
     refusing_sinks,
 )
+from rookery.spark.pipelines.platform_settings import find_wrong_settings
 from rookery.spark.pipelines.spec import ParquetSink, Pipeline, Place, Problem, TopicSink, TopicSource
 
-_PLATFORM_KEYS: Final = frozenset(
-    {
-        *ADMIN_KEYS,
-        *CONSUMER_KEYS,
-        *PRODUCER_KEYS,
-        f"{REGISTRY_PREFIX}url",
-        *(REGISTRY_PREFIX + key for key in REGISTRY_KEYS),
-    }
-)
 _WITHOUT_REGISTRY: Final = ("string", "json")
 
 
 def find_inconsistencies(pipeline: Pipeline) -> Iterator[Problem]:
-    for key in pipeline.platform:
-        if key not in _PLATFORM_KEYS:
-            yield Problem(pipeline.platform_place, f"platform has no {key}{_similar(key)}")
+    yield from find_wrong_settings(pipeline)
     yield from _check_names(
         [(each.name, each.place) for each in (*pipeline.sources.values(), *pipeline.transforms.values())]
     )
@@ -41,11 +26,6 @@ def find_inconsistencies(pipeline: Pipeline) -> Iterator[Problem]:
     yield from _check_paths(pipeline)
     yield from _check_loops(pipeline)
     yield from _check_needs(pipeline)
-
-
-def _similar(key: str) -> str:
-    hint = nearest(key, _PLATFORM_KEYS)
-    return hint if "did you mean" in hint else ": its keys are those of the clients, and schema.registry.*"
 
 
 def _check_names(named: Sequence[tuple[str, Place]]) -> Iterator[Problem]:

@@ -74,8 +74,7 @@ def _cells(figures: Figures) -> list[str]:
     return [
         figures.flow,
         figures.state,
-        f"{figures.rows_in_per_s:,.0f}",
-        f"{figures.rows_out_per_s:,.0f}",
+        *("-" if figures.is_over else f"{rate:,.0f}" for rate in (figures.rows_in_per_s, figures.rows_out_per_s)),
         f"{figures.rows_in:,}",
         f"{figures.rows_out:,}",
         f"{figures.batch_ms:,} ms" if figures.batches else "-",

@@ -1,10 +1,15 @@
 """Spark's error messages as one sentence, with the line of the SQL text that they are about. Pure.
 
 Spark writes the plan or the text behind what is wrong, and wraps what Python raised in its own words and a traceback.
+What our source and sink raise names options of Spark's; who wrote a pipeline knows the keys of its file.
 """
 
 import re
 from typing import Final, NamedTuple
+
+from rookery.client.settings.admin import ADMIN_KEYS
+from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.client.settings.producer import PRODUCER_KEYS
 
 _LINE: Final = re.compile(r"[;(]\s*line (\d+),? pos \d+\)?")
 _END: Final = re.compile(r"\s*(?:SQLSTATE: \w+|== SQL|JVM stacktrace|Driver stacktrace|\n\s+at [\w.$]+\(|\n'?\w+ ?\[)")
@@ -12,6 +17,18 @@ _CONDITION: Final = re.compile(r"^\s*\[[A-Z][A-Z_.\d]+\]\s*")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.*)", re.MULTILINE | re.DOTALL)
 _MESSAGE_LENGTH_MAX: Final = 500
+_FILE_KEYS: Final = {
+    "keyFormat": "key_format",
+    "valueFormat": "value_format",
+    "valueSchema": "value_schema",
+    "startingOffsets": "starting_offsets",
+    "onError": "on_error",
+    "deadLetterTopic": "dead_letters",
+}
+_OPTION: Final = re.compile(rf"(?:\b(?:the )?options? )?\b({'|'.join(_FILE_KEYS)})\b")
+_CLIENT_OPTION: Final = re.compile(r"(?:\b(?:the )?options? )?\bkafka\.([a-z.]*(?:[a-z]|\*))")
+_CLIENT_KEYS: Final = ADMIN_KEYS.keys() | CONSUMER_KEYS.keys() | PRODUCER_KEYS.keys()
+_PREFIX_HINT: Final = ". In Spark these options begin with kafka., as kafka.security.protocol"
 
 
 class Explanation(NamedTuple):
@@ -37,7 +54,21 @@ def _last_raised(text: str) -> str:
     found = _RAISED.search(behind)
     said = found[2] if found else behind.strip().splitlines()[-1]
     end = _END.search(said)
-    return _short(" ".join((said[: end.start()] if end else said).split()))
+    return _short(in_words_of_the_file(" ".join((said[: end.start()] if end else said).split())))
+
+
+def in_words_of_the_file(message: str) -> str:
+    """Options as keys of a pipeline's file. Those that it has below `options` keep their names."""
+    message = _OPTION.sub(lambda found: _FILE_KEYS[found[1]], message.replace(_PREFIX_HINT, ""))
+    return _CLIENT_OPTION.sub(_platform_key, message)
+
+
+def _platform_key(found: re.Match[str]) -> str:
+    """Hosts, too, are named kafka.something."""
+    name = found[1]
+    if name == "*":
+        return "platform"
+    return name if name in _CLIENT_KEYS or name.endswith(".*") else found[0]
 
 
 def _short(message: str) -> str:

@@ -76,7 +76,7 @@ def _is_literal(node: Node) -> bool:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`, did you mean X?`, or which names there are; to be put behind a complaint."""
-    names = sorted(known)
+    names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f": did you mean {close[0]}?"
@@ -113,6 +113,21 @@ class Fields:
     def node_of(self, name: str) -> Node | None:
         self._asked.add(name)
         return self._nodes.get(name)
+
+    def kind(self, kinds: tuple[str, ...]) -> str | None:
+        """The one of these keys that is there; None, and a problem, if there are none or several."""
+        found = [kind for kind in kinds if self.has(kind)]
+        if len(found) == 1:
+            return found[0]
+        close = [(name, *difflib.get_close_matches(name, kinds, n=1)) for name in self._nodes]
+        wrong = next((pair for pair in close if len(pair) == 2), None)
+        if found or wrong is None:
+            several = " and ".join(found) or "none"
+            self.report.add(self.place, f"{self.what} needs one of {', '.join(kinds)}, and has {several}")
+            return None
+        self._asked.add(wrong[0])
+        self.complain(wrong[0], f"{self.what} has no {wrong[0]}: did you mean {wrong[1]}?")
+        return None
 
     def place_of(self, name: str) -> Place:
         return self.report.place(self._keys[name]) if name in self._keys else self.place

@@ -40,10 +40,15 @@ class LagLookup:
         except ApiError:
             return {}
 
-    def oldest_ms(self, positions: Mapping[TopicPartition, Offset]) -> TimestampMs | None:
-        """The timestamp of the oldest record at these positions, by a small fetch of each; None if none came."""
+    def oldest_ms(
+        self, positions: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]
+    ) -> TimestampMs | None:
+        """The timestamp of the oldest record at these positions, by a small fetch of each; None if none came.
+
+        All positions are before the ends. What lies between may be no record, but the mark of a transaction.
+        """
         try:
-            return min(self._timestamps(dict(list(positions.items())[:_PARTITIONS_MAX])), default=None)
+            return min(self._timestamps(dict(list(positions.items())[:_PARTITIONS_MAX]), ends), default=None)
         except ApiError:
             return None
 
@@ -51,16 +56,22 @@ class LagLookup:
         self._consumer = self._consumer or Consumer(self._config)
         return self._consumer
 
-    def _timestamps(self, positions: Mapping[TopicPartition, Offset]) -> list[TimestampMs]:
+    def _timestamps(
+        self, positions: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]
+    ) -> list[TimestampMs]:
         consumer = self._connected()
         consumer.assign(list(positions))
         for partition, offset in positions.items():
             consumer.seek(partition, offset)
         found: dict[TopicPartition, TimestampMs] = {}
+        open_partitions = set(positions)
         deadline_s = self._clock.monotonic() + _PATIENCE_S
-        while len(found) < len(positions) and self._clock.monotonic() < deadline_s:
+        while open_partitions and self._clock.monotonic() < deadline_s:
             for record in consumer.poll(_PATIENCE_S / 4, max_records=1):
-                partition = TopicPartition(record.topic, record.partition)
-                found.setdefault(partition, record.timestamp_ms)
-                consumer.pause(partition)
+                found.setdefault(TopicPartition(record.topic, record.partition), record.timestamp_ms)
+            open_partitions = {
+                tp for tp in open_partitions - found.keys() if consumer.position(tp, timeout_s=_PATIENCE_S) < ends[tp]
+            }
+            # The others are not fetched any more.
+            consumer.assign(open_partitions)
         return list(found.values())

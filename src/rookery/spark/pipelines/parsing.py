@@ -15,7 +15,7 @@ import yaml
 from rookery.spark.pipelines.consistency import find_inconsistencies
 from rookery.spark.pipelines.fields import Fields, Report, nearest
 from rookery.spark.pipelines.sink_parsing import SINK_KINDS, parse_sink
-from rookery.spark.pipelines.source_parsing import parse_source, parse_watermark
+from rookery.spark.pipelines.source_parsing import parse_source, parse_watermark, topic_name
 from rookery.spark.pipelines.spec import (
     DEAD_LETTER_FLOW,
     AvailableNow,
@@ -87,12 +87,14 @@ def _parse(fields: Fields, file: Path) -> Pipeline:
     sources = _parse_sources(fields, file)
     transforms = _parse_transforms(fields, file, sources)
     sinks = _parse_sinks(fields, file, (*sources, *transforms))
+    platform = fields.child("platform")
     pipeline = Pipeline(
         name=name,
         file=file,
         place=fields.place,
-        platform=dict(fields.pairs("platform")),
+        platform={} if platform is None else dict(platform.all_pairs()),
         platform_place=fields.place_of("platform"),
+        platform_places={} if platform is None else {key: platform.place_of(key) for key in platform.names()},
         trigger=_parse_trigger(fields),
         delivery=cast(Delivery, fields.choice("delivery", ("exactly-once", "at-least-once"), "exactly-once")),
         checkpoint=beside(file, fields.text("checkpoint") or f"checkpoints/{name}"),
@@ -113,7 +115,7 @@ def _parse_dead_letters(fields: Fields) -> str | None:
         return None
     if fields.text("on_error") != "dead-letter":
         fields.complain("dead_letters", "dead_letters needs on_error: dead-letter")
-    topic = inner.required("topic")
+    topic = topic_name(inner)
     inner.finish()
     return topic
 
@@ -171,18 +173,11 @@ def _parse_transform(fields: Fields, file: Path, above: Sequence[str]) -> Transf
     name = fields.required("name")
     fields.what = f"transform {name}" if name else fields.what
     _check_name(name, fields.place_of("name"), fields.report)
-    kinds = [kind for kind in _TRANSFORM_KINDS if fields.has(kind)]
-    if len(kinds) != 1:
-        fields.report.add(
-            fields.place, f"{fields.what} needs one of {', '.join(_TRANSFORM_KINDS)}, and has {_several(kinds)}"
-        )
-    transform = _TRANSFORMS[kinds[0] if kinds else "steps"](name, fields, file, above)
+    # Of several the first, and steps instead of none: there may be more to say.
+    kind = fields.kind(_TRANSFORM_KINDS) or next(filter(fields.has, _TRANSFORM_KINDS), "steps")
+    transform = _TRANSFORMS[kind](name, fields, file, above)
     fields.finish()
     return transform
-
-
-def _several(names: Sequence[str]) -> str:
-    return " and ".join(names) or "none"
 
 
 def _parse_from(fields: Fields, above: Sequence[str]) -> tuple[str, ...]:
@@ -196,7 +191,7 @@ def _parse_from(fields: Fields, above: Sequence[str]) -> tuple[str, ...]:
 def _one_from(fields: Fields, above: Sequence[str]) -> str:
     names = _parse_from(fields, above)
     if len(names) > 1:
-        fields.complain("from", f"{fields.what} takes its rows from one, and not from {_several(names)}")
+        fields.complain("from", f"{fields.what} takes its rows from one, and not from {' and '.join(names)}")
     return names[0] if names else ""
 
 
@@ -290,13 +285,10 @@ def _parse_sinks(fields: Fields, file: Path, above: Sequence[str]) -> tuple[Sink
 
 
 def _parse_sink(fields: Fields, file: Path, above: Sequence[str]) -> Sink | None:
-    kinds = [kind for kind in SINK_KINDS if fields.has(kind)]
-    if len(kinds) != 1:
-        fields.report.add(
-            fields.place, f"{fields.what} needs one of {', '.join(SINK_KINDS)}, and has {_several(kinds)}"
-        )
+    kind, source = fields.kind(SINK_KINDS), _one_from(fields, above)
+    if kind is None:
         return None
-    sink = parse_sink(kinds[0], _one_from(fields, above), fields, file)
+    sink = parse_sink(kind, source, fields, file)
     fields.finish()
     return sink
 

@@ -72,7 +72,8 @@ def read_report(text: str) -> BatchReport:
         rows_in_per_s=_rate(sources),
         batch_ms=durations.get("triggerExecution", 0),
         ends=_offsets(sources, "endOffset"),
-        latest=_offsets(sources, "latestOffset"),
+        # A query's very first batch is empty and ends where it begins: how far topics reach is not looked at before.
+        latest=_offsets((each for each in sources if each.get("startOffset") is not None), "latestOffset"),
     )
 
 
@@ -135,15 +136,18 @@ class Figures:
     restarts: int = 0
     error: str | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """It has totals, and no rates any more."""
+        return self.state in ("finished", "failed", "stopped")
+
 
 def advance(figures: Figures, report: BatchReport) -> Figures:
     """A report that was counted already changes nothing but lag and rates."""
     lag_records = report.lag_records
-    figures = replace(
-        figures,
-        lag_records=figures.lag_records if lag_records is None else lag_records,
-        lag_s=0.0 if lag_records == 0 else figures.lag_s,
-    )
+    if lag_records is not None:
+        # How old new records are, the broker is asked a moment later.
+        figures = replace(figures, lag_records=lag_records, lag_s=(figures.lag_s or None) if lag_records else 0.0)
     if not report.ran:
         return replace(figures, rows_in_per_s=0.0, rows_out_per_s=0.0)
     if report.run_id == figures.run_id and report.batch_id <= figures.batch_id:

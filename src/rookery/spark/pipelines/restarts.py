@@ -16,6 +16,7 @@ BACKOFF: Final = Backoff(first_s=1.0, last_s=60.0)
 _LASTING: Final = re.compile(
     r"AnalysisException|OptionError|DataLossError|UNRESOLVED_|TABLE_OR_VIEW_NOT_FOUND|STATE_STORE_\w*SCHEMA|"
     r"STATE_SCHEMA|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|long overflow|DecodeError|"
+    r"SparkUpgradeException|INCONSISTENT_BEHAVIOR_CROSS_VERSION|INVALID_DATETIME_PATTERN|"
     r"DecodingError|INVALID_RECORD|UnsupportedOperationException|Concurrent update to the log|CONCURRENT_STREAM_LOG|"
     r"FencedError|PRODUCER_FENCED|other drivers write to the sink|TornBatchError|"
     r"Cannot continue|sources? in the checkpoint|"

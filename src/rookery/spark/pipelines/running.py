@@ -205,11 +205,14 @@ class Runner:
         latest = self._lags.end_offsets({tp for _, ends in running for tp in ends})
         for run, ends in running:
             if ends and latest.keys() >= ends.keys():
-                run.figures = self._with_lag(run.figures, ends, gaps(ends, latest))
+                run.figures = self._with_lag(run.figures, ends, latest)
 
     def _with_lag(
-        self, figures: Figures, ends: Mapping[TopicPartition, Offset], behind: Mapping[TopicPartition, int]
+        self, figures: Figures, ends: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]
     ) -> Figures:
-        oldest_ms = self._lags.oldest_ms({tp: ends[tp] for tp in behind}) if behind else None
-        age_s = figures.lag_s if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
-        return replace(figures, lag_records=sum(behind.values()), lag_s=age_s if behind else 0.0)
+        behind = gaps(ends, latest)
+        if not behind:
+            return replace(figures, lag_records=0, lag_s=0.0)
+        oldest_ms = self._lags.oldest_ms({tp: ends[tp] for tp in behind}, latest)
+        age_s = None if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
+        return replace(figures, lag_records=sum(behind.values()), lag_s=age_s)

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from rookery.spark.option_table import parse_size_bytes
 from rookery.spark.pipelines.fields import Fields
-from rookery.spark.pipelines.source_parsing import format_choice
+from rookery.spark.pipelines.source_parsing import format_choice, topic_name
 from rookery.spark.pipelines.spec import ConsoleSink, OutputMode, ParquetSink, PostgresSink, Sink, TopicSink
 from rookery.spark.pipelines.values import beside
 
@@ -16,7 +16,7 @@ def parse_sink(kind: str, source: str, fields: Fields, file: Path) -> Sink:
 
 
 def _topic(source: str, fields: Fields, file: Path) -> TopicSink:
-    topic = fields.required("topic")
+    topic = topic_name(fields)
     return TopicSink(
         name=fields.text("name") or topic,
         place=fields.place_of("topic"),

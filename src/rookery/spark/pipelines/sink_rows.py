@@ -18,6 +18,7 @@ from rookery.spark.pipelines.spec import (
     RAW_COLUMNS,
     RECORD_COLUMNS,
     ROUTE_COLUMN,
+    TOMBSTONE_COLUMN,
     ParquetSink,
     Pipeline,
     PostgresSink,
@@ -93,6 +94,13 @@ def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFra
     return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
+def _unless_tombstone(value: Column, rows: DataFrame) -> Column:
+    """What came without a value is written without one: a record of nulls would bring back what was deleted."""
+    if rows.columns.count(TOMBSTONE_COLUMN) != 1:
+        return value
+    return F.when(~F.coalesce(F.col(TOMBSTONE_COLUMN), F.lit(False)), value)
+
+
 def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
     """By default the key that the record came with."""
     if sink.key is not None:
@@ -115,14 +123,15 @@ def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
     lone = shown.schema.fields[0] if len(shown.columns) == 1 else None
     is_plain = lone is not None and isinstance(lone.dataType, BinaryType | StringType)
     if sink.value_format is None and lone is not None and lone.name == "value" and is_plain:
-        return _as_bytes(F.col("value"), lone.dataType)
+        return _unless_tombstone(_as_bytes(F.col("value"), lone.dataType), rows)
     if sink.value_format == "string":
         if lone is None:
             raise SinkRowsError(
                 f"value_format string wants one column, and {sink.source} has {', '.join(shown.columns)}"
             )
-        return _as_bytes(F.col(f"`{lone.name}`"), lone.dataType)
-    record = F.struct(*(F.col(f"`{name}`") for name in shown.columns))
+        return _unless_tombstone(_as_bytes(F.col(f"`{lone.name}`"), lone.dataType), rows)
+    # Before it is encoded: a schema may not know nulls.
+    record = _unless_tombstone(F.struct(*(F.col(f"`{name}`") for name in shown.columns)), rows)
     if sink.value_format in (None, "json"):
         return F.to_json(record).cast("binary")
     return _encoded(record, str(sink.value_format), sink, pipeline, is_key=False)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from rookery.base.topic_names import name_problem
 from rookery.spark.option_table import FORMATS
 from rookery.spark.pipelines.fields import Fields
 from rookery.spark.pipelines.spec import (
@@ -24,12 +25,10 @@ _KINDS: Final = ("topic", "files", "postgres", "jdbc", "generator")
 def parse_source(name: str, fields: Fields | None, file: Path) -> Source | None:
     if fields is None:
         return None
-    kinds = [kind for kind in _KINDS if fields.has(kind)]
-    if len(kinds) != 1:
-        found = " and ".join(kinds) or "none"
-        fields.report.add(fields.place, f"source {name} needs one of {', '.join(_KINDS)}, and has {found}")
+    kind = fields.kind(_KINDS)
+    if kind is None:
         return None
-    source = _PARSERS[kinds[0]](name, fields, file)
+    source = _PARSERS[kind](name, fields, file)
     fields.finish()
     return source
 
@@ -50,6 +49,17 @@ def format_choice(fields: Fields, name: str) -> str | None:
     return fields.choice(name, FORMATS, "") or None
 
 
+def topic_name(fields: Fields) -> str:
+    return _legal_topics(fields, (fields.required("topic"),))[0]
+
+
+def _legal_topics(fields: Fields, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if problem := name and name_problem(name):
+            fields.complain("topic", problem)
+    return names
+
+
 def _topic(name: str, fields: Fields, file: Path) -> TopicSource:
     is_table = fields.flag("table")
     if is_table and fields.has("watermark"):
@@ -59,7 +69,7 @@ def _topic(name: str, fields: Fields, file: Path) -> TopicSource:
     return TopicSource(
         name=name,
         place=fields.place_of("topic"),
-        topics=fields.texts("topic"),
+        topics=_legal_topics(fields, fields.texts("topic")),
         is_table=is_table,
         key_format=format_choice(fields, "key_format"),
         value_format=format_choice(fields, "value_format"),

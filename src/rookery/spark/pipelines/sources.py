@@ -21,6 +21,7 @@ from rookery.spark.pipelines.spec import (
     KEY_COLUMN,
     RAW_COLUMNS,
     RECORD_COLUMNS,
+    TOMBSTONE_COLUMN,
     FileSource,
     GeneratorSource,
     JdbcSource,
@@ -89,7 +90,7 @@ def _observed(rows: DataFrame, source: Source) -> DataFrame:
 
 
 def _topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
-    is_detailed = "true" if pipeline.on_error == "dead-letter" else None
+    is_detailed = "true" if _is_detailed(pipeline, source) else None
     chosen = {
         "subscribe": ",".join(source.topics),
         "keyFormat": source.key_format,
@@ -97,7 +98,7 @@ def _topic_options(pipeline: Pipeline, source: TopicSource) -> dict[str, str]:
         "valueFormat": source.value_format,
         "valueSchema": source.value_schema,
         "valueDetails": is_detailed if source.value_format else None,
-        "onError": "null" if pipeline.on_error == "null" else None,
+        "onError": "null" if pipeline.on_error == "null" and has_format(source) else None,
         "pipelineName": pipeline.name,
     }
     return {**platform_options(pipeline), **{key: text for key, text in chosen.items() if text is not None}}
@@ -138,9 +139,20 @@ def _errors(source: TopicSource) -> list[tuple[str, Column, str]]:
     return [(name, F.col(f"{name}.error"), stage) for name, form, stage in formats if form is not None]
 
 
-def _decoded(name: str, form: str | None, pipeline: Pipeline) -> Column:
-    is_detailed = form is not None and pipeline.on_error == "dead-letter"
-    return F.col(f"{name}.value" if is_detailed else name)
+def _is_detailed(pipeline: Pipeline, source: TopicSource) -> bool:
+    """Whether decoded columns come with their errors: without, a null may be a bad record or a tombstone."""
+    return pipeline.on_error == "dead-letter" or (pipeline.on_error == "null" and not source.is_table)
+
+
+def _decoded(name: str, form: str | None, pipeline: Pipeline, source: TopicSource) -> Column:
+    return F.col(f"{name}.value" if form is not None and _is_detailed(pipeline, source) else name)
+
+
+def _is_tombstone(pipeline: Pipeline, source: TopicSource) -> Column:
+    is_null = _decoded("value", source.value_format, pipeline, source).isNull()
+    if source.value_format is None or not _is_detailed(pipeline, source):
+        return is_null
+    return is_null & F.col("value.error").isNull()
 
 
 def _shaped(records: DataFrame, pipeline: Pipeline, source: TopicSource, *, keeps_bytes: bool) -> DataFrame:
@@ -150,8 +162,9 @@ def _shaped(records: DataFrame, pipeline: Pipeline, source: TopicSource, *, keep
     if keeps_bytes:
         hidden += [F.col(name).alias(shown) for name, shown in RAW_COLUMNS.items()]
     shaped = records.select(
-        _decoded("value", source.value_format, pipeline).alias("value"),
-        _decoded("key", source.key_format, pipeline).alias(KEY_COLUMN),
+        _decoded("value", source.value_format, pipeline, source).alias("value"),
+        _decoded("key", source.key_format, pipeline, source).alias(KEY_COLUMN),
+        _is_tombstone(pipeline, source).alias(TOMBSTONE_COLUMN),
         *hidden,
     )
     return _spread(shaped)
@@ -173,7 +186,7 @@ def _read_table(session: SparkSession, pipeline: Pipeline, source: TopicSource) 
             records = records.where(error.isNull())
         records = records.withColumns(
             {
-                name: _decoded(name, form, pipeline)
+                name: _decoded(name, form, pipeline, source)
                 for name, form in (("key", source.key_format), ("value", source.value_format))
             }
         )

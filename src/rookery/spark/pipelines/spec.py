@@ -1,9 +1,11 @@
 """What a pipeline's file says, as values. Each knows its place in the file, so that every error can name file and line.
 
 `parsing` makes them, `building` makes DataFrames of them. Names are those of Structured Streaming where it has them.
+What a connection is made with is in no repr: there are passwords in it.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -20,6 +22,8 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 KEY_COLUMN: Final = "_key"
 ROUTE_COLUMN: Final = "_route"
 HEADERS_COLUMN: Final = "_headers"
+# Whether the record came without a value, and is to be written without one.
+TOMBSTONE_COLUMN: Final = "_tombstone"
 # The bytes of records whose steps can fail, for their dead letters.
 RAW_COLUMNS: Final = {"rawKey": "_raw_key", "rawValue": "_raw_value", "headers": "_raw_headers"}
 # Column of the data source: name in a pipeline.
@@ -30,7 +34,15 @@ RECORD_COLUMNS: Final = {
     "timestamp": "_timestamp",
     "headers": HEADERS_COLUMN,
 }
-HIDDEN_COLUMNS: Final = (KEY_COLUMN, *RECORD_COLUMNS.values(), *RAW_COLUMNS.values(), ROUTE_COLUMN)
+HIDDEN_COLUMNS: Final = (
+    KEY_COLUMN,
+    TOMBSTONE_COLUMN,
+    *RECORD_COLUMNS.values(),
+    *RAW_COLUMNS.values(),
+    ROUTE_COLUMN,
+)
+# How a number may tell a time.
+UNIX_FORMS: Final = ("unix", "unix_ms", "unix_us")
 # The flow that writes all dead letters.
 DEAD_LETTER_FLOW: Final = "dead-letters"
 
@@ -82,7 +94,7 @@ class TopicSource:
     value_schema: str | None
     starting_offsets: str
     watermark: Watermark | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
 
 @value_class(kw_only=True)
@@ -94,7 +106,7 @@ class FileSource:
     is_table: bool
     schema: str | None
     watermark: Watermark | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
 
 @value_class(kw_only=True)
@@ -103,7 +115,7 @@ class PostgresSource:
 
     name: str
     place: Place
-    connection: str
+    connection: str = field(repr=False)
     table: str | None
     query: str | None
     # To read it in several tasks.
@@ -117,10 +129,10 @@ class JdbcSource:
 
     name: str
     place: Place
-    url: str
+    url: str = field(repr=False)
     table: str | None
     query: str | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
 
 @value_class(kw_only=True)
@@ -176,6 +188,8 @@ class Flatten:
 
 @value_class
 class ToTimestamp:
+    """From numbers by one of UNIX_FORMS, or from texts by a pattern of Spark's."""
+
     place: Place
     formats: Pairs
 
@@ -256,7 +270,7 @@ class TopicSink:
     value_schema: str | None
     partitions: int | None
     output_mode: OutputMode
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
     @property
     def subject(self) -> str:
@@ -273,7 +287,7 @@ class ParquetSink:
     path: str
     partition_by: tuple[str, ...]
     target_file_size_bytes: int | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
 
 @value_class(kw_only=True)
@@ -286,7 +300,7 @@ class PostgresSink:
     name: str
     place: Place
     source: str
-    connection: str
+    connection: str = field(repr=False)
     table: str
     key: tuple[str, ...]
     order_by: str | None
@@ -329,8 +343,9 @@ class Pipeline:
     name: str
     file: Path
     place: Place
-    platform: Mapping[str, str]
+    platform: Mapping[str, str] = field(repr=False)
     platform_place: Place
+    platform_places: Mapping[str, Place]
     trigger: Trigger
     delivery: Delivery
     checkpoint: str

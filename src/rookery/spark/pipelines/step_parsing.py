@@ -7,6 +7,7 @@ import yaml
 
 from rookery.spark.pipelines.fields import Fields, Node, nearest
 from rookery.spark.pipelines.spec import (
+    UNIX_FORMS,
     Cast,
     Drop,
     Filter,
@@ -63,6 +64,15 @@ def _flatten(fields: Fields, name: str) -> Flatten:
     return Flatten(place, () if columns == ("true",) else columns, _SEPARATOR)
 
 
+def _timestamp(fields: Fields, name: str) -> ToTimestamp:
+    formats = fields.pairs(name)
+    for column, form in formats:
+        # No pattern begins like this: u is none of Spark's letters.
+        if form.startswith("unix") and form not in UNIX_FORMS:
+            fields.complain(name, f"{column} cannot be read as {form}{nearest(form, UNIX_FORMS)}")
+    return ToTimestamp(fields.place_of(name), formats)
+
+
 _KINDS: Final[Mapping[str, Callable[[Fields, str], Step]]] = {
     "mask": _mask,
     "rename": lambda fields, name: Rename(fields.place_of(name), fields.pairs(name)),
@@ -70,7 +80,7 @@ _KINDS: Final[Mapping[str, Callable[[Fields, str], Step]]] = {
     "filter": lambda fields, name: Filter(fields.place_of(name), fields.required(name)),
     "route": lambda fields, name: Route(fields.place_of(name), fields.required(name)),
     "flatten": _flatten,
-    "timestamp": lambda fields, name: ToTimestamp(fields.place_of(name), fields.pairs(name)),
+    "timestamp": _timestamp,
     "drop": lambda fields, name: Drop(fields.place_of(name), fields.texts(name)),
     "set": lambda fields, name: Set(fields.place_of(name), fields.pairs(name)),
 }

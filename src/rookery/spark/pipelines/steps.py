@@ -6,8 +6,9 @@ which who calls tells those rows from the others when all steps are done.
 """
 
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StringType, StructType, TimestampType
@@ -16,6 +17,7 @@ from rookery.spark.pipelines.fields import nearest
 from rookery.spark.pipelines.spec import (
     HIDDEN_COLUMNS,
     ROUTE_COLUMN,
+    UNIX_FORMS,
     Cast,
     Drop,
     Filter,
@@ -23,7 +25,6 @@ from rookery.spark.pipelines.spec import (
     Mask,
     MaskMethod,
     OnError,
-    Pairs,
     Rename,
     Route,
     Set,
@@ -37,11 +38,16 @@ _UNIX_UNITS: Final = {"unix": F.timestamp_seconds, "unix_ms": F.timestamp_millis
 # Beyond these Spark's functions overflow, and fail, whatever is to happen to bad values.
 _LONG_MAX: Final = 2**63 - 1
 _UNIX_MAX: Final = {"unix": _LONG_MAX // 1_000_000, "unix_ms": _LONG_MAX // 1_000, "unix_us": _LONG_MAX}
+_PATTERN_GUIDE: Final = "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
 _HASH_BITS: Final = 256
 
 
 class MissingColumnError(Exception):
     """A step names a column that is not there."""
+
+
+class PatternError(Exception):
+    """A step names a pattern for times that Spark does not know."""
 
 
 def apply_step(step: Step, rows: DataFrame, *, on_error: OnError) -> DataFrame:
@@ -54,11 +60,13 @@ def apply_step(step: Step, rows: DataFrame, *, on_error: OnError) -> DataFrame:
             return rows.withColumnsRenamed(dict(names))
         case Cast(types=types):
             _check_columns(rows, [column for column, _ in types])
-            return _converted(rows, {name: _cast(name, kind, on_error) for name, kind in types}, types, on_error)
+            cast = {name: _cast(name, kind, on_error) for name, kind in types}
+            return _converted(rows, cast, {name: f"CastError: {name} is no {kind}" for name, kind in types}, on_error)
         case ToTimestamp(formats=formats):
             _check_columns(rows, [column for column, _ in formats])
             read = {name: _timestamp(rows, name, form, on_error) for name, form in formats}
-            return _converted(rows, read, tuple((name, "timestamp") for name, _ in formats), on_error)
+            failures = {name: f"TimestampError: {name} is no timestamp" for name, _ in formats}
+            return _converted(rows, read, failures, on_error)
         case Filter(condition=condition):
             # Rows that failed are on their way to the dead letters, whatever their nulls would make of the condition.
             failed = F.col(ERROR_COLUMN).isNotNull() if ERROR_COLUMN in rows.columns else F.lit(False)
@@ -98,7 +106,7 @@ def _cast(column: str, kind: str, on_error: OnError) -> Column:
 
 
 def _timestamp(rows: DataFrame, column: str, form: str, on_error: OnError) -> Column:
-    """`form` is unix, unix_ms, unix_us or a pattern of Spark's for texts; what is a timestamp already stays one."""
+    """What is a timestamp already stays one."""
     if isinstance(rows.schema[column].dataType, TimestampType):
         return F.col(column)
     if form in _UNIX_UNITS:
@@ -106,18 +114,32 @@ def _timestamp(rows: DataFrame, column: str, form: str, on_error: OnError) -> Co
             return _UNIX_UNITS[form](F.col(column).cast("bigint"))
         number = F.col(column).try_cast("bigint")
         return F.when(number.between(-_UNIX_MAX[form], _UNIX_MAX[form]), _UNIX_UNITS[form](number))
+    _check_pattern(rows, form)
     text = F.col(column).cast("string")
     return F.to_timestamp(text, form) if on_error == "fail" else F.try_to_timestamp(text, F.lit(form))
 
 
-def _converted(rows: DataFrame, made: dict[str, Column], kinds: Pairs, on_error: OnError) -> DataFrame:
+def _check_pattern(rows: DataFrame, form: str) -> None:
+    """Spark itself looks at a pattern when a row comes."""
+    jvm: Any = rows.sparkSession._jvm
+    try:
+        zone = jvm.java.time.ZoneOffset.UTC
+        jvm.org.apache.spark.sql.catalyst.util.TimestampFormatter.apply(form, zone, True).validatePatternString(True)
+    except PySparkException as error:
+        raise PatternError(
+            f"{form} is no pattern for times: use {', '.join(UNIX_FORMS)}, or letters of {_PATTERN_GUIDE}"
+        ) from error
+
+
+def _converted(rows: DataFrame, made: dict[str, Column], failures: dict[str, str], on_error: OnError) -> DataFrame:
+    """`failures` are by column, and begin with a class, as the errors of dead letters do."""
     if on_error != "dead-letter":
         return rows.withColumns(made)
-    failures = [
-        F.when(F.col(name).isNotNull() & made[name].isNull(), F.lit(f"{name} is no {kind}")) for name, kind in kinds
+    noted = [
+        F.when(F.col(name).isNotNull() & made[name].isNull(), F.lit(failure)) for name, failure in failures.items()
     ]
     earlier = [F.col(ERROR_COLUMN)] if ERROR_COLUMN in rows.columns else []
-    return rows.withColumns({ERROR_COLUMN: F.coalesce(*earlier, *failures), **made})
+    return rows.withColumns({ERROR_COLUMN: F.coalesce(*earlier, *noted), **made})
 
 
 def _flattened(rows: DataFrame, columns: tuple[str, ...], separator: str) -> DataFrame:

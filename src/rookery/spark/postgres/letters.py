@@ -5,13 +5,15 @@ any other row the letter is the row itself, as JSON.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rookery.base.values import value_class
 from rookery.dead_letters.standard import TASK_PUT, Failure, Origin, attempt_of
 from rookery.spark.dead_letter_columns import dead_letter_table
 from rookery.spark.postgres.connecting import PostgresError
@@ -24,13 +26,14 @@ _ERROR_CLASS: Final = PostgresError.__name__
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
-class DeadLetters(NamedTuple):
+@value_class
+class DeadLetters:
     """Where dead letters go. `options` are those of the sink `rookery`: the servers, the delivery.
 
     `topic` None: to `<topic>.dlq` of each row's record, which the rows then have to come with.
     """
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     topic: str | None = None
     pipeline: str | None = None
 

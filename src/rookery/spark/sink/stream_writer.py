@@ -5,7 +5,7 @@ decided.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -23,6 +23,11 @@ from rookery.spark.spark_names import BATCH_ID, QUERY_ID
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_CONTINUOUS: Final = (
+    "a topic cannot be written with the continuous trigger: Spark hands no rows to a sink in Python then. Stop the "
+    "query, and use trigger(processingTime=...) or none"
+)
+
 
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -38,6 +43,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, self._columns, self.place(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        if None in messages:
+            # Each task of a micro-batch has sent a message. Spark does not tell the trigger in any other way, and only
+            # logs this error; but the checkpoint does not claim rows that nobody wrote.
+            raise SinkError(_CONTINUOUS)
         self._driver().commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

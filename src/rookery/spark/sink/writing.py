@@ -204,6 +204,8 @@ def explained(error: ApiError | ConfigError, options: WriteOptions) -> Exception
                 f"option kafka.transaction.timeout.ms: {options.transaction_timeout_ms} is more than the broker allows "
                 "(transaction.max.timeout.ms, by default 900000); lower the option, or raise the broker's setting"
             )
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if "column partition" in str(error):
+            return SinkError(f"a row cannot be written: {error}. Correct the column 'partition', or add partitions")
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.INVALID_TOPIC_EXCEPTION:
             named = "the option topic" if options.topic is not None else "the column 'topic'"
             return SinkError(f"a topic cannot be written to: {error}. Check {named}, or create the topic")
@@ -211,6 +213,11 @@ def explained(error: ApiError | ConfigError, options: WriteOptions) -> Exception
             return SinkError(
                 f"not allowed: {error}. The sink writes to its topics and to {options.ledger_topic} (option "
                 "ledgerTopic), with transactional ids that begin with rookery-sink-"
+            )
+        case ErrorCode.MESSAGE_TOO_LARGE:
+            return SinkError(
+                f"a row cannot be written: {error}. A record must fit the option kafka.max.request.size and the "
+                "topic's max.message.bytes: raise them, the latter as with rookery configs alter"
             )
         case ErrorCode.NETWORK_EXCEPTION | ErrorCode.BROKER_NOT_AVAILABLE | ErrorCode.REQUEST_TIMED_OUT:
             servers = options.client_config.get("bootstrap.servers")

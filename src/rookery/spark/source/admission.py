@@ -59,15 +59,14 @@ class Gate:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        # The first micro-batch is not held back.
+        # What is there at the first look is not held back.
         self._opened_s: float | None = None
 
     def opens(self, lag: int, limits: Limits) -> bool:
-        if lag == 0:
-            return False
+        """As in Spark's Kafka source, the time also runs from a look that found nothing."""
         now_s = self._clock.monotonic()
         waited = self._opened_s is None or now_s - self._opened_s >= limits.max_delay_s
-        if limits.min_offsets is not None and lag < limits.min_offsets and not waited:
+        if not waited and lag < (limits.min_offsets or 0):
             return False
         self._opened_s = now_s
-        return True
+        return lag > 0

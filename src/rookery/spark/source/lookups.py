@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import TimestampMs, TopicPartition
+from rookery.base.types import NO_TOPIC_ID, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.client.metadata import Topic
 from rookery.spark.clients import admin_for
 from rookery.spark.failures import SourceError, refused, unknown_partitions, unknown_topics
@@ -37,6 +37,8 @@ class Lookups:
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
         self._read_committed = config.get("isolation.level") == _READ_COMMITTED
+        # Of topics that were found, by the last look; none of brokers before Kafka 2.8.
+        self.topic_ids: dict[TopicName, TopicId] = {}
 
     def partitions(self, selection: Selection) -> frozenset[TopicPartition]:
         """What there is of a selection. A topic that is named but does not exist has no partitions."""
@@ -70,7 +72,9 @@ class Lookups:
         for topic in found:
             if topic.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 raise SourceError(f"topic {topic.name} cannot be read: {topic.error.name}")
-        return [topic for topic in found if topic.error is ErrorCode.NONE]
+        found = [topic for topic in found if topic.error is ErrorCode.NONE]
+        self.topic_ids = {topic.name: topic.topic_id for topic in found if topic.topic_id != NO_TOPIC_ID}
+        return found
 
     def resolve(self, bound: Bound, partitions: Collection[TopicPartition], *, late: int | None = LATEST) -> Offsets:
         """The offsets of a bound. Where no record is as late as a time, `late` counts, or it is an error."""

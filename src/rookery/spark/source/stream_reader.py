@@ -6,6 +6,8 @@ begin may then mean another offset, as records come and retention takes others a
 lost. A query therefore begins with an empty micro-batch, whose end is where the query begins. Trigger.Once has one
 micro-batch only: its query begins at once, unless that is at the latest offset.
 
+A topic that is deleted and made again has another id. The checkpoint has no ids: only a query that is running notices.
+
 An idle query waits in `latestOffset`, in a fetch that the broker answers as soon as there is something.
 """
 
@@ -26,10 +28,10 @@ from pyspark.sql.streaming.datasource import (
 
 from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import ApiError
-from rookery.base.types import TopicPartition
+from rookery.base.types import TopicId, TopicName, TopicPartition
 from rookery.client.consume.ranges import StoredRun
 from rookery.spark.clients import consumer_for
-from rookery.spark.failures import lose, unknown_partitions
+from rookery.spark.failures import lose
 from rookery.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -85,6 +87,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_begun = False
         # What the last look-up found.
         self._latest: Offsets = {}
+        # Of topics that the positions may belong to: several, since brokers do not all hear of a new one at once.
+        self._topic_ids: dict[TopicName, set[TopicId]] = {}
+        # Whether all partitions that are named are gone.
+        self._is_waiting = False
         # Of AvailableNow: nothing behind this is read.
         self._target: Offsets | None = None
 
@@ -94,6 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             options = self._options
             found = self._lookups.existing_partitions(options.selection)
+            self._note_topics()
             try:
                 offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
             except OptionError as error:
@@ -133,6 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._latest = self._look(starts)
             ends = self._admit(starts, limits)
             if ends is not None:
+                self._note_topics()
                 return offsets_to_json(ends)
             if self._target is not None or not self._wait(deadline_s):
                 return start
@@ -173,17 +181,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {**{tp: found[tp] for tp in starts.keys() & found.keys()}, **ends}
             self._target = None if self._target is None else ends
         gone = starts.keys() - ends.keys()
-        if gone:
+        was_waiting = self._is_waiting
+        # Without any partition all positions would be forgotten, and everything be read again if this is a mistake.
+        self._is_waiting = bool(gone) and not ends and not isinstance(self._options.selection, MatchingTopics)
+        if gone and not was_waiting:
             self._lose(f"{describe(gone)} does not exist any more")
-            if not ends and not isinstance(self._options.selection, MatchingTopics):
-                # All positions would be forgotten, and everything be read again if this is a mistake.
-                raise unknown_partitions("subscribe or assign", gone)
+        if self._is_waiting:
+            return starts
         for tp in _cut_off(starts, ends):
             self._lose(
                 f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was made again, or "
                 f"startingOffsets is wrong"
             )
-        return ends
+        return {**ends, **self._made_again(starts, ends)}
+
+    def _made_again(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """The first offsets of partitions that are others than before, though long enough to look the same.
+
+        They are the ends of a micro-batch without records, so that the next one begins there."""
+        found = self._lookups.topic_ids
+        others = {topic for topic in found if found[topic] not in self._topic_ids.setdefault(topic, {found[topic]})}
+        suspects = {tp for tp in starts.keys() & ends.keys() if tp.topic in others} - _cut_off(starts, ends)
+        firsts = self._lookups.edges(suspects, EARLIEST)
+        again = {tp: first for tp, first in firsts.items() if first < starts[tp]}
+        for tp in sorted(again):
+            self._lose(f"{tp} was deleted and made again; the query is at {starts[tp]} of the one before")
+        return again
+
+    def _note_topics(self) -> None:
+        for topic, topic_id in self._lookups.topic_ids.items():
+            self._topic_ids.setdefault(topic, set()).add(topic_id)
 
     def _admit(self, starts: Offsets, limits: Limits) -> Offsets | None:
         """The ends of the next micro-batch; None if there is none yet."""
@@ -191,9 +218,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {tp: end for tp, end in self._latest.items() if tp in begins}
         behind = lags(begins, ends)
         if not self._gate.opens(sum(behind.values()), limits):
-            # That partitions came, went or began anew is noted even if they have no records.
-            is_same = ends.keys() == starts.keys() and not _cut_off(starts, ends)
-            return None if behind or is_same else ends
+            # That partitions came, went or began anew is noted even if none of their records is read yet.
+            noted = {tp: begins[tp] for tp in ends}
+            return None if noted == starts else noted
         if limits.max_offsets is not None:
             ends = share(limits.max_offsets, begins, ends)
         if limits.max_bytes is not None:

@@ -1,0 +1,21 @@
+"""Kafka's rule for names of topics, and its words for those that break it."""
+
+import re
+
+from rookery.base.types import TopicName
+
+_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def name_problem(name: TopicName) -> str | None:
+    """Why a topic cannot have this name."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > _LENGTH_MAX:
+        return f"Topic name is invalid: it is longer than {_LENGTH_MAX} characters"
+    if not _NAME.fullmatch(name):
+        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
