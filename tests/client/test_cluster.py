@@ -12,7 +12,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, TopicPartition
 from rookery.client.address import Address
 from rookery.client.cluster import Cluster, plain_settings
-from rookery.client.errors import ClientStateError
+from rookery.client.errors import AuthenticationError, ClientStateError
 from rookery.client.metadata import ClusterMetadata
 from rookery.client.settings.common import CommonSettings
 from rookery.protocol.api import DEFINED, ApiKey
@@ -525,3 +525,32 @@ def test_an_observer_learns_whose_a_bootstrap_connection_is() -> None:
             assert nodes.sent_to == [-1, -1, NODE_ID]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_after_a_refusal_the_watch_rests_until_somebody_asks(monkeypatch: pytest.MonkeyPatch, is_heard: bool) -> None:
+    """A producer's comes back by itself: nobody polls it, and its records wait for the metadata."""
+    monkeypatch.setattr("rookery.client.cluster._REFUSAL_PAUSE_S", 0.05)
+    tries = 0
+
+    async def refresh(cluster: Cluster, topics: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
+
+    async def watch() -> None:
+        monkeypatch.setattr(Cluster, "refresh", refresh)
+        cluster = Cluster.at("localhost:1")
+        if is_heard:
+            cluster.on_refusal.append(lambda: None)
+        cluster.watch(["t"])
+        await asyncio.sleep(0.5)
+        if is_heard:
+            assert tries == 1
+            assert cluster.take_refusal() is not None
+            assert cluster.take_refusal() is None
+        while tries < 2:
+            await asyncio.sleep(0.01)
+        await cluster.close()
+
+    asyncio.run(asyncio.wait_for(watch(), 10))

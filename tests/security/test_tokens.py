@@ -11,22 +11,19 @@ from collections.abc import Awaitable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import ConfigError
 from rookery.client.settings.admin import AdminSettings
 from rookery.security import tokens
-from rookery.security.jwt import expiry_s, unsecured_token
 from rookery.security.settings import TokenSettings
 from rookery.security.tokens import TokenError, TokenSource, refresh_at_s
+from tests.security.bearer import NOW_S, jwt
 from tests.support.broker import free_port
 from tests.support.certificates import make_certificates
-
-NOW_S = 1_700_000_000.0
 
 
 class Endpoint:
@@ -101,11 +98,6 @@ def settings(url: str, **changes: Any) -> TokenSettings:
         "retry_backoff_max_ms": 10_000,
     }
     return TokenSettings(**fields | changes)
-
-
-def jwt(**claims: object) -> str:
-    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({}, claims)]
-    return ".".join([*parts, "signature"])
 
 
 def ask(source: TokenSource) -> str:
@@ -196,6 +188,40 @@ def test_a_stranger_with_https_gets_no_secret_and_is_not_asked_again(
 def test_what_is_wrong_with_the_options_for_https_is_said_at_once(clock: ManualClock, options: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         TokenSource(https_settings("https://login/token", options), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://[::1]/token", "::1", 80),
+        ("https://[fe80::12]/token", "fe80::12", 443),
+        ("https://[::1]:8443/token", "::1", 8443),
+        ("http://login/token", "login", 80),
+    ],
+)
+def test_where_an_endpoint_is(url: str, host: str, port: int) -> None:
+    connection = tokens.connection_to(urlsplit(url), None, 1)
+    assert (connection.host, connection.port) == (host, port)
+
+
+def test_a_token_that_ends_while_the_next_is_fetched_is_not_used(
+    endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "_PATIENCE_S", 0.05)
+
+    async def scenario() -> str:
+        source = TokenSource(settings(endpoint.url), clock=clock)
+        await source.token()
+        endpoint.is_open.clear()
+        clock.advance(999_000)
+        waiting = asyncio.create_task(source.token())
+        await asyncio.sleep(0)
+        clock.advance(1_000)
+        asyncio.get_running_loop().call_later(0.2, endpoint.is_open.set)
+        return await waiting
+
+    endpoint.answers = [answer("old", expires_in=1000), answer("next", expires_in=1000)]
+    assert asyncio.run(asyncio.wait_for(scenario(), 10)) == "next"
 
 
 def test_scope_and_encoded_header(endpoint: Endpoint, clock: ManualClock) -> None:
@@ -518,58 +544,3 @@ def test_a_file_is_read_again(tmp_path: Path, clock: ManualClock) -> None:
     path.unlink()
     with pytest.raises(TokenError, match=r"sasl\.oauthbearer\.token\.endpoint\.url"):
         ask(source)
-
-
-def parts_of(token: str) -> list[Any]:
-    header, claims, signature = token.split(".")
-    assert signature == ""
-    return [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (header, claims)]
-
-
-def test_an_unsecured_token() -> None:
-    options = {
-        "unsecuredLoginStringClaim_sub": 'al"ice',
-        "unsecuredLoginNumberClaim_age": "7",
-        "unsecuredLoginListClaim_scope": "|read|write",
-        "unsecuredLoginListClaim_none": "",
-        "unsecuredLoginLifetimeSeconds": "60",
-        "unsecuredLoginExtension_x": "y",
-    }
-    token = unsecured_token(options, NOW_S)
-    claims = {"sub": 'al"ice', "age": 7.0, "scope": ["read", "write"], "none": [], "exp": NOW_S + 60, "iat": NOW_S}
-    assert parts_of(token) == [{"alg": "none"}, claims]
-    assert expiry_s(token) == NOW_S + 60
-
-
-def test_an_unsecured_token_holds_for_an_hour_and_may_name_another_claim() -> None:
-    options = {"unsecuredLoginStringClaim_user": "alice", "unsecuredLoginPrincipalClaimName": "user"}
-    assert parts_of(unsecured_token(options, NOW_S))[1] == {"user": "alice", "exp": NOW_S + 3600, "iat": NOW_S}
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({}, 'add unsecuredLoginStringClaim_sub="NAME"'),
-        ({"unsecuredLoginStringClaim_sub": ""}, "StringClaim_sub"),
-        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginPrincipalClaimName": "user"}, "StringClaim_user"),
-        ({"unsecuredLoginStringClaim_exp": "1"}, "remove unsecuredLoginStringClaim_exp"),
-        ({"unsecuredLoginNumberClaim_x": "y"}, "unsecuredLoginNumberClaim_x must be a number"),
-        ({"unsecuredLoginLifetimeSeconds": "nan"}, "unsecuredLoginLifetimeSeconds must be a number"),
-    ],
-)
-def test_options_of_which_no_token_can_be_made(options: dict[str, str], text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^sasl\.jaas\.config.*{text}"):
-        unsecured_token(options, NOW_S)
-
-
-@pytest.mark.parametrize(
-    "token", ["", "abc", "a.b", jwt(), jwt(exp="1"), jwt(exp=10**400), "a.b.c", f"a.{jwt(exp=1)}", "..", "é.é.é"]
-)
-def test_tokens_that_do_not_say_when_they_end(token: str) -> None:
-    assert expiry_s(token) is None
-
-
-@given(st.text())
-def test_any_text_may_be_asked_when_it_ends(payload: str) -> None:
-    expiry_s(f"a.{base64.urlsafe_b64encode(payload.encode()).decode()}.b")
-    expiry_s(f"a.{payload}.b")

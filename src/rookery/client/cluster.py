@@ -38,6 +38,8 @@ Result = TypeVar("Result")
 DEFAULT_CLIENT_ID = "rookery"
 DEFAULT_TIMEOUT_S = 30.0
 _NEVER_S = float("-inf")
+# How long nobody is asked after a refusal, if there is nobody who says when to ask again.
+_REFUSAL_PAUSE_S = 10.0
 
 
 class Cluster:
@@ -301,9 +303,10 @@ class Cluster:
                     await self._watch_wake.wait()
 
     async def _wait_until_asked(self) -> None:
-        """A wrong password that is tried again and again locks accounts."""
+        """A wrong password that is tried again and again locks accounts. Who listens to refusals asks by polls."""
+        pause_s = self.settings.metadata_max_age_ms / 1000 if self.on_refusal else _REFUSAL_PAUSE_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.metadata_max_age_ms / 1000):
+            async with asyncio.timeout(pause_s):
                 await self._refusal_wake.wait()
 
     def _has_stale_watched(self) -> bool:

@@ -99,11 +99,11 @@ class TokenSource:
     async def _newer_than(self, kept: _Token) -> str:
         """The next token if it comes soon: with what is left of the old one a session would be short."""
         with suppress(TimeoutError, TokenError):
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(min(_PATIENCE_S, kept.end_s - self._now_s())):
                 return (await asyncio.shield(self._shared_fetch())).text
         if self._kept is kept:
             self._rest(kept)
-        return kept.text
+        return kept.text if self._now_s() < kept.end_s else await self.token()
 
     def _rest(self, kept: _Token) -> None:
         """Those who have a token do not wait again for a while."""
@@ -227,12 +227,7 @@ def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, byt
     Hence not urllib, which goes where redirects send it, and to the environment's proxies, which Java does not know.
     """
     url = urllib.parse.urlsplit(settings.endpoint_url)
-    host, connect_s = url.hostname or "", _limit_s(settings.connect_timeout_ms)
-    connection = (
-        http.client.HTTPSConnection(host, url.port, timeout=connect_s, context=tls)
-        if url.scheme == "https"
-        else http.client.HTTPConnection(host, url.port, timeout=connect_s)
-    )
+    connection = connection_to(url, tls, _limit_s(settings.connect_timeout_ms))
     try:
         connection.connect()
         connection.sock.settimeout(_limit_s(settings.read_timeout_ms))
@@ -242,6 +237,16 @@ def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, byt
         return answer.status, answer.read(_ANSWER_BYTES_MAX)
     finally:
         connection.close()
+
+
+def connection_to(
+    url: urllib.parse.SplitResult, tls: ssl.SSLContext | None, timeout_s: float
+) -> http.client.HTTPConnection:
+    """With its port, without which `http.client` would look for one behind the last colon of an IPv6 address."""
+    host = url.hostname or ""
+    if url.scheme == "https":
+        return http.client.HTTPSConnection(host, url.port or 443, timeout=timeout_s, context=tls)
+    return http.client.HTTPConnection(host, url.port or 80, timeout=timeout_s)
 
 
 def _body(settings: TokenSettings) -> bytes:

@@ -211,3 +211,16 @@ def test_sql_whose_lines_yaml_joins_is_refused(sql: str) -> None:
     assert problems(text + "sinks: [{console: true, from: a}]") == [
         "5: sql of transform a has several lines: write it below a |, so that errors can name the line"
     ]
+
+
+def test_settings_of_a_sink_count_together_with_those_of_the_platform() -> None:
+    text = """\
+        name: x
+        platform: {bootstrap.servers: "localhost:9092", delivery.timeout.ms: 20000}
+        sources: {ticks: {generator: {}}}
+        sinks:
+          - {topic: fine, from: ticks, options: {kafka.request.timeout.ms: "5000"}}
+          - {topic: slow, from: ticks, options: {kafka.request.timeout.ms: "60000"}}
+        """
+    [problem] = problems(text)
+    assert problem.startswith("6: delivery.timeout.ms (20000) must be at least linger.ms + request.timeout.ms")
