@@ -9,7 +9,7 @@ from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
 from rookery.client.connection import Connection
 from rookery.client.errors import AuthenticationError
-from rookery.client.outgoing import SocketBuffers
+from rookery.client.socket_buffers import SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message

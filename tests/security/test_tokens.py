@@ -113,6 +113,15 @@ async def fetches_are_over() -> None:
         await asyncio.sleep(0)
 
 
+async def source_in_need(endpoint: Endpoint, clock: ManualClock, *, age_ms: int) -> TokenSource:
+    """It has a token that is to be replaced, and the server does not answer any more."""
+    source = TokenSource(settings(endpoint.url), clock=clock)
+    await source.token()
+    endpoint.is_open.clear()
+    clock.advance(age_ms)
+    return source
+
+
 def ask_twice(source: TokenSource) -> list[str]:
     """What there is at once, and what there is after the fetch that this may have started."""
 
@@ -210,10 +219,7 @@ def test_a_token_that_ends_while_the_next_is_fetched_is_not_used(
     monkeypatch.setattr(tokens, "_PATIENCE_S", 0.05)
 
     async def scenario() -> str:
-        source = TokenSource(settings(endpoint.url), clock=clock)
-        await source.token()
-        endpoint.is_open.clear()
-        clock.advance(999_000)
+        source = await source_in_need(endpoint, clock, age_ms=999_000)
         waiting = asyncio.create_task(source.token())
         await asyncio.sleep(0)
         clock.advance(1_000)
@@ -288,10 +294,7 @@ def test_who_has_a_token_does_not_wait_long_for_a_server_that_hangs(
     endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        source = TokenSource(settings(endpoint.url), clock=clock)
-        await source.token()
-        endpoint.is_open.clear()
-        clock.advance(700_000)
+        source = await source_in_need(endpoint, clock, age_ms=700_000)
         monkeypatch.setattr(tokens, "_PATIENCE_S", 0.05)
         assert await source.token() == "old"
         monkeypatch.setattr(tokens, "_PATIENCE_S", 3600)
@@ -340,10 +343,7 @@ def test_closing_ends_a_fetch_that_nobody_waits_for(
     endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        source = TokenSource(settings(endpoint.url), clock=clock)
-        await source.token()
-        endpoint.is_open.clear()
-        clock.advance(700_000)
+        source = await source_in_need(endpoint, clock, age_ms=700_000)
         monkeypatch.setattr(tokens, "_PATIENCE_S", 0)
         await source.token()
         source.close()

@@ -32,7 +32,8 @@ from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
 from rookery.client.handshakes import no_handshake, untrusted
 from rookery.client.incoming import Incoming
-from rookery.client.outgoing import Outgoing, SocketBuffers
+from rookery.client.outgoing import Outgoing
+from rookery.client.socket_buffers import SocketBuffers, prepare_socket
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
@@ -136,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 loop = asyncio.get_running_loop()
                 patience_s = None if tls is None else _GOODBYE_S
-                await loop.create_connection(
+                transport, _ = await loop.create_connection(
                     lambda: connection, address.host, address.port, ssl=tls, ssl_shutdown_timeout=patience_s
                 )
         except TimeoutError:
@@ -153,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
             # No name that idna knows, no port, or no thread any more to look it up: the interpreter is ending.
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {error}") from None
         try:
-            connection._outgoing.set_buffers(buffers)
+            prepare_socket(transport, buffers)
             await connection._negotiate(timeout_s)
         except BaseException:
             await connection.close(in_peace=False)

@@ -18,8 +18,8 @@ from rookery.client.address import Address
 from rookery.client.backoff import Backoff
 from rookery.client.connection import Connection, ConnectionObserver
 from rookery.client.errors import ClientStateError
-from rookery.client.outgoing import SocketBuffers
 from rookery.client.settings.common import CommonSettings
+from rookery.client.socket_buffers import SocketBuffers
 from rookery.security.settings import SaslSettings, TlsSettings
 
 if TYPE_CHECKING:

@@ -10,25 +10,15 @@ says so.
 
 import asyncio
 import os
-import socket
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rookery.base.types import Buffer
 
-SYSTEM_DEFAULT_BYTES = -1
 # What the transport holds while the kernel takes no more; four full records of TLS.
 _PIECE_BYTES = 65_536
 # The kernel takes at most 1024 parts in one call.
 _PARTS_MAX = 1000
-
-
-class SocketBuffers(NamedTuple):
-    """The least that the system's buffers should have; the system may give more, and adapts what it gives."""
-
-    send_bytes: int = SYSTEM_DEFAULT_BYTES
-    receive_bytes: int = SYSTEM_DEFAULT_BYTES
 
 
 class Outgoing:
@@ -53,16 +43,6 @@ class Outgoing:
         plain = transport.get_extra_info("socket")
         if plain is not None and not has_tls:
             self._descriptor = plain.fileno()
-
-    def set_buffers(self, buffers: SocketBuffers) -> None:
-        plain = self._transport.get_extra_info("socket")
-        if plain is None:
-            return
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A size that is set stops the kernel from adapting it, so it must not be less than what is there already.
-        for option, size in ((socket.SO_SNDBUF, buffers.send_bytes), (socket.SO_RCVBUF, buffers.receive_bytes)):
-            if size > plain.getsockopt(socket.SOL_SOCKET, option):
-                plain.setsockopt(socket.SOL_SOCKET, option, size)
 
     @property
     def must_wait(self) -> bool:
