@@ -50,15 +50,23 @@ def test_a_timeout_cancels_the_work(loop: LoopThread) -> None:
     assert cancelled.wait(10)
 
 
+def test_a_timeout_of_the_work_is_the_callers(loop: LoopThread) -> None:
+    async def time_out() -> None:
+        raise TimeoutError("of the work")
+
+    with pytest.raises(TimeoutError, match="of the work"):
+        loop.run(time_out(), timeout_s=10)
+
+
 INTERRUPT = """
-import asyncio, os, signal, threading
+import asyncio, signal, threading
 from rookery.client.sync.loop import shared_loop
 
 cancelled = threading.Event()
 
 async def interrupt():
     try:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         await asyncio.Event().wait()
     finally:
         cancelled.set()
@@ -76,7 +84,11 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_ends_the_waiting_and_cancels() -> None:
-    """In a process of its own: those that run tests may not listen to the signal."""
+    """In a process of its own: those that run tests may not listen to the signal.
+
+    It comes on the loop's thread, so that it does not wake the one that waits: as if it had come just before that one
+    fell asleep.
+    """
     ended = subprocess.run([sys.executable, "-c", INTERRUPT], capture_output=True, text=True, timeout=30)
     assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
 

@@ -22,6 +22,10 @@ Result = TypeVar("Result")
 
 _STOP_TIMEOUT_S = 5.0
 
+# A signal that comes just before the thread falls asleep, or on another thread, does not wake it. Python's handler runs
+# when it wakes for any reason: without this, an interrupt could wait as long as the work.
+_LOOK_FOR_SIGNALS_S = 0.5
+
 
 class LoopThread:
     """Runs from the start to `stop`. Safe to use from any thread."""
@@ -46,7 +50,7 @@ class LoopThread:
         """Do the work on the loop, and wait for its result. TimeoutError cancels it."""
         future = self.submit(work, waits=True)
         try:
-            return future.result(timeout_s)
+            return _result(future, timeout_s)
         except BaseException:
             # Its own failure, for which this does nothing; or a time-out or interrupt of ours.
             future.cancel()
@@ -130,6 +134,19 @@ _SHARED = _Shared()
 def shared_loop() -> LoopThread:
     """The loop of all synchronous clients of this process, started if need be."""
     return _SHARED.get()
+
+
+def _result(future: "Future[Result]", timeout_s: float | None) -> Result:
+    left_s = float("inf") if timeout_s is None else timeout_s
+    while left_s > _LOOK_FOR_SIGNALS_S:
+        try:
+            return future.result(_LOOK_FOR_SIGNALS_S)
+        except TimeoutError:
+            # Done: it was the work's own time-out, or the result came this moment.
+            if future.done():
+                break
+            left_s -= _LOOK_FOR_SIGNALS_S
+    return future.result(left_s)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
