@@ -17,6 +17,7 @@ from rookery.records.compression import compress
 
 RECORDS = 1200
 RECORD_BYTES = 100
+CONNECTIONS = 3
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def _librdkafka(broker: Broker, action: str, name: str, partitions: int, **setti
 
 
 def _requests(broker: Broker, kind: str, **options: object) -> Measurements:
-    settings = {"port": broker.port, "kind": kind, "connections": 3, "duration_s": 0.1, **options}
+    settings = {"port": broker.port, "kind": kind, "connections": CONNECTIONS, "duration_s": 0.1, **options}
     return run_loads([Load("bench.wire", "requests", settings)], broker).result
 
 
@@ -109,14 +110,14 @@ def test_tiny_produces_are_all_in_the_log(broker: Broker) -> None:
     with topic(broker, 2) as name:
         result = _requests(broker, "produce", topics=[name], partitions=2)
         # Each connection's first request is not measured.
-        assert count_records(broker, name, 2) == result["requests"] + 3
+        assert count_records(broker, name, 2) == result["requests"] + CONNECTIONS
 
 
 def test_metadata_and_api_versions(broker: Broker) -> None:
     with topics(broker, 5, partitions=1) as names:
-        assert _requests(broker, "metadata")["requests"] > 3
-        assert _requests(broker, "metadata", topics=names[:1])["requests"] > 3
-    assert _requests(broker, "api_versions")["requests"] > 3
+        assert _requests(broker, "metadata")["requests"] >= CONNECTIONS
+        assert _requests(broker, "metadata", topics=names[:1])["requests"] >= CONNECTIONS
+    assert _requests(broker, "api_versions")["requests"] >= CONNECTIONS
 
 
 def test_an_error_in_a_reply_fails_the_load(broker: Broker) -> None:

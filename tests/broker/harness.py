@@ -109,7 +109,7 @@ class Broker:
                     configs=[Message(name=key.replace("_", "."), value=value) for key, value in configs.items()],
                 )
             ],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
         )
         assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
         topic_id: UUID = response.topics[0].topic_id

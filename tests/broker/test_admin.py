@@ -23,7 +23,7 @@ def topic(name: str, **more: Any) -> Message:
 
 
 async def create(broker: Broker, *topics: Message, **more: Any) -> list[tuple[str, str]]:
-    response = await broker.call(ApiKey.CREATE_TOPICS, 7, topics=list(topics), timeout_ms=1000, **more)
+    response = await broker.call(ApiKey.CREATE_TOPICS, 7, topics=list(topics), timeout_ms=60_000, **more)
     return [(each.name, ErrorCode(each.error_code).name) for each in response.topics]
 
 
@@ -107,7 +107,7 @@ def test_time_out_answers_and_the_topic_still_comes(tmp_path: Path, monkeypatch:
 async def delete(broker: Broker, *topics: tuple[str | None, UUID], version: int = 6) -> list[str]:
     wanted = [Message(name=name, topic_id=topic_id) for name, topic_id in topics]
     names = [name for name, _ in topics if name is not None]
-    response = await broker.call(ApiKey.DELETE_TOPICS, version, topics=wanted, topic_names=names, timeout_ms=1000)
+    response = await broker.call(ApiKey.DELETE_TOPICS, version, topics=wanted, topic_names=names, timeout_ms=60_000)
     return [ErrorCode(each.error_code).name for each in response.responses]
 
 
@@ -156,7 +156,7 @@ def test_create_partitions(
                     ApiKey.CREATE_PARTITIONS,
                     3,
                     topics=[Message(name=name, count=count, assignments=assignments)],
-                    timeout_ms=1000,
+                    timeout_ms=60_000,
                     validate_only=validate_only,
                 )
                 assert response.results[0].error_code == expected

@@ -22,7 +22,7 @@ async def update(broker: Broker, *changes: tuple[str, int, int], version: int = 
         for name, level, kind in changes
     ]
     return await broker.call(
-        ApiKey.UPDATE_FEATURES, version, **{"timeout_ms": 1000, "validate_only": False} | fields, feature_updates=rows
+        ApiKey.UPDATE_FEATURES, version, **{"timeout_ms": 60_000, "validate_only": False} | fields, feature_updates=rows
     )
 
 

@@ -93,7 +93,7 @@ def test_a_marker_wakes_a_reader(tmp_path: Path) -> None:
             await settle()
             assert not waiting.done()
             end(broker, 1, committed=True)
-            reply: Reply | None = await asyncio.wait_for(waiting, 10)
+            reply: Reply | None = await asyncio.wait_for(waiting, 60)
             assert reply is not None
             result = only(decode(ApiKey.FETCH, 12, reply))
             assert bases(result.records) == [0, 1, 2]

@@ -434,7 +434,7 @@ def test_a_deleted_topics_offsets_are_gone(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
         await broker.create_topic("t")
         await commit(broker)
-        await broker.call(ApiKey.DELETE_TOPICS, 6, topics=[Message(name="t", topic_id=None)], timeout_ms=1000)
+        await broker.call(ApiKey.DELETE_TOPICS, 6, topics=[Message(name="t", topic_id=None)], timeout_ms=60_000)
         await broker.create_topic("t")
         assert await committed(broker) == -1
 
@@ -488,12 +488,12 @@ def test_while_it_loads_the_coordinator_says_so(tmp_path: Path) -> None:
 
 def test_the_session_of_a_silent_member_ends(tmp_path: Path) -> None:
     async def scene(broker: Broker) -> None:
-        joined = await stable_member(broker, session_timeout_ms=50, rebalance_timeout_ms=50)
+        joined = await stable_member(broker, session_timeout_ms=1000, rebalance_timeout_ms=1000)
         while (await describe_state(broker)) != "Empty":
             await asyncio.sleep(0.01)
         assert await beat(broker, joined) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    play(tmp_path, scene, group_min_session_timeout_ms="10")
+    play(tmp_path, scene, group_min_session_timeout_ms="1000")
 
 
 async def describe_state(broker: Broker) -> str:

@@ -15,7 +15,7 @@ from tests.broker.harness import Broker, running
 def list_offset(broker: Broker, timestamp: int, *, version: int = 11, topic: str = "orders", **more: Any) -> Message:
     wanted = Message(partition_index=more.pop("index", 0), timestamp=timestamp, current_leader_epoch=-1)
     wanted.__dict__.update(more.pop("wanted", {}))
-    fields = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 1000, **more}
+    fields = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 60_000, **more}
     response = broker.call_now(
         ApiKey.LIST_OFFSETS, version, topics=[Message(name=topic, partitions=[wanted])], **fields
     )
@@ -101,7 +101,7 @@ def test_new_leader_that_catches_up(tmp_path: Path, version: int, expected: str)
 def delete_records(broker: Broker, offset: int, *, topic: str = "orders", index: int = 0) -> tuple[int, int]:
     partitions = [Message(partition_index=index, offset=offset)]
     response = broker.call_now(
-        ApiKey.DELETE_RECORDS, 2, topics=[Message(name=topic, partitions=partitions)], timeout_ms=1000
+        ApiKey.DELETE_RECORDS, 2, topics=[Message(name=topic, partitions=partitions)], timeout_ms=60_000
     )
     (result,) = response.topics[0].partitions
     return result.error_code, result.low_watermark

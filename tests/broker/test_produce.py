@@ -35,7 +35,7 @@ VERSION = 12
 
 def fields(records: bytes | None, *, topic: str = "orders", index: int = 0, acks: int = -1, **more: Any) -> Any:
     data = [Message(name=topic, partition_data=[Message(index=index, records=records)])]
-    return {"acks": acks, "timeout_ms": 5000, "topic_data": data, **more}
+    return {"acks": acks, "timeout_ms": 60_000, "topic_data": data, **more}
 
 
 def produce(broker: Broker, records: bytes | None, *, version: int = VERSION, **more: Any) -> Message:
@@ -346,7 +346,7 @@ def test_deleting_the_topic_ends_the_wait(tmp_path: Path) -> None:
             have_followers(broker, isr=(1, 2))
             task = await waiting(broker.send(ApiKey.PRODUCE, VERSION, **fields(batch(b"a"))))
             await broker.call(
-                ApiKey.DELETE_TOPICS, 6, topics=[Message(name="orders", topic_id=NO_TOPIC_ID)], timeout_ms=1000
+                ApiKey.DELETE_TOPICS, 6, topics=[Message(name="orders", topic_id=NO_TOPIC_ID)], timeout_ms=60_000
             )
             assert (await result_of(task)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

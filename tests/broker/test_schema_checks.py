@@ -31,6 +31,12 @@ VERSION = 12
 ORDERS = "orders-value"
 
 
+@pytest.fixture(autouse=True)
+def _long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine does meanwhile, a gate that will be opened is waited for."""
+    monkeypatch.setattr(schema_checks, "CATCH_UP_SECONDS_MAX", 30)
+
+
 @pytest.fixture
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_checks, "CATCH_UP_SECONDS_MAX", 0.05)
@@ -82,7 +88,7 @@ def play(path: Path, scene: Callable[[Broker, Schemas], Coroutine[Any, Any, None
 def fields(*records: tuple[int, bytes | None], **more: Any) -> dict[str, Any]:
     """`records` are (partition, batch) of the topic "orders"."""
     data = [Message(index=index, records=data) for index, data in records]
-    return {"acks": -1, "timeout_ms": 5000, "topic_data": [Message(name="orders", partition_data=data)]} | more
+    return {"acks": -1, "timeout_ms": 60_000, "topic_data": [Message(name="orders", partition_data=data)]} | more
 
 
 def results(response: Message) -> list[Message]:
@@ -103,7 +109,7 @@ def send(broker: Broker, *records: tuple[int, bytes | None], **more: Any) -> "as
 
 
 async def answered(task: "asyncio.Task[Reply | None]") -> list[Message]:
-    reply = await asyncio.wait_for(task, 5)
+    reply = await asyncio.wait_for(task, 60)
     assert reply is not None
     return results(decode(ApiKey.PRODUCE, VERSION, reply))
 
@@ -271,8 +277,11 @@ def test_the_order_stays_when_the_check_is_switched_off(tmp_path: Path) -> None:
 
 
 def test_without_a_check_those_behind_one_that_must_be_tried_again_must_be_too(
-    tmp_path: Path, short_wait: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not less: meanwhile the check is switched off, which writes to the disk.
+    monkeypatch.setattr(schema_checks, "CATCH_UP_SECONDS_MAX", 1)
+
     async def scene(broker: Broker, schemas: Schemas) -> None:
         schemas.can_read = False
         schemas.gate.clear()
@@ -492,7 +501,7 @@ def test_a_topic_that_is_deleted_meanwhile(tmp_path: Path) -> None:
         schemas.gate.clear()
         task = send(broker, (0, batch(framed(2))))
         topics = [Message(name="orders", topic_id=NO_TOPIC_ID)]
-        response = await broker.call(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout_ms=1000)
+        response = await broker.call(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout_ms=60_000)
         assert response.responses[0].error_code == 0
         schemas.gate.set()
         assert summary(await answered(task)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]

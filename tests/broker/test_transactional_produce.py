@@ -45,7 +45,7 @@ def fields(
     return {
         "transactional_id": None if producer is None else producer.transactional_id,
         "acks": -1,
-        "timeout_ms": 5000,
+        "timeout_ms": 60_000,
         "topic_data": [Message(name=topic.name, topic_id=topic.topic_id, partition_data=data)],
     } | more
 
@@ -77,7 +77,7 @@ def send(
 
 
 async def answered(task: "asyncio.Task[Reply | None]", version: int = ADDING) -> list[Message]:
-    reply = await asyncio.wait_for(task, 5)
+    reply = await asyncio.wait_for(task, 60)
     assert reply is not None
     return results(decode(ApiKey.PRODUCE, version, reply))
 

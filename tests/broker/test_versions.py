@@ -63,7 +63,7 @@ async def check_produce(broker: Broker, version: int) -> None:
             ApiKey.PRODUCE,
             version,
             acks=acks,
-            timeout_ms=1000,
+            timeout_ms=60_000,
             topic_data=[
                 Message(**topic_of(broker, version, 13), partition_data=[Message(index=1, records=batch(b"x", b"y"))])
             ],
@@ -123,7 +123,7 @@ async def check_list_offsets(broker: Broker, version: int) -> None:
             replica_id=-1,
             isolation_level=0,
             topics=[Message(name="orders", partitions=[Message(partition_index=0, timestamp=timestamp)])],
-            timeout_ms=1000,
+            timeout_ms=60_000,
         )
         (result,) = response.topics[0].partitions
         assert (result.error_code, result.offset, result.timestamp) == (0, offset, timestamp_ms)
@@ -183,7 +183,7 @@ async def check_create_topics(broker: Broker, version: int) -> None:
                 configs=[Message(name="retention.ms", value="1000")],
             )
         ],
-        timeout_ms=1000,
+        timeout_ms=60_000,
         validate_only=False,
     )
     (topic,) = response.topics
@@ -198,7 +198,9 @@ async def check_create_topics(broker: Broker, version: int) -> None:
 async def check_delete_topics(broker: Broker, version: int) -> None:
     topic_id = broker.services.image.topics["orders"].topic_id
     by_id = Message(name=None, topic_id=topic_id)
-    response = await broker.call(ApiKey.DELETE_TOPICS, version, topic_names=["orders"], topics=[by_id], timeout_ms=1000)
+    response = await broker.call(
+        ApiKey.DELETE_TOPICS, version, topic_names=["orders"], topics=[by_id], timeout_ms=60_000
+    )
     (topic,) = response.responses
     assert (topic.name, topic.error_code) == ("orders", 0)
     assert topic.get("topic_id", topic_id) == topic_id
@@ -211,7 +213,7 @@ async def check_delete_records(broker: Broker, version: int) -> None:
         ApiKey.DELETE_RECORDS,
         version,
         topics=[Message(name="orders", partitions=[Message(partition_index=0, offset=2)])],
-        timeout_ms=1000,
+        timeout_ms=60_000,
     )
     (result,) = response.topics[0].partitions
     assert (result.partition_index, result.low_watermark, result.error_code) == (0, 2, 0)
@@ -306,7 +308,7 @@ async def check_create_partitions(broker: Broker, version: int) -> None:
         ApiKey.CREATE_PARTITIONS,
         version,
         topics=[Message(name="orders", count=4, assignments=None)],
-        timeout_ms=1000,
+        timeout_ms=60_000,
         validate_only=False,
     )
     assert [(result.name, result.error_code) for result in response.results] == [("orders", 0)]
@@ -316,7 +318,7 @@ async def check_create_partitions(broker: Broker, version: int) -> None:
 @check(ApiKey.UPDATE_FEATURES)
 async def check_update_features(broker: Broker, version: int) -> None:
     change = Message(feature="transaction.version", max_version_level=1, allow_downgrade=True, upgrade_type=2)
-    response = await broker.call(ApiKey.UPDATE_FEATURES, version, timeout_ms=1000, feature_updates=[change])
+    response = await broker.call(ApiKey.UPDATE_FEATURES, version, timeout_ms=60_000, feature_updates=[change])
     assert (response.error_code, response.error_message) == (0, None)
     assert [row.feature for row in response.get("results", [])] == ([] if version >= 2 else ["transaction.version"])
     assert broker.services.image.features["transaction.version"] == 1

@@ -17,7 +17,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 # One partition, so that a test can hold up the coordinator of all ids.
 CONFIG = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "5"}
 FOLLOWER = 2
-_STATE_TIMEOUT_S = 10.0
+_STATE_TIMEOUT_S = 60.0
 
 
 class Producer(NamedTuple):

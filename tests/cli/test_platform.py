@@ -79,6 +79,12 @@ def test_a_setting_that_nobody_knows_is_named() -> None:
         assert "'listener'" in process.stderr.read()
 
 
+def test_the_help_of_the_registry_tells_its_defaults() -> None:
+    told = CliRunner().invoke(app, ["registry", "--help"], env={"COLUMNS": "200"}).output
+    assert "127.0.0.1:9092" in told
+    assert "http://127.0.0.1:8081" in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

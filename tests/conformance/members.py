@@ -21,8 +21,11 @@ TIMEOUT_S = 60
 _POLL_S = 0.1
 # A poll that ends between SyncGroup and its answer leaves kafka-python 3.0 waiting for ever: it gets more time.
 _KAFKA_PYTHON_POLL_MS = 2000
-SESSION_MS = 6000
+# Longer than a busy machine stands still; who waits for its end chooses a shorter one.
+SESSION_MS = 15_000
 HEARTBEAT_MS = 500
+# Their own grows to 10 and 30 s while a broker is away.
+_RECONNECT_MS = 500
 
 Partition = tuple[str, int]
 
@@ -42,6 +45,7 @@ class Member:
         strategy: str = "range",
         instance_id: str | None = None,
         commits: bool = True,
+        session_ms: int = SESSION_MS,
     ) -> None:
         self.bootstrap = bootstrap
         self.group_id = group_id
@@ -50,6 +54,7 @@ class Member:
         self.strategy = strategy
         self.instance_id = instance_id
         self.commits = commits
+        self.session_ms = session_ms
         self.partitions: frozenset[Partition] = frozenset()
         self.records: list[tuple[str, int, int]] = []
         self.error: BaseException | None = None
@@ -85,9 +90,10 @@ class ConfluentMember(Member):
             "partition.assignment.strategy": self.strategy,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": self.session_ms,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": 1000,
+            "reconnect.backoff.max.ms": _RECONNECT_MS,
             "log_level": 0,
         }
         if self.instance_id is not None:
@@ -138,9 +144,10 @@ class KafkaPythonMember(Member):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             partition_assignment_strategy=[self._ASSIGNORS[self.strategy]],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self.session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=1000,
+            reconnect_backoff_max_ms=_RECONNECT_MS,
             **settings,
         )
         consumer.subscribe(pattern=self.pattern) if self.pattern is not None else consumer.subscribe(self.topics)
@@ -186,7 +193,7 @@ class AioKafkaMember(Member):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             partition_assignment_strategy=[self._ASSIGNORS[self.strategy]],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self.session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=1000,
         )

@@ -16,7 +16,6 @@ from rookery.client.sync import Admin
 from tests.conformance.java_tools import tool_command
 from tests.conformance.members import (
     HEARTBEAT_MS,
-    SESSION_MS,
     AioKafkaMember,
     ConfluentMember,
     KafkaPythonMember,
@@ -45,7 +44,7 @@ class RookeryMember(Member):
             "partition.assignment.strategy": self.strategy,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": self.session_ms,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "metadata.max.age.ms": 1000,
         }
@@ -88,7 +87,8 @@ class JavaMember(Member):
         command = tool_command(
             "verifiable-consumer",
             *("--bootstrap-server", self.bootstrap, "--topic", self.topics[0], "--group-id", self.group_id),
-            *("--session-timeout", str(SESSION_MS), "--reset-policy", "earliest", "--assignment-strategy", assignor),
+            *("--session-timeout", str(self.session_ms), "--reset-policy", "earliest"),
+            *("--assignment-strategy", assignor),
         )
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         stopper = threading.Thread(target=self._terminate_when_stopped, args=(process,), daemon=True)

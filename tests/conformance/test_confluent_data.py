@@ -24,7 +24,7 @@ def produce_one(bootstrap: str, topic: str, value: bytes, **settings: object) ->
     """Produce one record to partition 0 and return its delivery report, whatever it says."""
     reports: list[confluent_kafka.Message] = []
     config = {name.replace("_", "."): setting for name, setting in settings.items()}
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 10_000, **config})
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000, **config})
     producer.produce(topic, value, partition=0, on_delivery=lambda _, message: reports.append(message))
     assert producer.flush(TIMEOUT_S) == 0
     return reports[0]
@@ -161,8 +161,19 @@ def test_seek_and_watermarks(bootstrap: str, topic: str) -> None:
         assert confluent_read(consumer, 1)[0].offset() == start
     consumer.seek(TopicPartition(topic, 0, 25))
     assert confluent_read(consumer, 2)[1].offset() == 26
+    consumer.close()
+
+
+def test_reading_from_the_end(bootstrap: str, topic: str) -> None:
+    CLIENT.produce(bootstrap, topic, make_samples(100))
+    consumer = confluent_consumer(bootstrap, enable_partition_eof=True)
     consumer.assign([TopicPartition(topic, 0, confluent_kafka.OFFSET_END)])
-    assert consumer.poll(0.5) is None
+    # It says so when it has found the end.
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    error = message.error()
+    assert error is not None
+    assert error.code() == KafkaError._PARTITION_EOF
     produce_one(bootstrap, topic, b"at the end")
     assert confluent_read(consumer, 1)[0].offset() == 100
     consumer.close()
@@ -208,6 +219,6 @@ def test_auto_creation(bootstrap: str, topic: str) -> None:
 def test_no_auto_creation_for_a_consumer_that_does_not_want_it(bootstrap: str, topic: str) -> None:
     consumer = confluent_consumer(bootstrap)
     with pytest.raises(KafkaException) as caught:
-        consumer.get_watermark_offsets(TopicPartition(topic, 0), 5)
+        consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
     assert caught.value.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION}
     consumer.close()

@@ -27,9 +27,8 @@ TIMEOUT_S = 60
 SETTINGS = (
     "group.consumer.heartbeat.interval.ms=200",
     "group.consumer.min.heartbeat.interval.ms=200",
-    "group.consumer.session.timeout.ms=6000",
-    "group.consumer.min.session.timeout.ms=6000",
 )
+SHORT_SESSIONS = ("group.consumer.session.timeout.ms=3000", "group.consumer.min.session.timeout.ms=3000")
 
 # Errors that a consumer is told and gets over by itself.
 BEARABLE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED)
@@ -224,15 +223,19 @@ while True:
 """
 
 
-def test_a_member_that_dies_is_replaced(group: Group) -> None:
+def test_a_member_that_dies_is_replaced(tmp_path: Path, topic: str) -> None:
     """Nobody says goodbye for it; its session ends on the broker's clock."""
-    command = [sys.executable, "-c", LONELY_MEMBER, group.bootstrap, group.name, group.topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lonely:
-        assert lonely.stdout is not None
-        assert lonely.stdout.readline() == "alone\n"
-        lonely.kill()
-    group.join()
-    group.wait_for_sizes(4)
+    with start_broker(tmp_path / "data", *SETTINGS, *SHORT_SESSIONS) as broker:
+        group = Group(broker.address, topic)
+        group.create_topic(topic, 4)
+        command = [sys.executable, "-c", LONELY_MEMBER, group.bootstrap, group.name, group.topic]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lonely:
+            assert lonely.stdout is not None
+            assert lonely.stdout.readline() == "alone\n"
+            lonely.kill()
+        group.join()
+        group.wait_for_sizes(4)
+        group.close()
 
 
 def test_patterns(group: Group) -> None:

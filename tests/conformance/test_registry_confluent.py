@@ -33,7 +33,7 @@ from tests.registry.rest.samples import (
 from tests.registry.rest.serving import serve
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def registry_url() -> Iterator[str]:
     if url := os.environ.get("ROOKERY_CONFORMANCE_REGISTRY"):
         yield url

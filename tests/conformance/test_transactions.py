@@ -141,7 +141,7 @@ def write(producer: Transactor, topic: str, value: bytes) -> None:
 
 def test_a_transaction_times_out(player: Player, topic: str) -> None:
     create_topic(player.bootstrap, topic)
-    slow = player.transactor(topic, timeout_ms=1000)
+    slow = player.transactor(topic, timeout_ms=3000)
     slow.begin()
     slow.send(topic, 0, b"late")
     plain = confluent_kafka.Producer({"bootstrap.servers": player.bootstrap})

@@ -81,7 +81,7 @@ def coordinator_of(
         replicas=services.replicas,
         pending=services.pending,
         clock=services.clock,
-        commit_timeout_ms=5000,
+        commit_timeout_ms=60_000,
         load_bytes=load_bytes,
         on_committed=on_committed,
     )
@@ -207,7 +207,7 @@ def test_who_waits_is_told_that_the_coordinator_moved(tmp_path: Path) -> None:
         parked = park(coordinator, token)
         hold_back(broker.replica(TOPIC, coordinator.partition_of("k")))
         written = coordinator.write("k", note(b"a", b"1"))
-        response = await broker.call(20, 6, topics=[Message(name=TOPIC, topic_id=None)], timeout_ms=1000)
+        response = await broker.call(20, 6, topics=[Message(name=TOPIC, topic_id=None)], timeout_ms=60_000)
         assert response.responses[0].error_code == 0
         coordinator.apply(broker.services.image)
         assert await parked is ErrorCode.NOT_COORDINATOR

@@ -1,9 +1,8 @@
 """What the models of the log have in common: a log on files that can crash, and the operations that all logs have."""
 
-import logging
+from contextlib import ExitStack
 from pathlib import Path
 
-import structlog
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rookery.base.clock import ManualClock
@@ -12,6 +11,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from tests.faults.files import CrashFiles, Survival
 from tests.storage.samples import DIRECTORY, open_log
+from tests.support.logs import quiet_logs
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -21,7 +21,8 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        self._resources = ExitStack()
+        self._resources.enter_context(quiet_logs())
         self.files = CrashFiles()
         self.files.make_directory(DIRECTORY.parent)
         self.files.sync_directory(Path("/"))
@@ -53,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
 
     def teardown(self) -> None:
-        structlog.reset_defaults()
+        self._resources.close()
 
     def _open(self, config: LogConfig) -> None:
         self.log = open_log(self.files, config=config, clock=self.clock)

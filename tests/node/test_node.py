@@ -41,7 +41,7 @@ async def running(data_dir: Path, *settings: str, files: OsFiles | None = None) 
     node = make_node(data_dir, *settings, files=files)
     await node.start()
     try:
-        async with Cluster.at(node.address, timeout_s=10) as cluster:
+        async with Cluster.at(node.address, timeout_s=60) as cluster:
             yield cluster
     finally:
         await node.stop()

@@ -45,7 +45,7 @@ def test_settings_of_the_registry_go_through_the_broker_s(tmp_path: Path) -> Non
         node = make_node(tmp_path / "data", *assignments)
         await node.start()
         try:
-            async with httpx.AsyncClient(trust_env=False) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
                 assert (await client.get(f"{url}/subjects")).status_code == 401
                 assert (await client.get(f"{url}/subjects", auth=("ann", "pass"))).json() == []
         finally:
@@ -62,13 +62,13 @@ def test_a_node_with_a_registry_serves_it_and_stops_it(tmp_path: Path) -> None:
             node = make_node(tmp_path, f"schema.registry.listeners={url}", "schema.registry.kafkastore.topic=_mine")
             await node.start()
             try:
-                async with httpx.AsyncClient(trust_env=False) as client:
+                async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
                     assert (await client.get(f"{url}/subjects")).json() == known
                     answer = await client.post(f"{url}/subjects/a/versions", json={"schema": '"string"'})
                     assert answer.json() == {"id": 1}
             finally:
                 await node.stop()
-            async with httpx.AsyncClient(trust_env=False) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
                 with pytest.raises(httpx.ConnectError):
                     await client.get(url)
         assert (tmp_path / "_mine-0").is_dir()

@@ -20,9 +20,15 @@ from rookery.testing import EmbeddedBroker
 
 T = TypeVar("T")
 
-# Nodes are missed soon, and the broker lets them.
 BROKER_SETTINGS = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
-QUICK = {"kafkagroup.session.timeout.ms": "1500", "kafkagroup.heartbeat.interval.ms": "100"}
+# News are heard soon, and a machine that stands still for seconds changes nothing.
+QUICK = {
+    "kafkagroup.session.timeout.ms": "15000",
+    "kafkagroup.heartbeat.interval.ms": "100",
+    "kafkastore.timeout.ms": "60000",
+}
+# Of nodes that are to be missed: soon, and the broker lets them.
+MISSED_SOON = {"kafkagroup.session.timeout.ms": "1500"}
 
 
 def settings_of(broker: EmbeddedBroker, **changes: str) -> RegistrySettings:

@@ -12,7 +12,7 @@ from rookery.client import Producer
 from rookery.client.admin import Admin, ConfigResource
 from rookery.registry.log import Record, SchemasReader, SchemasWriter, is_fenced, prepare_topic
 from rookery.testing import EmbeddedBroker
-from tests.registry.players import settings_of
+from tests.registry.players import settings_of, until
 
 TOPIC = "_schemas"
 
@@ -91,12 +91,12 @@ def test_everything_is_read_from_the_first_record_on(broker: EmbeddedBroker) -> 
         async with writing(broker) as writer:
             await writer.append([(b"a", b"1"), (b"b", None)])
             async with reading(broker) as (reader, told):
-                await reader.catch_up(10)
+                await reader.catch_up(60)
                 assert told == [(b"a", b"1"), (b"b", None)]
                 end = await writer.append([(b"c", b"3")])
-                await reader.reach(end, 10)
+                await reader.reach(end, 60)
                 assert told[2:] == [(b"c", b"3")]
-                await reader.catch_up(10)
+                await reader.catch_up(60)
 
     asyncio.run(scenario())
 
@@ -104,14 +104,14 @@ def test_everything_is_read_from_the_first_record_on(broker: EmbeddedBroker) -> 
 def test_a_topic_may_be_created_later(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         async with reading(broker) as (reader, told):
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == []
             with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-                await reader.catch_up(10, must_exist=True)
+                await reader.catch_up(60, must_exist=True)
             await asyncio.to_thread(make_topic, broker)
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"a", b"1")]
         async with Admin(config_of(broker)) as admin:
             (topic,) = await admin.describe_topics([TOPIC])
@@ -123,7 +123,7 @@ def test_a_topic_may_be_created_later(broker: EmbeddedBroker) -> None:
 def test_a_reader_makes_no_topic(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         async with reading(broker) as (reader, _):
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             await asyncio.sleep(0.7)
         async with Admin(config_of(broker)) as admin:
             assert [topic.name for topic in await admin.list_topics()] == []
@@ -140,13 +140,13 @@ def test_what_was_not_committed_is_not_told(broker: EmbeddedBroker) -> None:
                 await producer.init_transactions()
                 producer.begin_transaction()
                 await (await producer.send(TOPIC, b"1", key=b"a"))
-                await reader.catch_up(10)
+                await reader.catch_up(60)
                 assert told == []
                 await producer.abort_transaction()
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             async with writing(broker) as writer:
                 await writer.append([(b"b", b"2")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"b", b"2")]
 
     asyncio.run(scenario())
@@ -160,7 +160,7 @@ def test_records_without_a_transaction_are_told_too(broker: EmbeddedBroker) -> N
         async with Producer[bytes, bytes](config_of(broker)) as producer:
             await (await producer.send(TOPIC, b"1", key=b"a"))
         async with reading(broker) as (reader, told):
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"a", b"1")]
 
     asyncio.run(scenario())
@@ -182,7 +182,7 @@ def test_a_record_that_cannot_be_told_is_left_out(broker: EmbeddedBroker) -> Non
         reader = SchemasReader(config_of(broker), TOPIC, tell)
         reader.start()
         try:
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [b"a", b"c"]
         finally:
             await reader.stop()
@@ -205,7 +205,7 @@ def test_a_reader_that_stumbles_goes_on(broker: EmbeddedBroker, monkeypatch: pyt
                 return await look_for(topic)
 
             monkeypatch.setattr(reader._consumer, "partitions_for", stumble)
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"a", b"1")]
 
     asyncio.run(scenario())
@@ -219,14 +219,14 @@ def test_a_topic_that_was_made_anew_is_read_anew(broker: EmbeddedBroker) -> None
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
                 await writer.append([(b"b", b"2")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             async with Admin(config_of(broker)) as admin:
                 (outcome,) = await admin.delete_topics([TOPIC])
                 outcome.check()
             await asyncio.to_thread(make_topic, broker)
             async with writing(broker) as writer:
                 await writer.append([(b"c", b"3")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"c", b"3")]
 
     asyncio.run(scenario())
@@ -237,11 +237,11 @@ def test_a_reader_outlives_its_broker(broker: EmbeddedBroker) -> None:
 
     async def scenario() -> None:
         async with reading(broker) as (reader, told):
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             await asyncio.to_thread(broker.restart, clean=False)
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"a", b"1")]
 
     asyncio.run(scenario())
@@ -278,7 +278,7 @@ def test_a_new_writer_fences_the_one_before(broker: EmbeddedBroker) -> None:
                     await old.append([(b"b", b"2")])
                 assert is_fenced(refused.value)
                 await new.append([(b"c", b"3")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"a", b"1"), (b"c", b"3")]
 
     asyncio.run(scenario())
@@ -289,15 +289,16 @@ def test_a_new_writer_settles_what_the_one_before_left_open(broker: EmbeddedBrok
 
     async def scenario() -> None:
         async with reading(broker) as (reader, told), writing(broker) as old:
-            broker.faults.drop_connection("EndTxn", times=None)
+            lost = broker.faults.drop_connection("EndTxn", times=None)
             append = asyncio.create_task(old.append([(b"a", b"1")]))
-            await asyncio.sleep(0.3)
-            broker.faults.clear()
+            await until(lambda: lost.hits > 0, "it wants to commit")
             append.cancel()
             await asyncio.wait([append])
             async with writing(broker) as new:
+                # Not before: the old one may still try.
+                lost.cancel()
                 await new.append([(b"b", b"2")])
-            await reader.catch_up(10)
+            await reader.catch_up(60)
             assert told == [(b"b", b"2")]
 
     asyncio.run(scenario())

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from rookery.base.errors import StartupError
+from rookery.registry import server as server_module
 from rookery.registry.server import RegistryServer
 from rookery.registry.settings import RegistryListener, TlsFiles
 from tests.support.certificates import PASSWORD, Certificates, make_certificates
@@ -30,6 +31,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end waits very long for requests under way."""
+    monkeypatch.setattr(server_module, "_GRACE_S", 60)
+
+
 def tls_of(
     keystore: Path, *, password: str | None = None, truststore: Path | None = None, clients: str = "NONE"
 ) -> TlsFiles:
@@ -41,6 +48,7 @@ class App:
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.is_asked = asyncio.Event()
         self.app = Starlette(
             routes=[Route("/", self._hello), Route("/slow", self._slow)],
             lifespan=self._lifespan,
@@ -56,6 +64,7 @@ class App:
         return PlainTextResponse("hello")
 
     async def _slow(self, request: Request) -> PlainTextResponse:
+        self.is_asked.set()
         await asyncio.sleep(0.5)
         return PlainTextResponse("slow")
 
@@ -79,7 +88,7 @@ def trusting(certificates: Certificates, client: Path | None = None) -> ssl.SSLC
 
 
 async def get(url: str, context: ssl.SSLContext | None = None) -> str:
-    async with httpx.AsyncClient(verify=context or True, trust_env=False) as client:
+    async with httpx.AsyncClient(verify=context or True, trust_env=False, timeout=60) as client:
         return (await client.get(url)).text
 
 
@@ -107,20 +116,21 @@ def test_signals_stay_the_process_own() -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_under_way_is_answered_before_the_end() -> None:
+def test_a_request_under_way_is_answered_before_the_end(patient: None) -> None:
     async def scenario() -> None:
-        async with serving(App(), HTTP) as (url,):
+        app = App()
+        async with serving(app, HTTP) as (url,):
             slow = asyncio.create_task(get(url + "/slow"))
-            await asyncio.sleep(0.2)
+            await app.is_asked.wait()
         assert await slow == "slow"
 
     asyncio.run(scenario())
 
 
-def test_idle_connections_do_not_hold_up_the_end() -> None:
+def test_idle_connections_do_not_hold_up_the_end(patient: None) -> None:
     async def scenario() -> None:
-        async with httpx.AsyncClient(trust_env=False) as client:
-            async with asyncio.timeout(3):
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            async with asyncio.timeout(30):
                 async with serving(App(), HTTP) as (url,):
                     assert (await client.get(url)).text == "hello"
 

@@ -12,7 +12,7 @@ from tests.broker.harness import Broker, running
 
 async def delete(broker: Broker, name: str) -> None:
     topics = [Message(name=name, topic_id=NO_TOPIC_ID)]
-    response = await broker.call(20, 6, topics=topics, timeout_ms=1000)
+    response = await broker.call(20, 6, topics=topics, timeout_ms=60_000)
     assert response.responses[0].error_code == ErrorCode.NONE
 
 
@@ -93,7 +93,7 @@ def test_new_partitions_and_leaders_of_known_topics(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
             topics = [Message(name="orders", count=3, assignments=None)]
-            await broker.call(37, 3, topics=topics, timeout_ms=1000, validate_only=False)
+            await broker.call(37, 3, topics=topics, timeout_ms=60_000, validate_only=False)
             assert broker.append("orders", b"a", partition=2) == 0
 
     asyncio.run(main())

@@ -215,10 +215,10 @@ def test_the_blocks_of_pem_are_those_from_a_begin_to_the_next_end_of_its_label(t
 @pytest.mark.parametrize("line", ["-----BEGIN A-----\n", "-----BEGIN {}-----\n"], ids=["same", "different"])
 def test_pem_without_ends_is_read_in_no_time(line: str) -> None:
     text = "".join(line.format(number) for number in range(20_000))
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(ConfigError, match="test holds no certificate"):
         pem_certificates(text, "test")
-    assert time.monotonic() - start < 2
+    assert time.thread_time() - start < 2
 
 
 @pytest.mark.parametrize("body", ["AAAA", "not base64!", "AAA", "\u00fc"])

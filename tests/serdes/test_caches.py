@@ -17,7 +17,7 @@ def test_many_threads_make_a_value_once() -> None:
     cache = OnceCache(make)
 
     def ask(_: int) -> list[int]:
-        barrier.wait(5)
+        barrier.wait(60)
         return cache[7]
 
     with ThreadPoolExecutor(8) as threads:

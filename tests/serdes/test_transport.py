@@ -210,8 +210,16 @@ def test_wrong_settings(urls: str | list[str], config: Mapping[str, object], tol
         RegistryClient(urls, config)
 
 
-def test_closing_ends_the_waiting(nobody: str) -> None:
-    client = RegistryClient(nobody, {"retries.wait.ms": 60_000, "retries.max.wait.ms": 60_000})
+def test_closing_ends_the_waiting(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    was_asked = threading.Event()
+
+    def refuse(client: httpx.Client, method: str, url: str, **_: object) -> httpx.Response:
+        was_asked.set()
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(httpx.Client, "request", refuse)
+    waits = ("retries.wait.ms", "retries.max.wait.ms", "request.timeout.ms")
+    client = RegistryClient(nobody, dict.fromkeys(waits, 3_600_000))
     caught: list[Exception] = []
 
     def ask() -> None:
@@ -220,11 +228,11 @@ def test_closing_ends_the_waiting(nobody: str) -> None:
         except Exception as failure:
             caught.append(failure)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(0.3)
+    assert was_asked.wait(60)
     client.close()
-    thread.join(10)
+    thread.join(60)
     assert isinstance(caught[0], RegistryUnavailableError)
     with pytest.raises(RuntimeError, match="closed"):
         client.list_subjects()

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import socket
 from time import monotonic, sleep
 
 import pyspark
 
 from tests.soak.series import ROOT, kill_group
+from tests.support.broker import free_port
 
 _CLASSES = "org.apache.spark.deploy"
 _START_S_MAX = 120
@@ -37,7 +37,7 @@ SPECULATION = {
 def cluster(directory: Path) -> Iterator[str]:
     """The master's address, for `master`."""
     directory.mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     processes = [_start(directory, "master.Master", "127.0.0.1", ["--port", str(port), "--webui-port", "0"])]
     try:
@@ -61,13 +61,6 @@ def cluster(directory: Path) -> Iterator[str]:
     finally:
         for process in reversed(processes):
             kill_group(process)
-
-
-def _free_port() -> int:
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _start(directory: Path, name: str, host: str, options: list[str]) -> "subprocess.Popen[bytes]":

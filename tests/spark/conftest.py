@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(schema_registry=True) as broker:
         yield broker

@@ -7,13 +7,11 @@ written; no hole; no leftovers; and a log that can be appended to, closed, and o
 """
 
 import errno
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
-import structlog
 
 from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
@@ -27,6 +25,7 @@ from rookery.storage.producers import ProducerStates
 from rookery.storage.replacement import create_aside, seal_aside
 from tests.faults.files import Crash, CrashFiles, Survival
 from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, batch, contents
+from tests.support.logs import quiet_logs
 
 LEFTOVERS = (".cleaned", ".swap", ".deleted", ".tmp")
 COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
@@ -37,9 +36,8 @@ History = dict[Offset, bytes]
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """Thousands of recoveries would log thousands of lines."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
+    with quiet_logs():
+        yield
 
 
 @dataclass

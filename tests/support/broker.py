@@ -11,12 +11,16 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 _READY = "ready on "
+_PORTS = range(10_000, 32_768)
+_RANDOM = SystemRandom()
 
 
 class BrokerProcess:
@@ -92,11 +96,15 @@ def start_broker(data_dir: Path, *settings: str, port: int | None = None) -> Bro
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago, and is none of those that the system gives to whoever asks for any.
+
+    Not of Python's shared random numbers: property tests begin them anew, in all processes alike.
+    """
+    while True:
+        port = _RANDOM.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _await_ready(broker: BrokerProcess) -> str:

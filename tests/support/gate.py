@@ -38,8 +38,9 @@ _BEARER = re.compile(rb"n,,\x01auth=Bearer ([^\x01]+)\x01(?:[A-Za-z]+=[^\x01]+\x
 _START_TIMEOUT_S = 30
 # Kafka's own.
 _SESSION_S_MIN = 1.0
-# A session may last longer than it should: a busy machine is no reason to fail a test.
-_GRACE_S = 1.0
+# A session may last longer than it should: a busy machine, which reads late what was sent in time, is no reason to
+# fail a test.
+_GRACE_S = 15.0
 
 # Is sent what the client says and yields the answers; returns who it was, and the last answer.
 _Login: TypeAlias = Generator[bytes, bytes, tuple[str, bytes]]

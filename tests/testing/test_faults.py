@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.testing import ApiKey, EmbeddedBroker, ErrorCode
+from tests.support.waiting import eventually
 
 TIMEOUT_S = 30
 HOUR_S = 3600.0
@@ -160,10 +161,11 @@ def test_faults_of_other_topics_do_no_harm(broker: EmbeddedBroker) -> None:
 
 
 def test_a_slow_answer_comes_when_its_time_has_come(broker: EmbeddedBroker) -> None:
-    broker.faults.delay("Produce", HOUR_S)
+    fault = broker.faults.delay("Produce", HOUR_S)
     deliveries = Deliveries(broker)
     deliveries.send("slow")
-    assert deliveries.flush(0.5) == 1
+    eventually(lambda: fault.hits == 1, "the request has arrived")
+    assert deliveries.flush(0.2) == 1
     assert stored(broker) == ["slow"], "it was carried out at once"
     broker.advance_time(HOUR_S)
     assert deliveries.flush() == 0
@@ -274,9 +276,16 @@ class Member:
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.events: list[str] = []
-        settings = {"group.id": "g", "auto.offset.reset": "earliest", "heartbeat.interval.ms": 100, "log_level": 3}
         self.consumer = Consumer(
-            {"bootstrap.servers": broker.bootstrap_servers, "session.timeout.ms": 45000} | settings
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 45_000,
+                "heartbeat.interval.ms": 100,
+                "log_level": 3,
+            }
         )
         self.consumer.subscribe(
             ["t"],

@@ -41,7 +41,7 @@ def test_what_a_timer_wakes_has_run_when_a_jump_is_over() -> None:
 
         async def repeat() -> None:
             while True:
-                await asyncio.sleep(1)
+                await asyncio.sleep(60)
                 seen.append(loop.time() - start)
 
         task = asyncio.create_task(repeat())
@@ -72,5 +72,6 @@ def test_clock_and_loop_move_together() -> None:
     shift = TimeShift()
     clock, real = ShiftedClock(shift), SystemClock()
     shift.seconds = HOUR
-    assert clock.now_ms() >= real.now_ms() + 3_599_000
-    assert clock.monotonic() >= real.monotonic() + HOUR - 1
+    # The real one is looked at first, so that it is no later.
+    assert real.now_ms() + 3_599_000 <= clock.now_ms()
+    assert real.monotonic() + HOUR <= clock.monotonic()

@@ -16,11 +16,13 @@ def registry(
             "-b",
             envvar="ROOKERY_BOOTSTRAP_SERVER",
             metavar="HOST:PORT[,...]",
-            help=f"The brokers that keep the schemas. [default: {DEFAULT_BOOTSTRAP_SERVER}]",
+            help="The brokers that keep the schemas.",
+            show_default=DEFAULT_BOOTSTRAP_SERVER,
         ),
     ] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="URL", help=f"Where to listen. [default: {DEFAULT_REGISTRY}]")
+        str | None,
+        typer.Option("--listen", metavar="URL", help="Where to listen.", show_default=DEFAULT_REGISTRY),
     ] = None,
     config: Annotated[
         Path | None,

@@ -106,7 +106,8 @@ def test_incremental_requests_name_only_what_moved() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         await read_values(consumer, 2)
         log.batches[TP].append(batch(1, b"c"))
-        await consumer.poll(0.05)
+        while len(broker.requests_of(ApiKey.FETCH)) < 3:
+            await consumer.poll(0.05)
 
     partitions = (TP, TP1, TopicPartition("u", 0), TopicPartition("u", 1))
     broker = run_with(work, log_of(t0=batch(0, b"a"), u1=batch(0, b"b")), partitions=partitions)
@@ -219,16 +220,16 @@ def test_a_request_that_waits_does_not_hold_up_a_seek() -> None:
 
 def test_buffered_data_is_dropped_by_a_seek_and_kept_by_a_pause() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
-        assert [record.value for record in await consumer.poll(5, max_records=1)] == [b"a"]
+        assert [record.value for record in await consumer.poll(15, max_records=1)] == [b"a"]
         consumer.pause(TP)
         assert await consumer.poll(0.02) == []
         assert consumer.paused() == {TP}
         fetches = len(broker.requests_of(ApiKey.FETCH))
         consumer.resume(TP)
-        assert [record.value for record in await consumer.poll(5, max_records=1)] == [b"b"]
+        assert [record.value for record in await consumer.poll(15, max_records=1)] == [b"b"]
         assert len(broker.requests_of(ApiKey.FETCH)) == fetches
         consumer.seek(TP, 0)
-        assert [record.value for record in await consumer.poll(5)] == [b"a", b"b", b"c"]
+        assert [record.value for record in await consumer.poll(15)] == [b"a", b"b", b"c"]
 
     run_with(work, log_of(t0=batch(0, b"a", b"b", b"c")))
 
@@ -237,7 +238,7 @@ def test_nothing_more_is_fetched_of_a_partition_with_buffered_data() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.batches[TP].append(batch(3, b"d"))
         for _ in range(2):
-            assert len(await consumer.poll(5, max_records=1)) == 1
+            assert len(await consumer.poll(15, max_records=1)) == 1
             await asyncio.sleep(0)
         assert [fetch for fetch in fetch_offsets(broker) if fetch.get(TP) == 3] == []
         assert await read_values(consumer, 2) == [b"c", b"d"]
@@ -273,7 +274,7 @@ def test_an_offset_that_is_gone_is_an_error_if_asked_so() -> None:
         for _ in range(2):
             log.errors[TP] = ErrorCode.OFFSET_OUT_OF_RANGE
             with pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 55") as caught:
-                await consumer.poll(5)
+                await consumer.poll(15)
             assert (caught.value.partition, caught.value.offset) == (TP, 55)
         consumer.seek(TP, 0)
         assert await read_values(consumer, 1) == [b"a"]
@@ -289,7 +290,7 @@ def test_final_errors_of_a_partition_are_raised_and_tried_again(code: ErrorCode,
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.errors[TP] = code
         with pytest.raises(kind) as caught:
-            await consumer.poll(5)
+            await consumer.poll(15)
         assert caught.value.code is code
         assert await read_values(consumer, 1) == [b"a"]
 
@@ -305,7 +306,7 @@ def test_an_error_of_one_partition_leaves_the_others_alone() -> None:
         failed: set[TopicPartition] = set()
         while len(values) < 2 or not failed:
             try:
-                values += [record.value for record in await consumer.poll(5)]
+                values += [record.value for record in await consumer.poll(15)]
             except CorruptRecordError as error:
                 failed.add(error.partition)
         assert (values, failed) == ([b"a", b"b"], {TP})
@@ -376,7 +377,7 @@ def test_a_truncation_is_an_error_if_asked_so() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         consumer.seek(TP, OffsetAndMetadata(50, "", 3))
         with pytest.raises(OffsetOutOfRangeError):
-            await consumer.poll(5)
+            await consumer.poll(15)
 
     answers = {ApiKey.OFFSET_FOR_LEADER_EPOCH: epoch_ends((2, 40))}
     run_with(work, FakeLog(), answers=answers, config={"auto.offset.reset": "none"})
@@ -407,7 +408,7 @@ def test_a_final_error_of_a_look_up_is_raised() -> None:
         return answer  # type: ignore[no-any-return]
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
-        for call in (consumer.poll(5), consumer.position(TP), consumer.end_offsets([TP])):
+        for call in (consumer.poll(15), consumer.position(TP), consumer.end_offsets([TP])):
             with pytest.raises(ApiError) as caught:
                 await call
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

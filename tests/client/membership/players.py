@@ -1,11 +1,11 @@
 """Members of groups without a consumer: a membership and a host that notes what happens to it.
 
 A `Player` has everything one member has, on connections of its own. `settle` polls several of them in turn until they
-share the partitions as wanted.
+share the partitions as wanted. `run_ahead` is for what happens only after a while.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -20,6 +20,7 @@ from rookery.client.membership.committer import Committer
 from rookery.client.membership.consumer_shell import ConsumerMembership
 from rookery.client.membership.interfaces import NO_GENERATION, ListenerEvent, OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
+from rookery.testing.shifted_time import ShiftedLoop, TimeShift
 
 TIMEOUT_S = 20.0
 _TICK_S = 0.02
@@ -28,8 +29,6 @@ SETTINGS = {
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "50",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "1000",
 }
 
 
@@ -149,6 +148,12 @@ def fast(group_id: str, **changes: Any) -> GroupSettings:
         strategies=("range",),
     )
     return replace(quick, **changes)
+
+
+def run_ahead(shift: TimeShift, work: Coroutine[Any, Any, None]) -> None:
+    """On a loop whose time the test moves, so that limits can be far longer than a busy machine stands still."""
+    with asyncio.Runner(loop_factory=lambda: ShiftedLoop(shift)) as runner:
+        runner.run(work)
 
 
 @asynccontextmanager

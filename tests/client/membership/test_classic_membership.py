@@ -13,7 +13,8 @@ from rookery.client.membership.assignors.base import MemberSubscription, Partiti
 from rookery.client.membership.classic_shell import ClassicMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, run_ahead, settle
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -117,14 +118,16 @@ def test_a_dead_member_is_replaced_when_its_session_ends(broker: EmbeddedBroker)
 
 def test_an_application_that_does_not_poll_loses_its_partitions(broker: EmbeddedBroker) -> None:
     broker.create_topic("silent", partitions=4)
+    shift = TimeShift()
 
     async def work() -> None:
-        silent = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=400))
-        awake = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=3_000))
+        silent = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=30_000))
+        awake = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=300_000))
         async with playing(silent, awake):
             await settle(silent, awake, sizes=[2, 2])
             silent.host.heard()
             owned = silent.indexes
+            await jump(shift, 30)
             await settle(awake, sizes=[4])
             assert silent.indexes == owned
             with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
@@ -132,7 +135,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
             await settle(silent, awake, sizes=[2, 2])
             assert silent.host.heard()[:2] == [("lost", owned), ("assigned", silent.indexes)]
 
-    asyncio.run(work())
+    run_ahead(shift, work())
 
 
 def test_a_static_member_that_restarts_keeps_its_partitions(broker: EmbeddedBroker) -> None:
@@ -201,14 +204,15 @@ def test_refusals_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, c
     broker.create_topic(topic, partitions=2)
 
     async def work() -> None:
-        # The broker waits this long for who it believes to be another member.
-        settings = fast(topic, session_timeout_ms=300, max_poll_interval_ms=500)
-        one = Player(broker.bootstrap_servers, [topic], settings)
+        one = Player(broker.bootstrap_servers, [topic], fast(topic))
         async with playing(one):
             if api == "Heartbeat":
                 await settle(one, sizes=[2])
             fault = broker.faults.fail(api, code)
             await poll_until(lambda: fault.is_over, one)
+            if code == "UNKNOWN_MEMBER_ID" and api != "JoinGroup":
+                # The broker believes it to be another member, and waits for the old one until its session is over.
+                await asyncio.to_thread(broker.advance_time, 10)
             await settle(one, sizes=[2])
             await one.committer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
 
@@ -233,16 +237,22 @@ def test_lost_while_it_joins_and_back_before_the_next_poll(broker: EmbeddedBroke
     broker.create_topic("back-again", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["back-again"], fast("back-again", session_timeout_ms=300))
+        one = Player(broker.bootstrap_servers, ["back-again"], fast("back-again"))
         async with playing(one):
             refused = broker.faults.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
-            broker.faults.delay("SyncGroup", 0.3)
+            broker.faults.delay("SyncGroup", 10)
             broker.faults.fail("SyncGroup", "REBALANCE_IN_PROGRESS")
             await one.poll()
             assert isinstance(one.membership, ClassicMembership)
-            assert one.membership._joining is not None
-            await one.membership._joining
+            async with asyncio.timeout(TIMEOUT_S):
+                while not one.membership._is_lost:
+                    await asyncio.sleep(0.01)
             assert refused.is_over
+            assert one.membership._joining is not None
+            assert not one.membership._joining.done()
+            # The answer comes, and the session of the member that was lost is over.
+            await asyncio.to_thread(broker.advance_time, 10)
+            await one.membership._joining
             await settle(one, sizes=[2])
 
     asyncio.run(work())

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -15,8 +14,21 @@ from rookery.client.membership.committer import Committer
 from rookery.client.membership.interfaces import ConsumerGroupMetadata, OffsetAndMetadata
 from rookery.client.membership.manual import ManualMembership
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import FakeHost, Player, fast, partitions, playing, poll_until, settle
+from rookery.testing.faults import Fault
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import (
+    TIMEOUT_S,
+    FakeHost,
+    Player,
+    fast,
+    partitions,
+    playing,
+    poll_until,
+    run_ahead,
+    settle,
+)
 
+MINUTE_S = 60
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -31,9 +43,15 @@ def _no_faults(broker: EmbeddedBroker) -> None:
 
 
 @asynccontextmanager
-async def committing(broker: EmbeddedBroker, group_id: str, *, timeout_ms: int = 10_000) -> AsyncIterator[Committer]:
+async def committing(broker: EmbeddedBroker, group_id: str) -> AsyncIterator[Committer]:
     async with Cluster.at(broker.bootstrap_servers) as cluster:
-        yield Committer(cluster, replace(fast(group_id), default_api_timeout_ms=timeout_ms))
+        yield Committer(cluster, fast(group_id))
+
+
+async def met(fault: Fault, hits: int = 1) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while fault.hits < hits:
+            await asyncio.sleep(0.01)
 
 
 def at(offset: int, index: int = 0) -> Offsets:
@@ -76,14 +94,18 @@ def test_waiting_for_earlier_commits_is_part_of_the_time_out(broker: EmbeddedBro
     async def work() -> None:
         async with committing(broker, "waiting") as committer:
             heard: list[ApiError | None] = []
-            broker.faults.delay("OffsetCommit", 0.3)
+            fault = broker.faults.delay("OffsetCommit", MINUTE_S)
             committer.commit_async(at(1), lambda offsets, error: heard.append(error))
             with pytest.raises(ApiError, match="earlier commits took all") as late:
                 await committer.commit(at(2), timeout_s=0.05)
             assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
             assert heard == []
             # The next one still waits for the first.
-            await committer.commit(at(3))
+            third = asyncio.ensure_future(committer.commit(at(3)))
+            await met(fault)
+            assert heard == []
+            await asyncio.to_thread(broker.advance_time, MINUTE_S)
+            await third
             assert heard == [None]
             assert await committer.committed(partitions("t", 0)) == at(3)
 
@@ -93,7 +115,7 @@ def test_waiting_for_earlier_commits_is_part_of_the_time_out(broker: EmbeddedBro
 def test_a_single_try_ends_in_time(broker: EmbeddedBroker) -> None:
     async def work() -> None:
         async with committing(broker, "single") as committer:
-            broker.faults.delay("FindCoordinator", 5)
+            broker.faults.delay("FindCoordinator", MINUTE_S)
             with pytest.raises(ApiError, match="no answer about its offsets within") as late:
                 await committer.commit(at(1), timeout_s=0.05)
             assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
@@ -108,18 +130,18 @@ def test_the_periodic_commit_makes_way_for_a_newer_one(broker: EmbeddedBroker, b
             settings = fast(f"way-{by}", enable_auto_commit=True, auto_commit_interval_ms=0)
             committer, told = Committer(cluster, settings), list[Offsets]()
             committer.on_auto_committed = told.append
-            broker.faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
+            fault = broker.faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
             committer.auto_commit_when_due(lambda: at(1))
             # It is under way, and would succeed from now on.
-            await asyncio.sleep(0.05)
+            await met(fault)
             broker.faults.clear()
             if by == "close":
-                await committer.auto_commit_now(at(2), timeout_s=5)
+                await committer.auto_commit_now(at(2), timeout_s=TIMEOUT_S)
             elif by == "commit":
                 await committer.commit(at(2))
             else:
                 committer.commit_async(at(2))
-                await committer.drain(timeout_s=5)
+                await committer.drain(timeout_s=TIMEOUT_S)
             assert await committer.committed(partitions("t", 0)) == at(2)
             assert told == ([at(2)] if by == "close" else [])
 
@@ -137,7 +159,7 @@ def test_closing_ends_in_time_while_commits_fail(broker: EmbeddedBroker, protoco
         one.host.positions = dict(at(1))
         await one.poll()
         # The commits themselves may go on for a minute.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             await one.membership.close(timeout_s=0.1)
         assert one.host.assigned() == frozenset()
         await one.cluster.close()
@@ -160,14 +182,20 @@ def test_a_commit_is_tried_again(broker: EmbeddedBroker, code: str) -> None:
 
 
 def test_a_commit_gives_up_in_time(broker: EmbeddedBroker) -> None:
+    shift = TimeShift()
+
     async def work() -> None:
-        async with committing(broker, "late", timeout_ms=300) as committer:
-            broker.faults.fail("OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION", times=None)
+        async with committing(broker, "late") as committer:
+            fault = broker.faults.fail("OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION", times=None)
+            commit = asyncio.ensure_future(committer.commit(at(5)))
+            # It tries again, so the first refusal has arrived.
+            await met(fault, 2)
+            await jump(shift, MINUTE_S)
             with pytest.raises(ApiError, match="cannot commit t-0") as refusal:
-                await committer.commit(at(5))
+                await commit
             assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    asyncio.run(work())
+    run_ahead(shift, work())
 
 
 def test_errors_of_asynchronous_commits_are_told(broker: EmbeddedBroker) -> None:
@@ -182,9 +210,9 @@ def test_errors_of_asynchronous_commits_are_told(broker: EmbeddedBroker) -> None
                 raise ZeroDivisionError("in the callback")
 
             committer.commit_async(at(2), fail)
-            await committer.drain(timeout_s=10)
+            await committer.drain(timeout_s=TIMEOUT_S)
             assert [error and error.code for error in heard] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
-            broker.faults.delay("OffsetCommit", 5)
+            broker.faults.delay("OffsetCommit", MINUTE_S)
             for offset in (3, 4):
                 committer.commit_async(at(offset), lambda offsets, error: heard.append(error))
             await committer.flush(timeout_s=0.05)
@@ -195,7 +223,7 @@ def test_errors_of_asynchronous_commits_are_told(broker: EmbeddedBroker) -> None
 
 def test_offsets_in_a_transaction_are_waited_for(broker: EmbeddedBroker) -> None:
     async def work() -> None:
-        async with committing(broker, "unstable", timeout_ms=1_000) as committer:
+        async with committing(broker, "unstable") as committer:
             await committer.commit(at(4))
             fault = broker.faults.fail("OffsetFetch", "UNSTABLE_OFFSET_COMMIT", times=2)
             assert await committer.committed(partitions("t", 0)) == at(4)
@@ -257,7 +285,7 @@ def test_what_was_committed_without_waiting_counts_before_a_member_goes(broker: 
             heard: list[ApiError | None] = []
             broker.faults.delay("OffsetCommit", 0.2)
             one.host.on_event = lambda event, _: one.committer.commit_async(at(9), lambda _, error: heard.append(error))
-            await one.membership.close(timeout_s=10)
+            await one.membership.close(timeout_s=TIMEOUT_S)
             assert heard == [None]
             before = one.membership.group_metadata
             assert before.member_id != ""
@@ -296,7 +324,7 @@ def test_chosen_partitions_are_committed_too(broker: EmbeddedBroker) -> None:
                 await membership.poll()
                 await asyncio.sleep(0.01)
             host.positions = {**at(3), TopicPartition("gone", 0): OffsetAndMetadata(1)}
-            await membership.close(timeout_s=5)
+            await membership.close(timeout_s=TIMEOUT_S)
             assert await committer.committed(partitions("t", 0)) == at(3)
             assert told[0] == at(2)
             assert membership.group_metadata == ConsumerGroupMetadata("chosen")

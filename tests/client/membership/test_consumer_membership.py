@@ -15,7 +15,8 @@ from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.message import Message
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import Player, fast, partitions, playing, poll_until, settle
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, run_ahead, settle
 
 
 def player(broker: EmbeddedBroker, topic: str, **changes: object) -> Player:
@@ -64,22 +65,24 @@ def test_what_was_read_is_committed_before_it_is_given_up(broker: EmbeddedBroker
 
 def test_an_application_that_does_not_poll_loses_its_partitions(broker: EmbeddedBroker) -> None:
     broker.create_topic("silent", partitions=4)
+    shift = TimeShift()
 
     async def work() -> None:
-        silent = player(broker, "silent", max_poll_interval_ms=400)
-        awake = player(broker, "silent")
+        silent = player(broker, "silent", max_poll_interval_ms=30_000)
+        awake = player(broker, "silent", max_poll_interval_ms=300_000)
         async with playing(silent, awake):
             await settle(silent, awake, sizes=[2, 2])
             await poll_until(lambda: is_settled(silent, awake), silent, awake)
             silent.host.heard()
             owned = silent.indexes
+            await jump(shift, 30)
             await poll_until(lambda: len(awake.indexes) == 4, awake)
             with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
                 await silent.committer.commit({TopicPartition("silent", owned[0]): OffsetAndMetadata(1)})
             await settle(silent, awake, sizes=[2, 2])
             assert silent.host.heard()[0] == ("lost", owned)
 
-    asyncio.run(work())
+    run_ahead(shift, work())
 
 
 def test_a_poll_that_waits_joins_again_after_the_member_has_left(broker: EmbeddedBroker) -> None:
@@ -93,7 +96,7 @@ def test_a_poll_that_waits_joins_again_after_the_member_has_left(broker: Embedde
             broker.faults.delay("ConsumerGroupHeartbeat", 0.1, times=None)
             one.host.heard()
             # A poll that hears late of everything: it comes round only when it is woken.
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(TIMEOUT_S):
                 while one.host.log[-1:] != [("assigned", [0])]:
                     await one.membership.wake.wait()
                     await one.membership.poll()

@@ -7,7 +7,8 @@ import pytest
 
 from rookery.client.membership.poll_timer import PollTimer
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import Player, fast, playing, settle
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import TIMEOUT_S, Player, fast, playing, run_ahead, settle
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.trace import Trace
 
@@ -67,17 +68,20 @@ def test_rounding_does_not_keep_it_busy(seed: int) -> None:
 def test_a_poll_that_waits_comes_round_in_time(broker: EmbeddedBroker, protocol: str) -> None:
     topic = f"long-{protocol}"
     broker.create_topic(topic, partitions=1)
+    shift = TimeShift()
 
     async def work() -> None:
-        settings = fast(topic, session_timeout_ms=900, max_poll_interval_ms=900)
+        settings = fast(topic, session_timeout_ms=30_000, max_poll_interval_ms=30_000)
         one = Player(broker.bootstrap_servers, [topic], settings, protocol=protocol)
         async with playing(one):
             await settle(one, sizes=[1])
             one.host.heard()
-            for _ in range(3):
+            for _ in range(4):
                 await one.poll()
-                await one.membership.wake.wait()
+                await jump(shift, 10)
+                async with asyncio.timeout(TIMEOUT_S):
+                    await one.membership.wake.wait()
             await one.poll()
             assert one.host.heard() == []
 
-    asyncio.run(work())
+    run_ahead(shift, work())

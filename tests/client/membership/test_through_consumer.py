@@ -15,7 +15,8 @@ from rookery.client.errors import CommitFailedError
 from rookery.client.membership.interfaces import RebalanceListener
 from rookery.client.produce.producer import Producer
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import SETTINGS, TIMEOUT_S, partitions
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import SETTINGS, TIMEOUT_S, partitions, run_ahead
 
 COUNT = 40
 PARTITIONS = 4
@@ -58,7 +59,7 @@ def config(broker: EmbeddedBroker, group_id: str, strategy: str, **changes: Any)
     if strategy == NEW:
         own["group.protocol"] = "consumer"
     else:
-        own |= {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 50, "session.timeout.ms": 5_000}
+        own |= {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 50, "session.timeout.ms": 30_000}
     return own | {name.replace("_", "."): value for name, value in changes.items()}
 
 
@@ -249,19 +250,23 @@ def test_who_does_not_poll_is_out(broker: EmbeddedBroker, strategy: str) -> None
 def test_who_waits_in_a_poll_stays(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"waits-{strategy}"
     broker.create_topic(topic, partitions=1)
+    shift = TimeShift()
 
     async def work() -> None:
-        settings = config(broker, topic, strategy, max_poll_interval_ms=600)
-        if strategy != NEW:
-            settings |= {"session.timeout.ms": 600}
+        settings = config(broker, topic, strategy, max_poll_interval_ms=30_000, metadata_max_age_ms=300_000)
         notes = Notes()
         async with consuming(settings, topic, notes) as one:
             await settle(one, sizes=[1])
             one.pause(*one.assignment())
-            assert await one.poll(1.0) == []
+            waiting = asyncio.ensure_future(one.poll(50.0))
+            while not waiting.done():
+                await jump(shift, 1)
+                # Heartbeats are answered meanwhile.
+                await asyncio.sleep(0.01)
+            assert await waiting == []
             assert notes.heard == [("assigned", [0])]
 
-    asyncio.run(work())
+    run_ahead(shift, work())
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", NEW])

@@ -10,8 +10,12 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.cluster import Cluster
 from rookery.client.membership.worker import GroupWorker, WorkerSettings
 from rookery.testing import EmbeddedBroker
+from rookery.testing.shifted_time import TimeShift, jump
+from tests.client.membership.players import run_ahead
 
-SESSION_MS = 1000
+# So long that a busy machine does not end one.
+SESSION_S = 10
+TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -30,6 +34,7 @@ class Roll:
     def __init__(self, own_name: str) -> None:
         self.own_name = own_name
         self.present: str | None = None
+        self.losses = 0
         self.failures_left = 0
         self.refusals: list[ErrorCode] = []
 
@@ -47,6 +52,7 @@ class Roll:
 
     def lost(self) -> None:
         self.present = None
+        self.losses += 1
 
     def refused(self, error: ApiError) -> None:
         self.refusals.append(error.code)
@@ -54,7 +60,7 @@ class Roll:
 
 @asynccontextmanager
 async def member(
-    broker: EmbeddedBroker, roll: Roll, *, leave: bool = True, session_ms: int = SESSION_MS
+    broker: EmbeddedBroker, roll: Roll, *, leave: bool = True, session_ms: int = SESSION_S * 1000
 ) -> AsyncIterator[GroupWorker]:
     settings = WorkerSettings(
         group_id="g",
@@ -72,9 +78,9 @@ async def member(
             await worker.close(leave=leave)
 
 
-async def comes_to(roll: Roll, present: str | None, *, timeout_s: float = 20.0) -> None:
+async def comes_to(roll: Roll, present: str | None) -> None:
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(TIMEOUT_S):
             while roll.present != present:
                 await asyncio.sleep(0.01)
     except TimeoutError:
@@ -97,22 +103,26 @@ def test_members_come_and_go(broker: EmbeddedBroker) -> None:
 def test_who_goes_without_a_word_is_missed_after_its_session(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann, bob = Roll("ann"), Roll("bob")
-        async with member(broker, ann):
+        async with member(broker, ann, session_ms=60_000):
             async with member(broker, bob, leave=False):
                 await comes_to(ann, "ann,bob")
+            await asyncio.sleep(0.2)
             assert ann.present == "ann,bob"
+            await asyncio.to_thread(broker.advance_time, SESSION_S)
             await comes_to(ann, "ann")
+            assert ann.losses == 0
 
     asyncio.run(scenario())
 
 
 def test_who_was_killed_comes_back_in_its_own_place_at_once(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
-        async with member(broker, Roll("ann"), leave=False):
-            await asyncio.sleep(0.3)
-        again = Roll("ann")
+        # Its session would end long after the test has given up.
+        first, again = Roll("ann"), Roll("ann")
+        async with member(broker, first, leave=False, session_ms=3 * TIMEOUT_S * 1000):
+            await comes_to(first, "ann")
         async with member(broker, again):
-            await comes_to(again, "ann", timeout_s=SESSION_MS / 1000 * 0.8)
+            await comes_to(again, "ann")
 
     asyncio.run(scenario())
 
@@ -131,7 +141,7 @@ def test_a_protocol_that_fails_is_tried_again(broker: EmbeddedBroker) -> None:
 def test_the_assignment_is_lost_with_the_broker_and_comes_back_with_it(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann = Roll("ann")
-        async with member(broker, ann):
+        async with member(broker, ann, session_ms=1000):
             await comes_to(ann, "ann")
             await asyncio.to_thread(broker.pause)
             await comes_to(ann, None)
@@ -154,16 +164,23 @@ def test_an_assignment_can_be_asked_for_again(broker: EmbeddedBroker) -> None:
 
 
 def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBroker) -> None:
+    shift = TimeShift()
+
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann) as worker:
             await comes_to(ann, "ann")
             held = broker.faults.delay("JoinGroup", 60.0, times=None)
             worker.rejoin("the test wants it")
-            await comes_to(ann, None)
+            async with asyncio.timeout(TIMEOUT_S):
+                while held.hits == 0:
+                    await asyncio.sleep(0.01)
+            assert ann.present == "ann"
+            await jump(shift, SESSION_S)
+            assert ann.present is None
             assert held.hits == 1
 
-    asyncio.run(scenario())
+    run_ahead(shift, scenario())
 
 
 def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: EmbeddedBroker) -> None:
@@ -181,20 +198,26 @@ def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: Em
 
 
 def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
+    shift = TimeShift()
+
     async def scenario() -> None:
         first, second = Roll("ann"), Roll("ann")
         async with member(broker, first):
             await comes_to(first, "ann")
-            async with member(broker, second):
+            async with member(broker, second, session_ms=60_000):
                 await comes_to(second, "ann")
                 await comes_to(first, None)
+                await jump(shift, SESSION_S)
                 for each in (first, second):
                     await comes_to(each, "ann,ann")
-                await asyncio.sleep(1.2 * SESSION_MS / 1000)
+                # For longer than a session, with heartbeats in between.
+                for _ in range(12):
+                    await jump(shift, SESSION_S / 10)
+                    await asyncio.sleep(0.1)
                 assert (first.refusals, second.refusals) == ([ErrorCode.FENCED_INSTANCE_ID], [])
                 assert first.present == second.present == "ann,ann"
 
-    asyncio.run(scenario())
+    run_ahead(shift, scenario())
 
 
 def test_a_member_that_no_try_brings_into_the_group_is_told(broker: EmbeddedBroker) -> None:

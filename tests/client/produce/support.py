@@ -75,6 +75,11 @@ def run_with(
     return batches_of(broker), broker
 
 
+async def somebody_waits_for_room(producer: BytesProducer) -> None:
+    while not producer._room:
+        await asyncio.sleep(0.001)
+
+
 def batches_of(broker: FakeBroker) -> list[bytes]:
     return [
         bytes(partition.records)

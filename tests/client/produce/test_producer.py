@@ -31,8 +31,10 @@ from tests.client.produce.support import (
     producer_ids,
     run_with,
     silence,
+    somebody_waits_for_room,
     values_of,
 )
+from tests.client.skipping import skip_time
 
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.PRODUCE].minimum, DEFINED[ApiKey.PRODUCE].maximum + 1))
@@ -157,20 +159,31 @@ def test_a_batch_that_is_too_large_is_split_until_a_record_alone_fails() -> None
 
 def test_a_batch_is_given_up_after_the_delivery_timeout() -> None:
     async def work(broker: FakeBroker) -> None:
-        config = configured(broker, delivery_timeout_ms=100, request_timeout_ms=50)
-        async with BytesProducer(config) as producer:
-            with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms \(100\).*NOT_ENOUGH_REPLICAS"):
-                await (await producer.send("t", b"a", partition=0))
+        async with BytesProducer(configured(broker, delivery_timeout_ms=60_000)) as producer:
+            sent = await producer.send("t", b"a", partition=0)
+            await broker_has_batches(broker, 3)
+            skip_time(60)
+            with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms \(60000\).*NOT_ENOUGH_REPLICAS"):
+                await sent
 
     run_with(produced(ErrorCode.NOT_ENOUGH_REPLICAS), work)
 
 
-def test_an_answer_that_comes_after_the_delivery_timeout_leaves_no_gap() -> None:
+@pytest.mark.parametrize("is_on_wire", [True, False])
+def test_an_answer_that_comes_after_the_delivery_timeout_leaves_no_gap(is_on_wire: bool) -> None:
     async def work(broker: FakeBroker) -> None:
-        config = configured(broker, delivery_timeout_ms=100, request_timeout_ms=99)
+        rarely = {"retry_backoff_ms": 50_000, "retry_backoff_max_ms": 50_000}
+        config = configured(broker, delivery_timeout_ms=60_000, request_timeout_ms=30_000, **rarely)
         async with BytesProducer(config) as producer:
+            sent = await producer.send("t", b"a", partition=0)
+            await broker_has_batches(broker, 1)
+            if not is_on_wire:
+                skip_time(30)
+                while producer._accumulator.in_flight_count:
+                    await asyncio.sleep(0)
+            skip_time(60)
             with pytest.raises(DeliveryTimeoutError):
-                await (await producer.send("t", b"a", partition=0))
+                await sent
             await (await producer.send("t", b"b", partition=0))
 
     batches, _ = run_with(in_turn(silence, produced()), work)
@@ -262,13 +275,16 @@ def test_acks_none_waits_for_no_answer() -> None:
 
 def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
     async def work(broker: FakeBroker) -> None:
-        config = configured(broker, buffer_memory=1000, batch_size=1000, max_block_ms=100)
+        config = configured(broker, buffer_memory=1000, batch_size=1000, max_block_ms=20_000)
         producer = BytesProducer(config)
         broker.answers[ApiKey.PRODUCE] = silence
         for _ in range(2):
             await producer.send("t", bytes(400), partition=0)
-        with pytest.raises(BufferExhaustedError, match=r"topic t.*buffer\.memory \(1000\).*max\.block\.ms \(100\)"):
-            await producer.send("t", bytes(400), partition=0)
+        third = asyncio.create_task(producer.send("t", bytes(400), partition=0))
+        await somebody_waits_for_room(producer)
+        skip_time(20)
+        with pytest.raises(BufferExhaustedError, match=r"topic t.*buffer\.memory \(1000\).*max\.block\.ms \(20000\)"):
+            await third
         await producer.close(0)
 
     run_with(silence, work)
@@ -306,9 +322,13 @@ def test_a_record_larger_than_the_limits_fails_alone() -> None:
 
 def test_an_unknown_topic_is_waited_for() -> None:
     async def work(broker: FakeBroker) -> None:
-        async with BytesProducer(configured(broker, max_block_ms=50)) as producer:
-            with pytest.raises(ApiError, match=r"topic u: no metadata within max\.block\.ms \(50\)") as caught:
-                await producer.send("u", b"a")
+        async with BytesProducer(configured(broker, max_block_ms=20_000)) as producer:
+            waiting = asyncio.create_task(producer.send("u", b"a"))
+            while len(broker.requests_of(ApiKey.METADATA)) < 2:
+                await asyncio.sleep(0.001)
+            skip_time(20)
+            with pytest.raises(ApiError, match=r"topic u: no metadata within max\.block\.ms \(20000\)") as caught:
+                await waiting
             assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
             await (await producer.send("t", b"a"))
         assert broker.requests_of(ApiKey.METADATA)[0].allow_auto_topic_creation

@@ -29,8 +29,10 @@ from tests.client.produce.support import (
     read_values,
     run_with,
     silence,
+    somebody_waits_for_room,
 )
 from tests.client.produce.transaction_stage import until_done
+from tests.client.skipping import skip_time
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +139,12 @@ def test_no_room_within_the_time_is_told_once() -> None:
 
     async def work(broker: FakeBroker) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
-        producer = BytesProducer(configured(broker, buffer_memory=500, batch_size=400, max_block_ms=50))
+        producer = BytesProducer(configured(broker, buffer_memory=500, batch_size=400, max_block_ms=20_000))
+        sending = asyncio.create_task(producer.send_arrow(pa.table({"value": values(20, 50)}), "t"))
+        await somebody_waits_for_room(producer)
+        skip_time(20)
         with pytest.raises(BufferExhaustedError):
-            await producer.send_arrow(pa.table({"value": values(20, 50)}), "t")
+            await sending
         await producer.close(0)
 
     run_with(silence, work)
@@ -175,16 +180,19 @@ def test_a_table_that_was_sent_in_part_forbids_the_commit(broker: EmbeddedBroker
         config = configured(broker.bootstrap_servers, transactional_id="arrow", buffer_memory=3000, batch_size=1000)
         complaints: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
-        async with BytesProducer(config | {"max.block.ms": 60_000 if is_cancelled else 200}) as producer:
+        # The limit is below request.timeout.ms: what is on its way does not fail when time is skipped.
+        async with BytesProducer(config | {"max.block.ms": 20_000}) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
             await (await producer.send("arrow-half", b"first"))
             delay = broker.faults.delay("Produce", 0.5, times=None)
             sending = asyncio.create_task(producer.send_arrow(pa.table({"value": values(500, 50)}), "arrow-half"))
-            while not (delay.hits and producer._room):
+            while not (delay.hits and producer._room) and not sending.done():
                 await asyncio.sleep(0)
             if is_cancelled:
                 sending.cancel()
+            else:
+                skip_time(20)
             with pytest.raises(asyncio.CancelledError if is_cancelled else BufferExhaustedError):
                 await sending
             broker.faults.clear()

@@ -9,6 +9,7 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.client.fake_broker import FakeBroker, produced
 from tests.client.produce.support import BytesProducer, configured, hang_up, in_turn, numbers_of, run_with, values_of
+from tests.client.skipping import skip_time
 
 
 def test_a_batch_does_not_overtake_one_for_which_there_was_no_connection() -> None:
@@ -21,13 +22,14 @@ def test_a_batch_does_not_overtake_one_for_which_there_was_no_connection() -> No
             connecting.set()
             return None
 
-        async with BytesProducer(configured(broker, request_timeout_ms=100)) as producer:
+        async with BytesProducer(configured(broker)) as producer:
             await (await producer.send("t", b"first", partition=0))
             welcome = broker.answers[ApiKey.API_VERSIONS]
             broker.answers[ApiKey.API_VERSIONS] = in_turn(refuse, welcome)
             second = await producer.send("t", b"second", partition=0)
             await connecting.wait()
             third = await producer.send("t", b"third", partition=0)
+            skip_time(30)
             await asyncio.gather(second, third)
 
     batches, _ = run_with(in_turn(produced(), hang_up, produced()), work)

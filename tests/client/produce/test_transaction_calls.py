@@ -33,6 +33,7 @@ from tests.client.produce.transaction_stage import (
     run_scripted,
     until_done,
 )
+from tests.client.skipping import skip_time
 
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 INIT, ADD, ADD_OFFSETS, COMMIT_OFFSETS, END = (
@@ -54,6 +55,17 @@ async def begin(transactions: Transactions, *partitions: TopicPartition) -> None
         transactions.check_may_send()
         transactions.add(partition)
     await transactions.ensure_added(partitions)
+
+
+async def begin_until_time_is_up(
+    transactions: Transactions, broker: ScriptedCoordinator, partition: TopicPartition
+) -> None:
+    """Of delivery.timeout.ms, after a few tries."""
+    beginning = asyncio.create_task(begin(transactions, partition))
+    while len(broker.requests_of(ApiKey.ADD_PARTITIONS_TO_TXN)) < 3:
+        await asyncio.sleep(0)
+    skip_time(10)
+    await beginning
 
 
 # What is asked
@@ -403,13 +415,13 @@ def test_partitions_that_cannot_be_added_in_time_fail_the_transaction() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS] * 10_000
         with pytest.raises(TransactionAbortableError) as caught:
-            await begin(transactions, T0)
+            await begin_until_time_is_up(transactions, broker, T0)
         assert caught.value.code.retriable
         await transactions.end(commit=False)
         broker.script.clear()
         await begin(transactions, T0)
 
-    run_scripted(work, level=CLASSIC, delivery_timeout_ms=100)
+    run_scripted(work, level=CLASSIC)
 
 
 def test_partitions_that_are_refused_leave_nothing_to_abort() -> None:
@@ -443,13 +455,13 @@ def test_partitions_of_unknown_fate_are_aborted_as_well() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [LOST] * 10_000
         with pytest.raises(TransactionAbortableError):
-            await begin(transactions, T0)
+            await begin_until_time_is_up(transactions, broker, T0)
         broker.script = {ApiKey.END_TXN: [ErrorCode.INVALID_TXN_STATE]}
         await transactions.end(commit=False)
         assert broker.asked()[-2:] == [END, INIT]
         transactions.begin()
 
-    run_scripted(work, level=CLASSIC, delivery_timeout_ms=60)
+    run_scripted(work, level=CLASSIC)
 
 
 # Records on their way

@@ -169,11 +169,11 @@ def test_a_failed_batch_can_only_be_aborted(stage: Stage) -> None:
 
 def test_a_transaction_that_timed_out_at_the_broker(stage: Stage) -> None:
     async def work(cluster: Cluster) -> None:
-        slow, writer = stage.transactions(cluster, timeout_ms=1000)
+        slow, writer = stage.transactions(cluster)
         await slow.init()
         slow.begin()
         await writer.write(stage.partition, b"late")
-        await asyncio.to_thread(stage.broker.advance_time, 5)
+        await asyncio.to_thread(stage.broker.advance_time, 65)
         # In v2 the coordinator takes it for a repeated commit, of a transaction that was aborted.
         with pytest.raises(ProducerFencedError if stage.is_classic else FatalProducerError):
             await slow.end(commit=True)

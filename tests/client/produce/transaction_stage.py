@@ -150,16 +150,13 @@ def run_scripted(
     *,
     level: int = V2,
     max_block_ms: int = 10_000,
-    delivery_timeout_ms: int = 10_000,
 ) -> Result:
     async def run() -> Result:
         broker = ScriptedCoordinator(level=level)
         async with broker:
             settings = plain_settings(str(broker.address), client_id="test", timeout_s=10)
             async with Cluster(replace(settings, retry_backoff_ms=1, reconnect_backoff_ms=1)) as cluster:
-                transactions = Transactions(
-                    cluster, "mine", max_block_ms=max_block_ms, delivery_timeout_ms=delivery_timeout_ms
-                )
+                transactions = Transactions(cluster, "mine", max_block_ms=max_block_ms, delivery_timeout_ms=10_000)
                 return await work(transactions, broker)
 
     return asyncio.run(run())
@@ -297,10 +294,8 @@ class Stage(NamedTuple):
 
         asyncio.run(main())
 
-    def transactions(self, cluster: Cluster, *, timeout_ms: int = 60_000) -> tuple[Transactions, Writer]:
-        transactions = Transactions(
-            cluster, self.topic, transaction_timeout_ms=timeout_ms, max_block_ms=20_000, delivery_timeout_ms=20_000
-        )
+    def transactions(self, cluster: Cluster) -> tuple[Transactions, Writer]:
+        transactions = Transactions(cluster, self.topic, max_block_ms=20_000, delivery_timeout_ms=20_000)
         return transactions, Writer(cluster, transactions)
 
     async def sees(self, cluster: Cluster, committed: list[bytes], everything: list[bytes]) -> None:

@@ -283,6 +283,6 @@ def test_columns(broker: EmbeddedBroker, topic: str) -> None:
             rows += consumer.poll_arrow(5.0).column("offset").to_pylist()
         assert rows == list(range(1, 10))
         consumer.assign([second])
-        assert consumer.poll_arrow(5.0).num_rows
+        assert consumer.poll_arrow(30.0).num_rows
         consumer._upcoming_columns = consumer.read_arrow(topic, {1: 4}, {1: 6})
         assert consumer.position(second) == 4

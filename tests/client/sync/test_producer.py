@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed, wait
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from rookery.client.errors import (
 from rookery.client.produce.records import RecordMetadata
 from rookery.client.sync import Admin, Consumer, Producer
 from rookery.testing import EmbeddedBroker
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +116,7 @@ def test_callbacks_run_on_the_clients_thread_and_may_send(broker: EmbeddedBroker
 
 def test_what_cannot_be_sent_fails_alone(broker: EmbeddedBroker, topic: str) -> None:
     told: list[ApiError | None] = []
-    settings = config(broker, max_block_ms=200)
-    with Producer[Any, Any](settings) as producer:
+    with Producer[Any, Any](config(broker)) as producer:
         futures = [
             producer.send("not a topic!", b"x", on_delivery=lambda metadata, error: told.append(error)),
             producer.send(topic, b"x", partition=9),
@@ -143,12 +144,17 @@ def test_serializers(broker: EmbeddedBroker, topic: str) -> None:
 def test_senders_wait_for_room_and_give_up(broker: EmbeddedBroker, topic: str) -> None:
     settings = config(broker, buffer_memory=100_000, max_block_ms=300, linger_ms=0)
     with Producer[bytes, bytes](settings) as producer:
-        assert producer.partitions_for(topic)
+
+        def is_known() -> bool:
+            with suppress(ApiError):
+                return bool(producer.partitions_for(topic))
+            return False
 
         def send_without_end() -> None:
             while True:
                 producer.send(topic, bytes(10_000))
 
+        eventually(is_known, "the topic is not known")
         broker.pause()
         try:
             with pytest.raises(BufferExhaustedError, match=r"max\.block\.ms"):

@@ -59,7 +59,7 @@ def deliver(
 
         Delivery(writer, MARKER, partitions, is_wanted=is_wanted, done=finish).start()
         if expect_done:
-            await asyncio.wait_for(done.wait(), 5)
+            await asyncio.wait_for(done.wait(), 60)
         await asyncio.sleep(0.02)
         assert len(times) == expect_done
 

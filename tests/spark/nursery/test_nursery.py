@@ -25,10 +25,11 @@ print("an error", file=sys.stderr)
 """
 IS_PRELOADED = "import sys; print('numba' in sys.modules)"
 WAITS_FOR_A_SIGNAL = """
-import os, signal, sys
+import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (print("told"), sys.exit(5)))
 print(os.getpid())
-signal.pause()
+while True:
+    time.sleep(0.1)
 """
 # As Spark's daemon does: one process forks many.
 DRAWS_NUMBERS = """

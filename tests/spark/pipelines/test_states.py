@@ -28,7 +28,9 @@ with StateDirectory(Path(sys.argv[1])).running("held") as write:
     write(RunningPipeline(name="held", pid=os.getpid(), file="f", started_ms=1, master="local", metrics_address=None,
                           updated_ms=2, flows=()))
     print("ready", flush=True)
-    stop.wait()
+    # A signal just before the thread falls asleep would not wake it.
+    while not stop.wait(0.1):
+        pass
 """
 
 

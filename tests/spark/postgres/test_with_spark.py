@@ -36,7 +36,7 @@ def run(spark: "SparkSession", directory: Path, write: "Callable[[DataFrame, int
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    assert query.awaitTermination(240), "the query did not end"
 
 
 def test_a_query_writes_each_batch_once(

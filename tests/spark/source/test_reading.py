@@ -195,7 +195,7 @@ def test_an_open_transaction_is_waited_for_and_is_no_data_loss(
         sender.send(topic, b"a")
         sender.send(topic, b"b")
         sender.flush()
-        limits = {"kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "500"}
+        limits = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "2000"}
         quick = plan_for(broker, {**committed, **limits})
         with pytest.raises(SourceError, match=r"transaction that is open holds .* up at 1.*rookery transactions list"):
             read_values(quick, wanted)

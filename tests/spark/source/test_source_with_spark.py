@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["admin"]
 
-_PATIENCE_S = 60
+_PATIENCE_S = 240
 # What Spark's Kafka source says of itself.
 _KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"

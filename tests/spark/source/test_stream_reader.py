@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from rookery.base.clock import Clock
+from rookery.base.clock import Clock, ManualClock
 from rookery.base.types import TopicPartition
 from rookery.client.sync import Admin, Consumer
 from rookery.spark.failures import DataLossError
@@ -175,7 +175,9 @@ def test_an_idle_stream_waits_for_the_first_record(broker: EmbeddedBroker, admin
     assert time.monotonic() - began_s > 0.4, "it must not spin"
     sender = threading.Timer(0.1, send, (broker, topic, [b"new"]))
     sender.start()
-    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 2}}
+    # Its time stands still: only the record ends the waiting.
+    patient = open_stream(broker, topic, EARLIEST, clock=ManualClock())
+    assert patient.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 2}}
     sender.join()
 
 
