@@ -94,11 +94,11 @@ def refusal(gate: Gate, security: Mapping[str, str]) -> AuthenticationError:
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("user", USERS)
 def test_users_log_in_with_their_password(sasl: Gate, mechanism: str, user: str) -> None:
-    before = len(sasl.logins)
+    logins, hang_ups = len(sasl.logins), len(sasl.hang_ups)
     found = asyncio.run(round_trip(sasl, login(mechanism, user), f"{mechanism}-{user}"))
     assert found == [b"0", b"1", b"2"]
-    assert set(sasl.logins[before:]) == {f"{mechanism} {user}"}
-    assert not sasl.hang_ups
+    assert set(sasl.logins[logins:]) == {f"{mechanism} {user}"}
+    assert not sasl.hang_ups[hang_ups:]
 
 
 def test_a_token_logs_in(tmp_path: Path) -> None:

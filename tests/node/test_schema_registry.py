@@ -117,13 +117,13 @@ def test_a_mistake_is_told_before_anything_is_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_without_its_libraries_the_start_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in [name for name in sys.modules if name.startswith("rookery.registry.")]:
-        monkeypatch.delitem(sys.modules, name)
-    node = make_node(tmp_path, "schema.registry.listeners=http://127.0.0.1:0")
-    with pytest.raises(StartupError, match=r"pip install 'rookery\[registry\]'"):
-        asyncio.run(node.start())
+def test_without_its_libraries_the_start_says_what_to_install(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['uvicorn'] = None; from rookery.cli.main import main; main()"
+    arguments = ["start", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+    arguments += ["--set", "schema.registry.listeners=http://127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'rookery[registry]'" in done.stderr
 
 
 def test_without_the_key_nothing_of_it_is_loaded(tmp_path: Path) -> None:
