@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from rookery.base.errors import ProtocolError
 from rookery.base.files import FileSlice, OsFiles
@@ -30,6 +29,7 @@ from tests.net.support import (
     reset,
     until,
 )
+from tests.support.logs import captured_logs
 
 
 @BOTH_LOOPS
@@ -299,7 +299,7 @@ def test_a_small_slice_leaves_together_with_what_surrounds_it(run: Run, tmp_path
             writer.write(frame(b"beyond"))
             assert await reader.read() == b"", "half a reply is worse than none"
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert [log["event"] for log in logs] == ["reply failed"]
 
@@ -344,7 +344,7 @@ def test_a_peer_that_resets_while_a_file_is_sent(run: Run, tmp_path: Path) -> No
             await until(lambda: listener.connection_count == 0)
             assert connection._sender._socket is None
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert logs == []
 
@@ -383,7 +383,7 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(run: Run, tmp_
             await expect_closed(reader)
             writer.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert [log["event"] for log in logs] == ["reply failed"]
 
@@ -455,7 +455,7 @@ def test_bad_bytes_close_the_connection_with_one_line(run: Run, data: bytes, rea
             for each in (writer, other_writer):
                 each.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     (log,) = logs
     assert (log["event"], log["reason"], log["log_level"]) == ("connection closed", reason, "warning")
@@ -486,7 +486,7 @@ def test_a_bug_in_a_handler_closes_only_its_connection(run: Run, later: bool) ->
             for each in (writer, other_writer):
                 each.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert [(log["event"], log["exc_info"]) for log in logs] == [("request failed", True)]
 
@@ -505,7 +505,7 @@ def test_a_port_scan_is_not_worth_a_line(run: Run) -> None:
             await until(lambda: listener.connection_count == 1)
             writer.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert logs == []
 

@@ -4,7 +4,6 @@ import asyncio
 import socket
 
 import pytest
-from structlog.testing import capture_logs
 
 from rookery.base.errors import StartupError
 from rookery.net.connection import ConnectionInfo
@@ -22,6 +21,7 @@ from tests.net.support import (
     read_reply,
     until,
 )
+from tests.support.logs import captured_logs
 
 
 @BOTH_LOOPS
@@ -52,7 +52,7 @@ def test_the_newest_connection_is_refused(run: Run, settings: dict[str, object],
             for each in (refused_writer, second[1], writer):
                 each.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert [log["reason"] for log in logs] == [reason]
 
@@ -77,7 +77,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
             for _, writer in (idle, busy):
                 writer.close()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         run(scenario())
     assert [log["reason"] for log in logs] == ["idle for connections.max.idle.ms"]
 
