@@ -546,14 +546,14 @@ def test_after_a_refusal_the_watch_rests_until_somebody_asks(monkeypatch: pytest
     monkeypatch.setattr("rookery.client.cluster._REFUSAL_PAUSE_S", 0.05)
     tries = 0
 
-    async def refresh(cluster: Cluster, topics: object) -> None:
+    async def refresh(topics: object) -> None:
         nonlocal tries
         tries += 1
         raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
 
     async def watch() -> None:
-        monkeypatch.setattr(Cluster, "refresh", refresh)
         cluster = Cluster.at("localhost:1")
+        monkeypatch.setattr(cluster, "refresh", refresh)
         if is_heard:
             cluster.on_refusal.append(lambda: None)
         cluster.watch(["t"])

@@ -213,6 +213,26 @@ def test_out_of_order_behind_another_waits_and_at_the_front_restarts() -> None:
     assert (second.identity, second.base_sequence) == (ProducerIdentity(7, 1), 1)
 
 
+def test_nothing_makes_the_leader_forget_what_is_not_settled() -> None:
+    """The leader moved, and the old one does not answer; the new one has written four behind it: it remembers five."""
+    made = accumulator(idempotent=True, batch_size_bytes=200)
+    established(made)
+    for token in range(8):
+        add(made, A, token)
+    lost, *others = [drain(made)[0] for _ in range(5)]
+    # In whatever order their answers come.
+    for batch in (others[2], others[0], others[1], others[3]):
+        made.complete(batch)
+    for _ in range(5):
+        made.end_request(NODE)
+    assert drain(made) == []
+    made.retry(lost, at_s=0.0, fate_is_unknown=True)
+    assert drain(made) == [lost]
+    assert drain(made) == []
+    made.complete(lost)
+    assert [drain(made)[0].tokens for _ in range(3)] == [[5], [6], [7]]
+
+
 def test_a_refused_batch_restarts_its_partition_only() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     established(made, A)

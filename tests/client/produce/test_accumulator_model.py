@@ -126,6 +126,8 @@ class World:
         elif batch.is_settled:
             made.fail(batch)
         else:
+            was_written = set(batch.tokens) <= set(self.leaders[batch.partition].log)
+            assert not (was_written and made.is_lowest(batch)), "the leader has forgotten it"
             made.retry_out_of_order(batch, at_s=later_s, now_s=self.now_s)
 
     def _again(self, batch: Batch[int], at_s: float, *, fate_is_unknown: bool) -> None:

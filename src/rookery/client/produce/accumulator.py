@@ -12,7 +12,8 @@ flight by node. A batch that was drained is on the wire until one of these tells
 
 Order. Without idempotence a queue with one request at a time keeps its order, and with more it may not: Kafka's rule.
 With idempotence order always holds, by sequence numbers (`sequences`):
-- batches with numbers return to their place by number; only the lowest unsettled one is sent again;
+- batches with numbers return to their place by number; only the lowest unsettled one is sent again, and as long as it
+  is under way, nothing that would make the leader forget it: five batches, the written ones among them, are the most;
 - a batch that the leader calls out of order although it is the lowest, and that was not written, proves a gap: the
   queue restarts. If an attempt of it may have been written, it fails: whether it was, nobody can tell;
 - a batch refused for good leaves a gap: the queue restarts;
@@ -99,6 +100,17 @@ class PartitionQueue(Generic[Token]):
     def total_bytes(self) -> int:
         """How many bytes were ever appended here."""
         return self.appended_bytes + (0 if self.open_batch is None else self.open_batch.used_bytes)
+
+    @property
+    def numbered_span(self) -> int:
+        """How many batches have numbers from the lowest unsettled one on, those between that are written included."""
+        return sum([1 + batch.written_behind for batch in self.numbered])
+
+    def settle_numbers(self, batch: Batch[Token], *, is_written: bool) -> None:
+        position = self.numbered.index(batch)
+        del self.numbered[position]
+        if position:
+            self.numbered[position - 1].written_behind += batch.written_behind + is_written
 
 
 class Drained(NamedTuple, Generic[Token]):
@@ -272,7 +284,7 @@ class Accumulator(Generic[Token]):
         first = queue.waiting[0]
         if first.is_numbered:
             return queue.numbered[0] is first
-        if queue.in_doubt or len(queue.numbered) >= (NUMBERED_BATCHES_MAX if queue.is_established else 1):
+        if queue.in_doubt or queue.numbered_span >= (NUMBERED_BATCHES_MAX if queue.is_established else 1):
             return False
         return queue.generation == self._generation and queue.sequence.identity.is_known
 
@@ -315,7 +327,7 @@ class Accumulator(Generic[Token]):
         """It was written."""
         queue = self._off_wire(batch)
         if batch.is_numbered:
-            queue.numbered.remove(batch)
+            queue.settle_numbers(batch, is_written=True)
             # Whatever was in doubt before it must have been written, too.
             queue.in_doubt, queue.is_established = False, True
         self._release(batch)
@@ -359,7 +371,7 @@ class Accumulator(Generic[Token]):
         was_settled = batch.is_settled
         queue = self._off_wire(batch)
         if batch.is_numbered:
-            queue.numbered.remove(batch)
+            queue.settle_numbers(batch, is_written=False)
             if not (batch.fate_is_unknown or was_settled):
                 queue.must_restart = True
             elif queue.numbered:
@@ -435,7 +447,7 @@ class Accumulator(Generic[Token]):
         if not queue.waiting:
             del self._active[queue.partition]
         if batch.is_numbered:
-            queue.numbered.remove(batch)
+            queue.settle_numbers(batch, is_written=False)
             # If none of its attempts can have been written, that leaves a gap, else a doubt.
             if batch.fate_is_unknown and queue.numbered:
                 queue.in_doubt = True
@@ -476,7 +488,7 @@ class Accumulator(Generic[Token]):
         queue.sequence.restart(identity)
         for batch in queue.numbered:
             batch.number(identity, queue.sequence.take(batch.record_count))
-            batch.fate_is_unknown = False
+            batch.fate_is_unknown, batch.written_behind = False, 0
         queue.must_restart = queue.in_doubt = False
 
 

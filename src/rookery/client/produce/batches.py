@@ -105,6 +105,7 @@ class Batch(Generic[Token]):
         "tokens",
         "value_sizes",
         "values",
+        "written_behind",
     )
 
     def __init__(self, partition: TopicPartition, ordinal: int, created_s: float, reserved_bytes: int) -> None:
@@ -131,6 +132,8 @@ class Batch(Generic[Token]):
         self.last_error: ApiError | None = None
         # An attempt may have been written: its answer was lost.
         self.fate_is_unknown = False
+        # How many batches are written already whose numbers follow, up to the next one that is not settled.
+        self.written_behind = 0
         self.sealed: SealedBatch | None = None
         self.slab: Slab | None = None
         self.key_sizes: list[int] = []
@@ -274,6 +277,7 @@ class Batch(Generic[Token]):
         if self.is_numbered:
             parts[0].number(self.identity, self.base_sequence)
             parts[1].number(self.identity, sequence_after(self.base_sequence, middle))
+            parts[1].written_behind = self.written_behind
         if self.callbacks is not None:
             parts[0].callbacks = [(index, callback) for index, callback in self.callbacks if index < middle]
             parts[1].callbacks = [(index - middle, callback) for index, callback in self.callbacks if index >= middle]

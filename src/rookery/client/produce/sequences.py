@@ -2,7 +2,8 @@
 
 Theory of operation. The leader of a partition accepts a batch of an idempotent producer only if its first sequence
 number follows the last one that it wrote, and knows the last five batches again if they are repeated. So a batch keeps
-its numbers over all its attempts, and a partition has at most five batches that are numbered and not yet settled.
+its numbers over all its attempts, and no batch is numbered more than four behind one that is not settled yet: else
+its repetition might not be recognized.
 
 When a number will never be written (its batch was refused or given up), everything behind it would be refused for
 ever: a gap. The partition then restarts: its epoch goes up by one, its numbers begin again at zero, and what is still
