@@ -46,8 +46,12 @@ class ShiftedLoop(asyncio.SelectorEventLoop):
 async def jump(shift: TimeShift, seconds: float) -> None:
     """Move the running loop's time. Returns when every timer that became due has fired, and what it woke has run as
     far as it could without waiting for something else."""
-    loop = asyncio.get_running_loop()
     shift.seconds += seconds
+    await due_timers_fired()
+
+
+async def due_timers_fired() -> None:
+    loop = asyncio.get_running_loop()
     fired = loop.create_future()
     # Due timers fire in the order of their times, so this one is the last of them.
     loop.call_at(loop.time(), fired.set_result, None)

@@ -1,11 +1,11 @@
 """Members of groups without a consumer: a membership and a host that notes what happens to it.
 
 A `Player` has everything one member has, on connections of its own. `settle` polls several of them in turn until they
-share the partitions as wanted. `run_ahead` is for what happens only after a while.
+share the partitions as wanted.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -20,7 +20,6 @@ from rookery.client.membership.committer import Committer
 from rookery.client.membership.consumer_shell import ConsumerMembership
 from rookery.client.membership.interfaces import NO_GENERATION, ListenerEvent, OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
-from rookery.testing.shifted_time import ShiftedLoop, TimeShift
 
 TIMEOUT_S = 20.0
 _TICK_S = 0.02
@@ -148,12 +147,6 @@ def fast(group_id: str, **changes: Any) -> GroupSettings:
         strategies=("range",),
     )
     return replace(quick, **changes)
-
-
-def run_ahead(shift: TimeShift, work: Coroutine[Any, Any, None]) -> None:
-    """On a loop whose time the test moves, so that limits can be far longer than a busy machine stands still."""
-    with asyncio.Runner(loop_factory=lambda: ShiftedLoop(shift)) as runner:
-        runner.run(work)
 
 
 @asynccontextmanager

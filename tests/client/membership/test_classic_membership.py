@@ -13,8 +13,8 @@ from rookery.client.membership.assignors.base import MemberSubscription, Partiti
 from rookery.client.membership.classic_shell import ClassicMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.testing import EmbeddedBroker
-from rookery.testing.shifted_time import TimeShift, jump
-from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, run_ahead, settle
+from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
+from tests.client.skipping import let_pass
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -118,7 +118,6 @@ def test_a_dead_member_is_replaced_when_its_session_ends(broker: EmbeddedBroker)
 
 def test_an_application_that_does_not_poll_loses_its_partitions(broker: EmbeddedBroker) -> None:
     broker.create_topic("silent", partitions=4)
-    shift = TimeShift()
 
     async def work() -> None:
         silent = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=30_000))
@@ -127,7 +126,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
             await settle(silent, awake, sizes=[2, 2])
             silent.host.heard()
             owned = silent.indexes
-            await jump(shift, 30)
+            await let_pass(30)
             await settle(awake, sizes=[4])
             assert silent.indexes == owned
             with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
@@ -135,7 +134,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
             await settle(silent, awake, sizes=[2, 2])
             assert silent.host.heard()[:2] == [("lost", owned), ("assigned", silent.indexes)]
 
-    run_ahead(shift, work())
+    asyncio.run(work())
 
 
 def test_a_static_member_that_restarts_keeps_its_partitions(broker: EmbeddedBroker) -> None:

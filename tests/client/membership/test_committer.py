@@ -15,7 +15,6 @@ from rookery.client.membership.interfaces import ConsumerGroupMetadata, OffsetAn
 from rookery.client.membership.manual import ManualMembership
 from rookery.testing import EmbeddedBroker
 from rookery.testing.faults import Fault
-from rookery.testing.shifted_time import TimeShift, jump
 from tests.client.membership.players import (
     TIMEOUT_S,
     FakeHost,
@@ -24,9 +23,9 @@ from tests.client.membership.players import (
     partitions,
     playing,
     poll_until,
-    run_ahead,
     settle,
 )
+from tests.client.skipping import let_pass
 
 MINUTE_S = 60
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -182,20 +181,18 @@ def test_a_commit_is_tried_again(broker: EmbeddedBroker, code: str) -> None:
 
 
 def test_a_commit_gives_up_in_time(broker: EmbeddedBroker) -> None:
-    shift = TimeShift()
-
     async def work() -> None:
         async with committing(broker, "late") as committer:
             fault = broker.faults.fail("OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION", times=None)
             commit = asyncio.ensure_future(committer.commit(at(5)))
             # It tries again, so the first refusal has arrived.
             await met(fault, 2)
-            await jump(shift, MINUTE_S)
+            await let_pass(MINUTE_S)
             with pytest.raises(ApiError, match="cannot commit t-0") as refusal:
                 await commit
             assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    run_ahead(shift, work())
+    asyncio.run(work())
 
 
 def test_errors_of_asynchronous_commits_are_told(broker: EmbeddedBroker) -> None:

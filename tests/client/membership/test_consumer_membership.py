@@ -15,8 +15,8 @@ from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.message import Message
 from rookery.testing import EmbeddedBroker
-from rookery.testing.shifted_time import TimeShift, jump
-from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, run_ahead, settle
+from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
+from tests.client.skipping import let_pass
 
 
 def player(broker: EmbeddedBroker, topic: str, **changes: object) -> Player:
@@ -65,7 +65,6 @@ def test_what_was_read_is_committed_before_it_is_given_up(broker: EmbeddedBroker
 
 def test_an_application_that_does_not_poll_loses_its_partitions(broker: EmbeddedBroker) -> None:
     broker.create_topic("silent", partitions=4)
-    shift = TimeShift()
 
     async def work() -> None:
         silent = player(broker, "silent", max_poll_interval_ms=30_000)
@@ -75,14 +74,14 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
             await poll_until(lambda: is_settled(silent, awake), silent, awake)
             silent.host.heard()
             owned = silent.indexes
-            await jump(shift, 30)
+            await let_pass(30)
             await poll_until(lambda: len(awake.indexes) == 4, awake)
             with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
                 await silent.committer.commit({TopicPartition("silent", owned[0]): OffsetAndMetadata(1)})
             await settle(silent, awake, sizes=[2, 2])
             assert silent.host.heard()[0] == ("lost", owned)
 
-    run_ahead(shift, work())
+    asyncio.run(work())
 
 
 def test_a_poll_that_waits_joins_again_after_the_member_has_left(broker: EmbeddedBroker) -> None:

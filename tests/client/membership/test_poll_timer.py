@@ -7,8 +7,8 @@ import pytest
 
 from rookery.client.membership.poll_timer import PollTimer
 from rookery.testing import EmbeddedBroker
-from rookery.testing.shifted_time import TimeShift, jump
-from tests.client.membership.players import TIMEOUT_S, Player, fast, playing, run_ahead, settle
+from tests.client.membership.players import TIMEOUT_S, Player, fast, playing, settle
+from tests.client.skipping import let_pass
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.trace import Trace
 
@@ -68,7 +68,6 @@ def test_rounding_does_not_keep_it_busy(seed: int) -> None:
 def test_a_poll_that_waits_comes_round_in_time(broker: EmbeddedBroker, protocol: str) -> None:
     topic = f"long-{protocol}"
     broker.create_topic(topic, partitions=1)
-    shift = TimeShift()
 
     async def work() -> None:
         settings = fast(topic, session_timeout_ms=30_000, max_poll_interval_ms=30_000)
@@ -78,10 +77,10 @@ def test_a_poll_that_waits_comes_round_in_time(broker: EmbeddedBroker, protocol:
             one.host.heard()
             for _ in range(4):
                 await one.poll()
-                await jump(shift, 10)
+                await let_pass(10)
                 async with asyncio.timeout(TIMEOUT_S):
                     await one.membership.wake.wait()
             await one.poll()
             assert one.host.heard() == []
 
-    run_ahead(shift, work())
+    asyncio.run(work())

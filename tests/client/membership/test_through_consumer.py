@@ -15,8 +15,8 @@ from rookery.client.errors import CommitFailedError
 from rookery.client.membership.interfaces import RebalanceListener
 from rookery.client.produce.producer import Producer
 from rookery.testing import EmbeddedBroker
-from rookery.testing.shifted_time import TimeShift, jump
-from tests.client.membership.players import SETTINGS, TIMEOUT_S, partitions, run_ahead
+from tests.client.membership.players import SETTINGS, TIMEOUT_S, partitions
+from tests.client.skipping import let_pass
 
 COUNT = 40
 PARTITIONS = 4
@@ -250,7 +250,6 @@ def test_who_does_not_poll_is_out(broker: EmbeddedBroker, strategy: str) -> None
 def test_who_waits_in_a_poll_stays(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"waits-{strategy}"
     broker.create_topic(topic, partitions=1)
-    shift = TimeShift()
 
     async def work() -> None:
         settings = config(broker, topic, strategy, max_poll_interval_ms=30_000, metadata_max_age_ms=300_000)
@@ -260,13 +259,13 @@ def test_who_waits_in_a_poll_stays(broker: EmbeddedBroker, strategy: str) -> Non
             one.pause(*one.assignment())
             waiting = asyncio.ensure_future(one.poll(50.0))
             while not waiting.done():
-                await jump(shift, 1)
+                await let_pass(1)
                 # Heartbeats are answered meanwhile.
                 await asyncio.sleep(0.01)
             assert await waiting == []
             assert notes.heard == [("assigned", [0])]
 
-    run_ahead(shift, work())
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", NEW])

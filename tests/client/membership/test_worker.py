@@ -10,8 +10,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.cluster import Cluster
 from rookery.client.membership.worker import GroupWorker, WorkerSettings
 from rookery.testing import EmbeddedBroker
-from rookery.testing.shifted_time import TimeShift, jump
-from tests.client.membership.players import run_ahead
+from tests.client.skipping import let_pass
 
 # So long that a busy machine does not end one.
 SESSION_S = 10
@@ -164,8 +163,6 @@ def test_an_assignment_can_be_asked_for_again(broker: EmbeddedBroker) -> None:
 
 
 def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBroker) -> None:
-    shift = TimeShift()
-
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann) as worker:
@@ -176,11 +173,11 @@ def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBr
                 while held.hits == 0:
                     await asyncio.sleep(0.01)
             assert ann.present == "ann"
-            await jump(shift, SESSION_S)
+            await let_pass(SESSION_S)
             assert ann.present is None
             assert held.hits == 1
 
-    run_ahead(shift, scenario())
+    asyncio.run(scenario())
 
 
 def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: EmbeddedBroker) -> None:
@@ -198,8 +195,6 @@ def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: Em
 
 
 def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
-    shift = TimeShift()
-
     async def scenario() -> None:
         first, second = Roll("ann"), Roll("ann")
         async with member(broker, first):
@@ -207,17 +202,17 @@ def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
             async with member(broker, second, session_ms=60_000):
                 await comes_to(second, "ann")
                 await comes_to(first, None)
-                await jump(shift, SESSION_S)
+                await let_pass(SESSION_S)
                 for each in (first, second):
                     await comes_to(each, "ann,ann")
                 # For longer than a session, with heartbeats in between.
                 for _ in range(12):
-                    await jump(shift, SESSION_S / 10)
+                    await let_pass(SESSION_S / 10)
                     await asyncio.sleep(0.1)
                 assert (first.refusals, second.refusals) == ([ErrorCode.FENCED_INSTANCE_ID], [])
                 assert first.present == second.present == "ann,ann"
 
-    run_ahead(shift, scenario())
+    asyncio.run(scenario())
 
 
 def test_a_member_that_no_try_brings_into_the_group_is_told(broker: EmbeddedBroker) -> None:
