@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup check format test sim explore conformance soak demo tour up bench profile compiled test-compiled docs clean
+.PHONY: help setup check format test sim explore conformance soak demo tour up bench profile wheel compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ bench: $(INSTALLED) ## Side by side with Apache Kafka, written to docs/performan
 
 profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profile
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
+
+wheel: $(INSTALLED) ## The wheel to install elsewhere, in dist (docs/install.md)
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	@ls dist/*.whl
 
 compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compiled; needs a C compiler
 	PYTHON="$(PYTHON)" scripts/compiled-setup.sh .cache/compiled

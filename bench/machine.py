@@ -11,6 +11,7 @@ from pathlib import Path
 import confluent_kafka
 
 from bench.spark_jars import JARS
+from rookery.base import distribution
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,7 +26,7 @@ def describe(directory: Path, jars: Path) -> dict[str, str]:
         "memory": f"{memory_bytes / 2**30:.1f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
-        "Rookery": f"{metadata.version('rookery')}, commit {commit()}",
+        "Rookery": f"{distribution.version()}, commit {commit()}",
         "Apache Kafka": _kafka_version(jars),
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "event loop": f"uvloop {_version('uvloop')}" if _version("uvloop") else "asyncio",

@@ -13,6 +13,6 @@ trap 'rm -rf "$copy"' EXIT
 cp -r src pyproject.toml README.md LICENSE "$copy"
 HATCH_BUILD_HOOKS_ENABLE=1 "$venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps -w "$copy/wheel" "$copy"
 wheel="$(echo "$copy"/wheel/*.whl)"
-"$venv/bin/pip" install --quiet --disable-pip-version-check "rookery[dev] @ file://$wheel"
+"$venv/bin/pip" install --quiet --disable-pip-version-check "rookery-streaming[dev] @ file://$wheel"
 # Of the same version as the last one: pip would keep that.
 "$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$wheel"

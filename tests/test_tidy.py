@@ -20,6 +20,8 @@ OPEN_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".xml", ".sh", ".yml", ".yaml", ".txt", ".properties", ""}
 # Paths that exist on one machine only, and the hosts that a mirror or proxy would replace.
 MACHINE_PATHS = re.compile(r"(?<![\w.}\"'-])/(?:work|root|home/\w+|tmp)/[\w.]")
+# On PyPI, `rookery` is another program: a command that installs it by that name installs the wrong one.
+WRONG_INSTALL = re.compile(r"pip install[^\n`]*?(?<![\w./-])rookery(?![\w./-])")
 REGISTRY_HOSTS = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|docker\.io|--(?:extra-)?index-url", re.IGNORECASE)
 
 
@@ -74,6 +76,18 @@ def test_text_files_are_clean(path: Path) -> None:
     if path != Path(__file__):
         assert not MACHINE_PATHS.findall(text), "no paths of one machine"
         assert not REGISTRY_HOSTS.findall(text), "no package registries: pip and maven know theirs"
+        assert not WRONG_INSTALL.findall(text), "rookery on PyPI is another program: docs/install.md has the right form"
+
+
+def test_the_wrong_install_commands_are_found() -> None:
+    for wrong in ("pip install rookery", "pip install 'rookery[spark]'", 'pip install -q "rookery[x,y]" six'):
+        assert WRONG_INSTALL.search(wrong), wrong
+    for right in (
+        "pip install '.[spark]'",
+        "pip install 'rookery-streaming[spark]'",
+        "pip install dist/rookery_streaming",
+    ):
+        assert not WRONG_INSTALL.search(right), right
 
 
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)

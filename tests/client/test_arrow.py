@@ -536,5 +536,5 @@ def test_without_the_libraries_the_error_tells_what_to_install(name: str, monkey
             monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
     for call in (arrow.load, lambda: decode_fetched([]), lambda: _split(None), lambda: topics_of(None, "t")):
-        with pytest.raises(ClientStateError, match=r"pip install 'rookery\[columns\]'"):
+        with pytest.raises(ClientStateError, match=r"pip install '\.\[columns\]'"):
             call()

@@ -123,7 +123,7 @@ def test_without_its_libraries_the_start_says_what_to_install(tmp_path: Path) ->
     arguments += ["--set", "schema.registry.listeners=http://127.0.0.1:0"]
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "pip install 'rookery[registry]'" in done.stderr
+    assert "pip install '.[registry]'" in done.stderr
 
 
 def test_without_the_key_nothing_of_it_is_loaded(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_a_damaged_pem_key_is_named_and_not_shown(body: str) -> None:
 def test_without_the_library_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=r"pip install 'rookery\[security\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[security\]'"):
         read_trusted(store("trusted.pkcs12"), "PKCS12", STORE_PASSWORD)
     # Java's own truststores and PEM need none.
     assert read_trusted(store("trusted.jks"), "JKS", STORE_PASSWORD) == certificates("authority")

@@ -117,7 +117,7 @@ def test_scram_survives_any_answer(answer: bytes) -> None:
 
 def test_scram_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scramp", None)
-    with pytest.raises(ConfigError, match=r"sasl.mechanism=SCRAM-SHA-256 .* pip install 'rookery\[security\]'"):
+    with pytest.raises(ConfigError, match=r"sasl.mechanism=SCRAM-SHA-256 .* pip install '\.\[security\]'"):
         scram("SCRAM-SHA-256", "user", "pencil", "nonce")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from rookery.base.distribution import version
 from rookery.cli import (
     configs,
     consume,
@@ -68,9 +69,7 @@ app.add_typer(log.app, name="log")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"rookery {version('rookery')}")
+        typer.echo(f"rookery {version()}")
         raise typer.Exit
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rookery.base.distribution import install_hint
 from rookery.base.errors import ApiError, ConfigError, ErrorCode, RookeryError
 
 FAILED = 1
@@ -41,7 +42,7 @@ class CommandError(RookeryError):
 
 def needs_extra(extra: str, missing: ImportError) -> CommandError:
     """A command works with libraries that not everybody installs."""
-    return CommandError(f"the module {missing.name} is missing: pip install 'rookery[{extra}]'")
+    return CommandError(f"the module {missing.name} is missing: {install_hint(extra)}")
 
 
 @contextmanager

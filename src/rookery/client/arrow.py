@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rookery.base.distribution import install_hint
 from rookery.base.errors import ApiError, ErrorCode, InvalidBatchError
 from rookery.base.types import (
     NO_PRODUCER_ID,
@@ -84,7 +85,7 @@ def _check_installed() -> None:
     try:
         import rookery.records.input_columns  # noqa: F401
     except ImportError as error:
-        message = f"Arrow columns need numpy, pyarrow and numba ({error}): pip install 'rookery[columns]'"
+        message = f"Arrow columns need numpy, pyarrow and numba ({error}): {install_hint('columns')}"
         raise ClientStateError(message) from error
 
 

@@ -23,10 +23,10 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
-from importlib.metadata import version as package_version
 from math import inf
 from typing import NamedTuple, Protocol, cast
 
+from rookery.base.distribution import version
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.address import Address
@@ -59,7 +59,7 @@ def software() -> Message:
 @cache
 def _software_version() -> str:
     """Read once: it is looked up in files."""
-    return package_version("rookery")
+    return version()
 
 
 class ConnectionObserver(Protocol):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rookery.base.config_registry import LISTENERS
+from rookery.base.distribution import install_hint
 from rookery.base.errors import StartupError
 from rookery.node.settings import Settings
 
@@ -61,6 +62,6 @@ def _make(settings: Settings, address: str) -> "RegistryNode":
     except ModuleNotFoundError as error:
         raise StartupError(
             f"{LISTENERS} is set, but the module {error.name} is missing. "
-            "Install the registry's libraries: pip install 'rookery[registry]'."
+            f"Install the registry's libraries: {install_hint('registry')}."
         ) from error
     return RegistryNode(RegistrySettings.of_broker(settings.layers.static, bootstrap_servers=address))

@@ -8,7 +8,7 @@ and no key or value is longer than its batch. Pages of that room that are not wr
 Encoding: one pass over the rows writes each into the open batch of its partition, and opens another where the size
 asks for it. All batches lie in one buffer, which is cut up afterwards.
 
-Needs numpy, pyarrow and numba (the extra `rookery[columns]`), and is therefore imported only when columns are asked
+Needs numpy, pyarrow and numba (the extra `columns`), and is therefore imported only when columns are asked
 for. The schema is that of Spark's Kafka source, with times in milliseconds.
 """
 

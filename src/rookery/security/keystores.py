@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rookery.base.distribution import install_hint
 from rookery.base.errors import ConfigError
 from rookery.security import java_keystore
 
@@ -257,4 +258,4 @@ def _library() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ConfigError(f"Keys and PKCS12 files need a library ({error}): pip install 'rookery[security]'") from error
+        raise ConfigError(f"Keys and PKCS12 files need a library ({error}): {install_hint('security')}") from error

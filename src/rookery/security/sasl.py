@@ -17,6 +17,7 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
+from rookery.base.distribution import install_hint
 from rookery.base.errors import ConfigError, RookeryError
 
 PLAIN = "PLAIN"
@@ -48,7 +49,7 @@ def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
     try:
         import scramp
     except ImportError as error:
-        raise ConfigError(f"sasl.mechanism={mechanism} needs scramp: pip install 'rookery[security]'") from error
+        raise ConfigError(f"sasl.mechanism={mechanism} needs scramp: {install_hint('security')}") from error
     client = scramp.ScramClient([mechanism], "replaced", "replaced", c_nonce=nonce)
     client.username = _AsItIs(username)
     client.password = _AsItIs(password)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rookery.base.distribution import install_hint
 from rookery.spark.class_archive import archive_settings, find_archive
 from rookery.spark.interpreter import python_of_tasks
 from rookery.spark.nursery.starting import preloaded_python
@@ -81,7 +82,7 @@ def _check_installed() -> None:
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise SparkUnavailableError("PySpark is not installed: pip install 'rookery[spark]'") from error
+        raise SparkUnavailableError(f"PySpark is not installed: {install_hint('spark')}") from error
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").exists():
         raise SparkUnavailableError(f"JAVA_HOME is {home}, where there is no bin/java: Spark needs Java 17 or newer")

@@ -1,5 +1,4 @@
-from importlib.metadata import version
-
+from rookery.base.distribution import version
 from tests.registry.rest.memory import Rest
 
 
@@ -14,4 +13,4 @@ def test_the_cluster(rest: Rest) -> None:
 
 def test_the_version(rest: Rest) -> None:
     assert rest.get("/v1/metadata/deployment") == {"attributes": []}
-    assert rest.get("/v1/metadata/version") == {"version": version("rookery"), "commitId": ""}
+    assert rest.get("/v1/metadata/version") == {"version": version(), "commitId": ""}

@@ -1,10 +1,10 @@
 """The root, which says that the registry is alive, and /v1/metadata, which says what it is."""
 
-from importlib.metadata import version
 from typing import Final
 
 from msgspec import Struct
 
+from rookery.base.distribution import version
 from rookery.registry.rest.endpoints import Call, Endpoint
 from rookery.registry.state import State
 
@@ -39,7 +39,7 @@ def _cluster_id(_: State, call: Call) -> ClusterId:
 
 
 def _version(_: State, __: Call) -> ServerVersion:
-    return ServerVersion(version=version("rookery"), commit_id="")
+    return ServerVersion(version=version(), commit_id="")
 
 
 def _deployment(_: State, __: Call) -> Deployment:
