@@ -104,7 +104,7 @@ def _unprivileged(directory: Path) -> list[str]:
 
 
 def _find_programs(directory: Path, become: list[str]) -> Path:
-    """The newest server that is installed and that the user of `become` can run; the package's, copied if it must be."""
+    """The newest server that is installed and that the user of `become` can run; the package's, copied if need be."""
     found = _installed_programs()
     bundled = _bundled_programs()
     for programs in [*found, *bundled]:
