@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from rookery.base.distribution import install_hint
 from rookery.cli.commands import app
 from rookery.spark.pipelines.progress import Figures
 from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
@@ -135,3 +136,30 @@ def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
         write(state)
         assert "failing" in pipelines(tmp_path, "list").stdout
         assert "runs already" in pipelines(tmp_path, "run", str(tmp_path / "views.yaml"), exit_code=1).stderr
+
+
+# The program of the command, on a machine where nothing of the extra is installed.
+WITHOUT_EXTRA = """
+import sys
+sys.modules.update(dict.fromkeys(["pandas", "psycopg", "pyarrow", "pyspark", "yaml"]))
+from rookery.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [("init", "views"), ("run", "views.yaml"), ("validate", "views.yaml")])
+def test_a_missing_extra_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "views.yaml").write_text("name: views\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, "pipelines", *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert ran.stderr == f"error: the module yaml is missing: {install_hint('spark')}\n"
+
+
+def test_the_list_of_pipelines_needs_no_extra(tmp_path: Path) -> None:
+    environment = {**os.environ, "ROOKERY_STATE_DIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, "pipelines", "list"], env=environment, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

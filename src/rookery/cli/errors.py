@@ -46,6 +46,18 @@ def needs_extra(extra: str, missing: ImportError) -> CommandError:
 
 
 @contextmanager
+def extra_required(extra: str) -> Iterator[None]:
+    """Turn a missing library of `extra` into one sentence. Commands of an extra use it as a decorator."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] == "rookery":
+            # A module of Rookery itself: installing the extra would not help.
+            raise
+        raise needs_extra(extra, missing) from None
+
+
+@contextmanager
 def failures_explained() -> Iterator[None]:
     """Every command runs inside: its failures become a sentence and an exit code."""
     try:

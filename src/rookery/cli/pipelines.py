@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli.errors import extra_required
 from rookery.cli.options import Json, parse_pairs
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Template(StrEnum):
 @app.command(
     "init", epilog="Examples:\n\nrookery pipelines init page-views\n\nrookery pipelines init orders --template etl"
 )
+@extra_required("spark")
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name; the file is NAME.yaml.")],
     template: Annotated[
@@ -58,6 +60,7 @@ def init(
     epilog="Examples:\n\nrookery pipelines validate page-views.yaml"
     "\n\nrookery pipelines validate page-views.yaml --offline --json",
 )
+@extra_required("spark")
 def validate(
     file: PipelineFile,
     offline: Annotated[
@@ -79,6 +82,7 @@ def validate(
     "\n\nrookery pipelines run page-views.yaml --master spark://host:7077 --metrics-port 9400"
     " --set spark.executor.memory=4g",
 )
+@extra_required("spark")
 def run(
     file: PipelineFile,
     master: Master = DEFAULT_MASTER,
@@ -109,6 +113,7 @@ def run(
 
 
 @app.command("list")
+@extra_required("spark")
 def list_(as_json: Json = False) -> None:
     """List the pipelines that run on this machine."""
     from rookery.cli.pipeline_commands import print_list
@@ -117,6 +122,7 @@ def list_(as_json: Json = False) -> None:
 
 
 @app.command("status", epilog="Example: rookery pipelines status page-views --json")
+@extra_required("spark")
 def status(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")], as_json: Json = False
 ) -> None:
@@ -127,6 +133,7 @@ def status(
 
 
 @app.command("stop", epilog="Example: rookery pipelines stop page-views")
+@extra_required("spark")
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")],
     timeout_s: Annotated[
@@ -140,12 +147,8 @@ def stop(
 
 
 def _options(master: str, settings: list[str] | None) -> "RunOptions":
-    try:
-        from rookery.spark.pipelines.application import RunOptions
-    except ImportError as error:
-        from rookery.cli.errors import needs_extra
+    from rookery.spark.pipelines.application import RunOptions
 
-        raise needs_extra("spark", error) from None
     return RunOptions(master=master, settings=parse_pairs(settings or (), "--set"))
 
 
