@@ -21,6 +21,7 @@ from demo.story import report, topics
 from demo.story.activity import ACT_LENGTH, MORNING, Act, acts
 from demo.story.expectation import expect, minute_of
 from demo.story.pipeline import GROUPS, Pipeline
+from rookery.spark.pipelines.progress import records_behind
 
 SEED: Final = 7
 VIEWS_OF_AN_ACT: Final = 10_000
@@ -108,9 +109,9 @@ class Story:
             )
 
     def _lag(self) -> int | None:
-        """Of both flows; None until both have committed."""
-        lags = [topics.committed_lag(self._broker.address, group) for group in GROUPS]
-        return None if None in lags else sum(lag or 0 for lag in lags)
+        """The records that one of the flows has not processed yet; None until all flows have committed."""
+        lags = [topics.committed_lags(self._broker.address, group) for group in GROUPS]
+        return None if None in lags else records_behind(lags)
 
     def _wait_for_no_lag(self) -> None:
         self._wait(lambda: self._lag() == 0)

@@ -101,12 +101,12 @@ def read_dead_letters(address: str) -> Counter[bytes]:
     return Counter(value or b"" for _, value in read(address, DEAD_LETTERS))
 
 
-def committed_lag(address: str, group: str) -> int | None:
-    """How many records the group is behind; None if it has committed nothing yet."""
+def committed_lags(address: str, group: str) -> dict[str, int] | None:
+    """How many records the group is behind, by partition; None if it has committed nothing yet."""
     with Consumer({"bootstrap.servers": address, "group.id": group}) as consumer:
         partitions = [TopicPartition(VIEWS, index) for index in range(PARTITIONS)]
         committed = consumer.committed(partitions)
         if any(committed.get(tp) is None for tp in partitions):
             return None
         ends = consumer.end_offsets(partitions)
-        return sum(ends[tp] - committed[tp].offset for tp in partitions)
+        return {str(tp): ends[tp] - committed[tp].offset for tp in partitions}

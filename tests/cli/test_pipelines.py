@@ -23,7 +23,7 @@ from rookery.spark.pipelines.progress import Figures
 from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-flows = (Figures(flow="out", state="running", batches=3, batch_id=2, rows_in=100, lag_records=7, lag_s=1.5),)
+flows = (Figures(flow="out", state="running", batches=3, batch_id=2, rows_in=100, lags={"views-0": 7}, lag_s=1.5),)
 with StateDirectory(Path(sys.argv[1])).running("views") as write:
     write(RunningPipeline(name="views", pid=os.getpid(), file="views.yaml", started_ms=0, master="local[*]",
                           metrics_address="http://127.0.0.1:9400/metrics", updated_ms=0, flows=flows))
@@ -113,16 +113,33 @@ def test_a_running_pipeline_is_listed_shown_and_stopped(tmp_path: Path, holder: 
 def test_a_pipeline_that_was_killed_is_cleaned_up(tmp_path: Path, holder: "subprocess.Popen[bytes]") -> None:
     with holder:
         holder.send_signal(signal.SIGKILL)
-    assert "dead" in pipelines(tmp_path, "list").stdout
-    assert "ended without cleaning up" in pipelines(tmp_path, "status", "views").stdout
+    assert pipelines(tmp_path, "list").stdout.splitlines()[1].split()[:3] == ["views", "killed", "-"]
+    title, _, flow = pipelines(tmp_path, "status", "views").stdout.splitlines()
+    assert title.startswith(f"views: killed, process {holder.pid} is gone, last seen ")
+    assert flow.split()[:2] == ["out", "killed"], "its flows do not run either"
+    read = json.loads(pipelines(tmp_path, "status", "views", "--json").stdout)
+    assert (read["state"], read["alive"], read["flows"][0]["state"]) == ("killed", False, "killed")
     assert "does not run any more" in pipelines(tmp_path, "stop", "views").stdout
     unknown = pipelines(tmp_path, "stop", "views", exit_code=1)
     assert unknown.stderr == "error: no pipeline views runs on this machine; running: none\n"
 
 
-def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    pipelines(tmp_path, "init", "views", "--directory", str(tmp_path))
-    state = RunningPipeline(
+def test_records_that_two_flows_read_are_counted_once(tmp_path: Path) -> None:
+    flows = (
+        Figures(flow="counts", state="running", lags={"views-0": 100, "views-1": 7}),
+        Figures(flow="files", state="running", lags={"views-0": 90, "views-1": 10, "users-0": 1}),
+        Figures(flow="generated", state="running"),
+    )
+    with StateDirectory(tmp_path).running("views") as write:
+        write(running_pipeline(flows))
+        header, row = pipelines(tmp_path, "list").stdout.splitlines()
+        (read,) = json.loads(pipelines(tmp_path, "list", "--json").stdout)
+    assert row[header.index("FLOWS") :].split() == ["3", str(100 + 10 + 1)]
+    assert (read["lag_records"], [each["lag_records"] for each in read["flows"]]) == (111, [107, 101, None])
+
+
+def running_pipeline(flows: tuple[Figures, ...]) -> RunningPipeline:
+    return RunningPipeline(
         name="views",
         pid=os.getpid(),
         file="",
@@ -130,10 +147,14 @@ def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
         master="",
         metrics_address=None,
         updated_ms=0,
-        flows=(Figures(flow="out", state="restarting"),),
+        flows=flows,
     )
+
+
+def test_a_second_one_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    pipelines(tmp_path, "init", "views", "--directory", str(tmp_path))
     with StateDirectory(tmp_path).running("views") as write:
-        write(state)
+        write(running_pipeline((Figures(flow="out", state="restarting"),)))
         assert "failing" in pipelines(tmp_path, "list").stdout
         assert "runs already" in pipelines(tmp_path, "run", str(tmp_path / "views.yaml"), exit_code=1).stderr
 

@@ -1,5 +1,6 @@
 """What `rookery pipelines` does and prints; `pipelines` describes the commands."""
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from threading import Event
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _MS_PER_S = 1000
+_STATE_STYLES = {"killed": "red", "failing": "yellow"}
 
 
 def write_template(name: str, template: str, directory: Path) -> None:
@@ -70,11 +72,11 @@ def print_list(states: "StateDirectory", *, as_json: bool) -> None:
     rows: list[list[Cell]] = [
         [
             each.pipeline.name,
-            _state(each),
+            _state_cell(each),
             each.pipeline.pid if each.alive else None,
             _time_text(each.pipeline.started_ms),
             len(each.pipeline.flows),
-            _total_lag(each.pipeline.flows),
+            _records_behind(each),
             each.pipeline.file,
         ]
         for each in found
@@ -89,8 +91,11 @@ def print_status(states: "StateDirectory", name: str, *, as_json: bool) -> None:
         return
     pipeline = found.pipeline
     served = f", metrics on {pipeline.metrics_address}" if pipeline.metrics_address else ""
-    state = "running" if found.alive else "not running any more: it ended without cleaning up"
-    title = f"{name}: {state}, process {pipeline.pid} since {_time_text(pipeline.started_ms)}, {pipeline.file}{served}"
+    if found.alive:
+        since = f"process {pipeline.pid} since {_time_text(pipeline.started_ms)}"
+    else:
+        since = f"process {pipeline.pid} is gone, last seen {_time_text(pipeline.updated_ms)}"
+    title = f"{name}: {_state(found)}, {since}, {pipeline.file}{served if found.alive else ''}"
     rows = [_flow_row(each) for each in pipeline.flows]
     columns = ("FLOW", "STATE", "BATCH", "ROWS IN", "ROWS OUT", "IN/S", "OUT/S", "BATCH MS", "LAG", "BEHIND S")
     print_table((*columns, "DEAD LETTERS", "RESTARTS"), rows, title=title)
@@ -103,7 +108,7 @@ def stop_pipeline(states: "StateDirectory", name: str, *, timeout_s: float) -> N
     found = _find(states, name)
     if not states.signal_stop(name):
         states.forget(name)
-        typer.echo(f"{name} does not run any more: process {found.pipeline.pid} ended without cleaning up")
+        typer.echo(f"{name} does not run any more: its process {found.pipeline.pid} was killed")
         return
     clock = SystemClock()
     deadline_s = clock.monotonic() + timeout_s
@@ -123,21 +128,30 @@ def _find(states: "StateDirectory", name: str) -> "Found":
 
 
 def _as_json(found: "Found") -> dict[str, object]:
-    return {**found.pipeline.to_json(), "alive": found.alive}
+    pipeline = found.pipeline
+    flows = [{**asdict(each), "lag_records": each.lag_records} for each in pipeline.flows]
+    own = {"state": _state(found), "alive": found.alive, "lag_records": _records_behind(found)}
+    return {**pipeline.to_json(), "flows": flows, **own}
 
 
-def _state(found: "Found") -> Cell:
+def _state(found: "Found") -> str:
     if not found.alive:
-        return Styled("dead", "red")
+        return "killed"
     states = {each.state for each in found.pipeline.flows}
     if states & {"restarting", "failed"}:
-        return Styled("failing", "yellow")
+        return "failing"
     return "running" if "running" in states else "starting"
 
 
-def _total_lag(flows: "tuple[Figures, ...]") -> int | None:
-    known = [each.lag_records for each in flows if each.lag_records is not None]
-    return sum(known) if known else None
+def _state_cell(found: "Found") -> Cell:
+    state = _state(found)
+    return Styled(state, _STATE_STYLES[state]) if state in _STATE_STYLES else state
+
+
+def _records_behind(found: "Found") -> int | None:
+    from rookery.spark.pipelines.progress import records_behind
+
+    return records_behind(each.lags for each in found.pipeline.flows)
 
 
 def _flow_row(figures: "Figures") -> list[Cell]:

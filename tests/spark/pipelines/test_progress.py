@@ -6,7 +6,7 @@ from rich.console import Console
 
 from rookery.base.types import TopicPartition
 from rookery.spark.pipelines.display import _table, duration_text, line
-from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report, records_behind
 
 RUN = "11111111-1111-1111-1111-111111111111"
 EVENTS_0, EVENTS_1 = TopicPartition("events", 0), TopicPartition("events", 1)
@@ -54,14 +54,14 @@ def test_a_report_is_read() -> None:
         ends={EVENTS_0: 90, EVENTS_1: 100},
         latest={EVENTS_0: 100, EVENTS_1: 100},
     )
-    assert report.lag_records == 10
+    assert report.lags == {"events-0": 10}
     assert gaps(report.ends, report.latest) == {EVENTS_0: 10}
 
 
 def test_sources_without_observations_and_offsets() -> None:
     sources = [{"numInputRows": 7, "processedRowsPerSecond": 3.5, "endOffset": "12", "latestOffset": None}]
     report = read_report(json.dumps({"runId": RUN, "batchId": 0, "durationMs": {"addBatch": 1}, "sources": sources}))
-    assert (report.rows_in, report.rows_in_per_s, report.lag_records) == (7, 3.5, None)
+    assert (report.rows_in, report.rows_in_per_s, report.lags) == (7, 3.5, None)
 
 
 def test_batches_are_counted_once() -> None:
@@ -96,7 +96,7 @@ def test_a_first_batch_knows_no_lag() -> None:
     offsets = {"events": {"0": 5}}
     sources = [{"startOffset": None, "endOffset": offsets, "latestOffset": offsets}]
     first = read_report(json.dumps({"runId": RUN, "batchId": 0, "durationMs": {"addBatch": 1}, "sources": sources}))
-    assert (first.ends, first.lag_records) == ({EVENTS_0: 5}, None)
+    assert (first.ends, first.lags) == ({EVENTS_0: 5}, None)
     figures = advance(Figures(flow="out"), first)
     assert (figures.lag_records, figures.lag_s) == (None, None)
 
@@ -105,12 +105,12 @@ def test_a_line_for_who_reads_a_log() -> None:
     assert line(Figures(flow="out")) == "out: starting"
     assert line(Figures(flow="out", state="restarting", error="no broker")) == "out: restarting, no broker"
     figures = Figures(
-        flow="out", state="running", batches=1, rows_in=1234, rows_out=10, batch_ms=250, lag_records=7, lag_s=90.0
+        flow="out", state="running", batches=1, rows_in=1234, rows_out=10, batch_ms=250, lags={"views-0": 7}, lag_s=90.0
     )
     assert line(figures) == (
         "out: running, in/s 0, out/s 0, rows in 1,234, rows out 10, batch 250 ms, lag 7, behind 1.5 min, dead letters 0"
     )
-    assert line(replace(figures, state="finished", lag_records=None, lag_s=None)) == (
+    assert line(replace(figures, state="finished", lags=None, lag_s=None)) == (
         "out: finished, rows in 1,234, rows out 10, batch 250 ms, dead letters 0"
     )
     assert duration_text(7200) == "2.0 h"
@@ -122,3 +122,10 @@ def test_errors_are_shown_as_they_are() -> None:
     table = _table("p", [Figures(flow="out", state="failed", error="no [/red] and no [bold]x[/bold]")])
     Console(file=shown, width=200).print(table)
     assert "out: no [/red] and no [bold]x[/bold]" in shown.getvalue()
+
+
+def test_records_behind_count_each_partition_once() -> None:
+    flows = [{"views-0": 10_000, "views-1": 100}, {"views-0": 9_000, "views-1": 200}, None, {}]
+    assert records_behind(flows) == 10_200
+    assert records_behind([{}, None]) == 0
+    assert records_behind([None]) is None

@@ -1,8 +1,10 @@
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def running(name: str = "views", *, pid: int | None = None) -> RunningPipeline:
         master="local[*]",
         metrics_address=None,
         updated_ms=2_000,
-        flows=(Figures(flow="out", state="running", lag_records=5),),
+        flows=(Figures(flow="out", state="running", lags={"views-0": 5}),),
     )
 
 
@@ -122,3 +124,23 @@ def test_where_states_are_kept() -> None:
     assert default_directory({"ROOKERY_STATE_DIR": "a", "XDG_STATE_HOME": "b"}) == Path("a")
     assert default_directory({"XDG_STATE_HOME": "b"}) == Path("b/rookery")
     assert default_directory({}) == Path.home() / ".local" / "state" / "rookery"
+
+
+def test_flows_of_a_killed_pipeline_do_not_run(states: StateDirectory, tmp_path: Path) -> None:
+    """Those that had ended before keep their state."""
+    path = tmp_path / "pipelines" / "views.json"
+    path.parent.mkdir()
+    left = replace(running(), flows=(*running().flows, Figures(flow="done", state="finished")))
+    path.write_text(json.dumps(left.to_json()))
+    found = states.find("views")
+    assert found is not None
+    assert [(each.state, each.lag_records) for each in found.pipeline.flows] == [("killed", 5), ("finished", None)]
+
+
+def test_a_file_of_another_version_is_read(states: StateDirectory, tmp_path: Path) -> None:
+    path = tmp_path / "pipelines" / "views.json"
+    path.parent.mkdir()
+    written = running().to_json()
+    path.write_text(json.dumps(written | {"flows": [{"flow": "out", "lag_records": 7, "mood": "good"}]}))
+    (found,) = states.list()
+    assert found.pipeline.flows == (Figures(flow="out", state="killed"),)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from rookery.base.types import Offset, TopicPartition
 from rookery.base.values import value_class
 
-FlowState: TypeAlias = Literal["starting", "running", "restarting", "finished", "failed", "stopped"]
+FlowState: TypeAlias = Literal["starting", "running", "restarting", "finished", "failed", "stopped", "killed"]
 
 ROWS_IN: Final = "rows_in"
 ROWS_OUT: Final = "rows_out"
@@ -44,15 +44,20 @@ class BatchReport:
     latest: Mapping[TopicPartition, Offset]
 
     @property
-    def lag_records(self) -> int | None:
-        """None if no source tells."""
-        return sum(gaps(self.ends, self.latest).values()) if self.latest else None
+    def lags(self) -> dict[str, int] | None:
+        """By partition; None if no source tells."""
+        return partition_lags(gaps(self.ends, self.latest)) if self.latest else None
 
 
 def gaps(ends: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, int]:
     """By how many offsets partitions are behind; those that are not are left out."""
     found = ((tp, latest[tp] - end) for tp, end in ends.items() if tp in latest)
     return {tp: gap for tp, gap in found if gap > 0}
+
+
+def partition_lags(behind: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """The form in which figures are written to files and shown."""
+    return {str(partition): gap for partition, gap in behind.items()}
 
 
 def read_report(text: str) -> BatchReport:
@@ -118,7 +123,10 @@ def _parsed(text: str) -> Any:
 
 @value_class(kw_only=True)
 class Figures:
-    """Totals count from the pipeline's start. None: nobody knows."""
+    """What people watch of one flow. Totals count from the pipeline's start; None is unknown.
+
+    `lags` has the records that are not processed yet, by `topic-partition`, without those where there are none.
+    """
 
     flow: str
     state: FlowState = "starting"
@@ -131,7 +139,7 @@ class Figures:
     rows_in_per_s: float = 0.0
     rows_out_per_s: float = 0.0
     batch_ms: int = 0
-    lag_records: int | None = None
+    lags: Mapping[str, int] | None = None
     lag_s: float | None = None
     restarts: int = 0
     error: str | None = None
@@ -139,15 +147,33 @@ class Figures:
     @property
     def is_over(self) -> bool:
         """It has totals, and no rates any more."""
-        return self.state in ("finished", "failed", "stopped")
+        return self.state in ("finished", "failed", "stopped", "killed")
+
+    @property
+    def lag_records(self) -> int | None:
+        return None if self.lags is None else sum(self.lags.values())
+
+
+def records_behind(lags: Iterable[Mapping[str, int] | None]) -> int | None:
+    """The records that one flow or another has not processed yet, each counted once; None if no flow knows.
+
+    Flows that read the same partition stand at different offsets of it. What the slowest has before it includes what
+    the others have before them, so that of each partition the largest lag counts, and the lags are not added.
+    """
+    known = [each for each in lags if each is not None]
+    most: dict[str, int] = {}
+    for each in known:
+        for partition, gap in each.items():
+            most[partition] = max(gap, most.get(partition, 0))
+    return sum(most.values()) if known else None
 
 
 def advance(figures: Figures, report: BatchReport) -> Figures:
     """A report that was counted already changes nothing but lag and rates."""
-    lag_records = report.lag_records
-    if lag_records is not None:
+    lags = report.lags
+    if lags is not None:
         # How old new records are, the broker is asked a moment later.
-        figures = replace(figures, lag_records=lag_records, lag_s=(figures.lag_s or None) if lag_records else 0.0)
+        figures = replace(figures, lags=lags, lag_s=(figures.lag_s or None) if lags else 0.0)
     if not report.ran:
         return replace(figures, rows_in_per_s=0.0, rows_out_per_s=0.0)
     if report.run_id == figures.run_id and report.batch_id <= figures.batch_id:

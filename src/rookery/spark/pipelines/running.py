@@ -19,7 +19,7 @@ from rookery.client.settings.consumer import CONSUMER_KEYS
 from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.explaining import explain
 from rookery.spark.pipelines.lag import LagLookup
-from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report
+from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, partition_lags, read_report
 from rookery.spark.pipelines.restarts import restart_pause_s
 from rookery.spark.pipelines.sinks import start_flow
 from rookery.spark.pipelines.spec import Pipeline
@@ -212,7 +212,7 @@ class Runner:
     ) -> Figures:
         behind = gaps(ends, latest)
         if not behind:
-            return replace(figures, lag_records=0, lag_s=0.0)
+            return replace(figures, lags={}, lag_s=0.0)
         oldest_ms = self._lags.oldest_ms({tp: ends[tp] for tp in behind}, latest)
         age_s = None if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms) / _MS_PER_S
-        return replace(figures, lag_records=sum(behind.values()), lag_s=age_s)
+        return replace(figures, lags=partition_lags(behind), lag_s=age_s)

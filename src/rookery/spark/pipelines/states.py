@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from threading import Event
 from typing import IO, Any, Final
@@ -47,7 +47,9 @@ class RunningPipeline:
 
 @value_class
 class Found:
-    """`pipeline` is as it was last written; it runs if `alive`, and else ended without cleaning up."""
+    """`pipeline` is as it was last written. If not `alive`, its process ended without cleaning up: it was killed, and
+    so were its flows, whatever they last wrote of themselves.
+    """
 
     pipeline: RunningPipeline
     alive: bool
@@ -91,7 +93,7 @@ class StateDirectory:
         except FileNotFoundError:
             return None
         pipeline = _from_json(json.loads(text))
-        return Found(pipeline, alive)
+        return Found(pipeline if alive else _killed(pipeline), alive)
 
     def forget(self, name: str) -> None:
         """Removes what a pipeline left behind that is not alive any more."""
@@ -142,5 +144,17 @@ def _try_lock(lock: IO[str], kind: int) -> bool:
     return True
 
 
+def _killed(pipeline: RunningPipeline) -> RunningPipeline:
+    """Flows that had ended before keep their state. Totals and lags stay as they were last seen."""
+    flows = (
+        each if each.is_over else replace(each, state="killed", rows_in_per_s=0.0, rows_out_per_s=0.0)
+        for each in pipeline.flows
+    )
+    return replace(pipeline, flows=tuple(flows))
+
+
 def _from_json(value: dict[str, Any]) -> RunningPipeline:
-    return RunningPipeline(**value | {"flows": tuple(Figures(**row) for row in value["flows"])})
+    """Another version of Rookery, whose figures have other fields, may have written the file."""
+    known = {each.name for each in fields(Figures)}
+    flows = ({name: row[name] for name in known & row.keys()} for row in value["flows"])
+    return RunningPipeline(**value | {"flows": tuple(Figures(**row) for row in flows)})
