@@ -1,5 +1,6 @@
 """What `rookery pipelines` does and prints; `pipelines` describes the commands."""
 
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from rookery.cli.output import Cell, Styled, note, print_json, print_table
 if TYPE_CHECKING:
     from rookery.spark.pipelines.application import RunOptions
     from rookery.spark.pipelines.progress import Figures
-    from rookery.spark.pipelines.states import Found, StateDirectory
+    from rookery.spark.pipelines.states import Found, RunningPipeline, StateDirectory
 
 _POLL_S = 0.1
 _MS_PER_S = 1000
@@ -96,12 +97,25 @@ def print_status(states: "StateDirectory", name: str, *, as_json: bool) -> None:
     else:
         since = f"process {pipeline.pid} is gone, last seen {_time_text(pipeline.updated_ms)}"
     title = f"{name}: {_state(found)}, {since}, {pipeline.file}{served if found.alive else ''}"
+    if sys.stdout.isatty():
+        _print_flows(title, pipeline)
+        return
     rows = [_flow_row(each) for each in pipeline.flows]
     columns = ("FLOW", "STATE", "BATCH", "ROWS IN", "ROWS OUT", "IN/S", "OUT/S", "BATCH MS", "LAG", "BEHIND S")
     print_table((*columns, "DEAD LETTERS", "RESTARTS"), rows, title=title)
     for each in pipeline.flows:
         if each.error:
             typer.echo(f"{each.flow}: {each.error}")
+
+
+def _print_flows(title: str, pipeline: "RunningPipeline") -> None:
+    """As `run` shows them, by the width of the terminal; all of them, however many there are."""
+    from rich.console import Console
+
+    from rookery.spark.pipelines.display import FlowTable
+
+    typer.echo(title)
+    Console().print(FlowTable(pipeline.name, pipeline.flows, is_live=False))
 
 
 def stop_pipeline(states: "StateDirectory", name: str, *, timeout_s: float) -> None:

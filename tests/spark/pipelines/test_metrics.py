@@ -7,7 +7,8 @@ from rookery.spark.pipelines.progress import Figures
 
 def test_figures_are_served() -> None:
     collector = FiguresCollector("views")
-    collector.take([Figures(flow="out", state="running", rows_in=5, batch_ms=250, lags={"views-0": 7}), Figures(flow="more")])
+    running = Figures(flow="out", state="running", rows_in=5, batch_ms=250, lags={"views-0": 7})
+    collector.take([running, Figures(flow="more")])
     with served(collector, "127.0.0.1", 0) as port, urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     assert 'rookery_pipeline_rows_in_total{flow="out",pipeline="views"} 5.0' in lines

@@ -1,11 +1,7 @@
-import io
 import json
 from dataclasses import replace
 
-from rich.console import Console
-
 from rookery.base.types import TopicPartition
-from rookery.spark.pipelines.display import _table, duration_text, line
 from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, read_report, records_behind
 
 RUN = "11111111-1111-1111-1111-111111111111"
@@ -99,29 +95,6 @@ def test_a_first_batch_knows_no_lag() -> None:
     assert (first.ends, first.lags) == ({EVENTS_0: 5}, None)
     figures = advance(Figures(flow="out"), first)
     assert (figures.lag_records, figures.lag_s) == (None, None)
-
-
-def test_a_line_for_who_reads_a_log() -> None:
-    assert line(Figures(flow="out")) == "out: starting"
-    assert line(Figures(flow="out", state="restarting", error="no broker")) == "out: restarting, no broker"
-    figures = Figures(
-        flow="out", state="running", batches=1, rows_in=1234, rows_out=10, batch_ms=250, lags={"views-0": 7}, lag_s=90.0
-    )
-    assert line(figures) == (
-        "out: running, in/s 0, out/s 0, rows in 1,234, rows out 10, batch 250 ms, lag 7, behind 1.5 min, dead letters 0"
-    )
-    assert line(replace(figures, state="finished", lags=None, lag_s=None)) == (
-        "out: finished, rows in 1,234, rows out 10, batch 250 ms, dead letters 0"
-    )
-    assert duration_text(7200) == "2.0 h"
-
-
-def test_errors_are_shown_as_they_are() -> None:
-    """Brackets are markup for the table."""
-    shown = io.StringIO()
-    table = _table("p", [Figures(flow="out", state="failed", error="no [/red] and no [bold]x[/bold]")])
-    Console(file=shown, width=200).print(table)
-    assert "out: no [/red] and no [bold]x[/bold]" in shown.getvalue()
 
 
 def test_records_behind_count_each_partition_once() -> None:
