@@ -116,6 +116,13 @@ def test_config_and_mode(shell: Shell) -> None:
         f"{shell.subject}: FULL_TRANSITIVE\n"
     )
     assert shell.run("config", shell.subject, "--reset").stdout == f"{shell.subject}: BACKWARD\n"
+    assert shell.run("config", shell.subject, "--policy", "lenient").stdout == f"{shell.subject}: BACKWARD, LENIENT\n"
+    assert shell.json("config", shell.subject) == {
+        "subject": shell.subject,
+        "compatibility_level": "BACKWARD",
+        "normalize": None,
+        "compatibility_policy": "LENIENT",
+    }
     assert shell.run("mode", shell.subject, "--to", "READONLY").stdout == f"{shell.subject}: READONLY\n"
     refused = shell.run("register", shell.subject, shell.file("customer.avsc", CUSTOMER), exit_code=1)
     assert "42205" in refused.stderr
@@ -132,6 +139,7 @@ def test_config_and_mode(shell: Shell) -> None:
         (["register", "s", "-", "--type", "avro", "--reference", "x=y"], 2, "NAME=SUBJECT:VERSION"),
         (["get", "nowhere"], 1, "40401"),
         (["config", "--level", "SIDEWARD"], 1, "42203"),
+        (["config", "--policy", "LOGICAL"], 1, "42203"),
     ],
 )
 def test_mistakes(shell: Shell, arguments: list[str], exit_code: int, reason: str) -> None:

@@ -8,7 +8,7 @@ one in what is new.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rookery.schemas.interface import Incompatibility, InvalidSchemaError, Reference, SchemaType
+from rookery.schemas.interface import Incompatibility, InvalidSchemaError, Policy, Reference, SchemaType
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class FakeFormat:
                 raise InvalidSchemaError(f"{field} is not there")
         return FakeSchema(fields, resolved, references, self.schema_type)
 
-    def check(self, reader: FakeSchema, writer: FakeSchema) -> list[Incompatibility]:
+    def check(self, reader: FakeSchema, writer: FakeSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
         written = {field.rstrip("?") for field in writer.fields}
         return [
             Incompatibility("MISSING", "{reader} has a field that {writer} lacks", detail=field)

@@ -5,6 +5,7 @@ import pytest
 
 from rookery.registry import decisions, queries
 from rookery.registry.entities import Config, ConfigUpdateRequest, Metadata, ModeUpdateRequest, Rule, RuleSet
+from rookery.registry.records import config_record
 from tests.registry.stage import Stage, compacted, properties, refused, replayed
 
 
@@ -54,10 +55,15 @@ def test_a_config_changes_field_by_field(stage: Stage) -> None:
 
 
 def test_what_a_config_leaves_open_comes_from_around_it(stage: Stage) -> None:
-    stage.configure(None, compatibility_level="FULL", normalize=True, compatibility_group="major")
+    around: dict[str, Any] = {
+        "compatibility_level": "FULL",
+        "compatibility_policy": "LENIENT",
+        "compatibility_group": "major",
+    }
+    stage.configure(None, normalize=True, **around)
     stage.configure("s", validate_fields=False)
     assert queries.get_config(stage.state, "s", default_to_global=True) == Config(
-        normalize=True, validate_fields=False, compatibility_level="FULL", compatibility_group="major"
+        normalize=True, validate_fields=False, **around
     )
     assert queries.get_config(stage.state, "s") == Config(validate_fields=False, compatibility_level="BACKWARD")
 
@@ -70,6 +76,7 @@ def test_all_fields_of_a_config_are_kept(stage: Stage) -> None:
         "validate_fields": True,
         "validate_rules": True,
         "compatibility_level": "FULL",
+        "compatibility_policy": "LENIENT",
         "compatibility_group": "g",
         "default_metadata": Metadata(tags={"b": ("y", "x"), "a": ("z",)}, sensitive=("q", "p")),
         "override_metadata": properties(k="v"),
@@ -80,6 +87,29 @@ def test_all_fields_of_a_config_are_kept(stage: Stage) -> None:
     kept = Metadata(tags={"a": ("z",), "b": ("x", "y")}, sensitive=("p", "q"))
     assert queries.get_config(stage.state, "s") == Config(**everything | {"default_metadata": kept})
     assert replayed(stage.log) == stage.state
+
+
+def test_the_nearest_policy_holds(stage: Stage) -> None:
+    def policy(subject: str | None, *, default_to_global: bool = True) -> str | None:
+        return queries.get_config(stage.state, subject, default_to_global=default_to_global).compatibility_policy
+
+    assert policy(None) is policy("s") is None
+    stage.configure(None, compatibility_policy="lenient")
+    assert policy(None, default_to_global=False) == policy("s") == "LENIENT"
+    assert policy(":.c:s") is None
+    stage.configure("s", compatibility_policy="strict")
+    assert policy("s") == policy("s", default_to_global=False) == "STRICT"
+    stage.configure(":.c:", compatibility_policy="LENIENT")
+    assert policy(":.c:s") == "LENIENT"
+    stage.configure("s", compatibility_policy=None)
+    assert policy("s", default_to_global=False) is None
+    assert policy("s") == "LENIENT"
+    assert replayed(compacted(stage.log)) == stage.state
+
+
+def test_a_policy_of_another_registry_is_none(stage: Stage) -> None:
+    stage.state.replay(*config_record("s", Config(compatibility_level="FULL", compatibility_policy="LOGICAL")))
+    assert queries.get_config(stage.state, "s") == Config(compatibility_level="FULL")
 
 
 def test_a_config_is_deleted(stage: Stage) -> None:
@@ -94,6 +124,9 @@ def test_a_config_is_deleted(stage: Stage) -> None:
 def test_a_config_that_is_not_valid(stage: Stage) -> None:
     with refused(42203):
         stage.configure("s", compatibility_level="SIDEWAYS")
+    for policy in ("LOGICAL", "kind", ""):
+        with refused(42203, f"Invalid compatibility policy '{policy}'. Valid values are strict and lenient"):
+            stage.configure("s", compatibility_policy=policy)
     with refused(42208):
         stage.configure("__GLOBAL", compatibility_level="NONE")
     with refused(42210):

@@ -203,6 +203,12 @@ def config(
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each _TRANSITIVE, or NONE.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="POLICY", help="STRICT, or LENIENT: JSON Schemas may gain and lose properties."
+        ),
+    ] = None,
     normalize: Annotated[
         bool | None, typer.Option("--normalize/--no-normalize", help="Normalize what is registered.")
     ] = None,
@@ -217,13 +223,14 @@ def config(
     with _connect(registry, settings) as client:
         if reset:
             client.delete_config(subject)
-        if level is not None or normalize is not None:
-            client.put_config(level, subject=subject, normalize=normalize)
+        if (level, policy, normalize) != (None, None, None):
+            client.put_config(level, subject=subject, normalize=normalize, policy=policy)
         found = client.get_config(subject, default_to_global=subject is not None)
     if as_json:
-        print_json({"subject": subject, "compatibility_level": found.compatibility_level, "normalize": found.normalize})
+        print_json({"subject": subject, **found._asdict()})
     else:
-        typer.echo(f"{subject or 'all subjects'}: {found.compatibility_level}{', normalized' * bool(found.normalize)}")
+        chosen = [found.compatibility_level, found.compatibility_policy, "normalized" if found.normalize else None]
+        typer.echo(f"{subject or 'all subjects'}: {', '.join(filter(None, chosen))}")
 
 
 @app.command("mode", epilog="Example: rookery schemas mode orders-value --to READONLY")

@@ -21,7 +21,7 @@ from rookery.registry.state import State, meaning
 from rookery.registry.subjects import qualify
 from rookery.schemas.fields import top_level_fields
 from rookery.schemas.formats import SCHEMA_TYPES, find_format
-from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Reference, SchemaType
+from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Policy, Reference, SchemaType
 from rookery.schemas.levels import Level, Version, check_compatibility
 
 LATEST: Final = -1
@@ -195,7 +195,8 @@ def _check_level(state: State, config: Config, candidate: Candidate, versions: S
     if not level.endswith("_TRANSITIVE"):
         versions = versions[-1:]
     parsed = [Version(version.version, _parse_earlier(state, version)) for version in versions]
-    return check_compatibility(level, candidate.parsed, parsed)
+    policy = cast(Policy, config.compatibility_policy or "STRICT")
+    return check_compatibility(level, candidate.parsed, parsed, policy)
 
 
 def _parse_earlier(state: State, value: SchemaValue) -> ParsedSchema:

@@ -37,6 +37,7 @@ from rookery.registry.errors import (
     incompatible_schema,
     invalid_compatibility,
     invalid_mode,
+    invalid_policy,
     invalid_schema,
     invalid_subject,
     invalid_version,
@@ -83,7 +84,7 @@ from rookery.registry.subjects import (
     is_valid,
     qualified_context,
 )
-from rookery.schemas.levels import find_level
+from rookery.schemas.levels import find_level, find_policy
 
 T = TypeVar("T")
 _ID_MAX: Final = 2**31 - 1
@@ -362,11 +363,15 @@ def put_config(state: State, subject: str | None, request: ConfigUpdateRequest) 
     """None is the whole registry. 42203, 42205, 42208, 42210."""
     name = setting_name(subject)
     changes = {field: value for field, value in structs.asdict(request).items() if value is not UNSET}
-    level = changes.get("compatibility_level")
+    level, policy = changes.get("compatibility_level"), changes.get("compatibility_policy")
     if level is not None:
         changes["compatibility_level"] = find_level(level)
         if changes["compatibility_level"] is None:
             raise invalid_compatibility()
+    if policy is not None:
+        changes["compatibility_policy"] = find_policy(policy)
+        if changes["compatibility_policy"] is None:
+            raise invalid_policy(policy)
     for field in ("default_rule_set", "override_rule_set"):
         check_rule_set(changes.get(field))
     for field in ("default_metadata", "override_metadata"):

@@ -143,6 +143,7 @@ class Config(Entity, frozen=True, kw_only=True):
     validate_fields: bool | None = None
     validate_rules: bool | None = None
     compatibility_level: str | None = None
+    compatibility_policy: str | None = None
     compatibility_group: str | None = None
     default_metadata: Metadata | None = None
     override_metadata: Metadata | None = None
@@ -161,6 +162,7 @@ class ConfigUpdateRequest(Entity, frozen=True, kw_only=True):
     validate_fields: bool | UnsetType | None = UNSET
     validate_rules: bool | UnsetType | None = UNSET
     compatibility_level: str | UnsetType | None = field(default=UNSET, name="compatibility")
+    compatibility_policy: str | UnsetType | None = UNSET
     compatibility_group: str | UnsetType | None = UNSET
     default_metadata: Metadata | UnsetType | None = UNSET
     override_metadata: Metadata | UnsetType | None = UNSET

@@ -94,6 +94,12 @@ def invalid_compatibility() -> RegistryError:
     )
 
 
+def invalid_policy(policy: str) -> RegistryError:
+    """Confluent's registry takes an unknown policy for none. A client that asked for LOGICAL (8.x) would then believe
+    that its schemas are checked for Flink and Iceberg."""
+    return _unprocessable(42203, f"Invalid compatibility policy '{policy}'. Valid values are strict and lenient")
+
+
 def invalid_mode() -> RegistryError:
     return _unprocessable(42204, "Invalid mode. Valid values are READWRITE, READONLY, and IMPORT.")
 

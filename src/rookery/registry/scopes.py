@@ -56,6 +56,7 @@ def config_in_scope(state: State, name: str | None) -> Config:
         validate_fields=around.validate_fields if own.validate_fields is None else own.validate_fields,
         validate_rules=around.validate_rules if own.validate_rules is None else own.validate_rules,
         compatibility_level=own.compatibility_level or around.compatibility_level,
+        compatibility_policy=own.compatibility_policy or around.compatibility_policy,
         compatibility_group=own.compatibility_group or around.compatibility_group,
     )
 

@@ -28,7 +28,7 @@ from rookery.registry.records import (
     decode,
 )
 from rookery.registry.subjects import DEFAULT_CONTEXT, context_of, covers, qualify
-from rookery.schemas.levels import Level, find_level
+from rookery.schemas.levels import Level, find_level, find_policy
 
 VersionKey: TypeAlias = tuple[str, int]
 EntryT = TypeVar("EntryT")
@@ -152,7 +152,7 @@ class State:
             case UnreadableSchemaValue():
                 self._raise_max_id(context_of(key.subject or ""), value.id)
             case Config():
-                self.configs[key.subject] = _with_known_level(value)
+                self.configs[key.subject] = _with_known_names(value)
             case ModeValue():
                 self.modes[key.subject] = value.mode
             case DeleteSubjectValue():
@@ -241,10 +241,13 @@ class State:
             del self._id_counts[entry]
 
 
-def _with_known_level(config: Config) -> Config:
-    """A level that is not known here is none: the default holds."""
-    level = config.compatibility_level
-    return config if level is None else msgspec.structs.replace(config, compatibility_level=find_level(level))
+def _with_known_names(config: Config) -> Config:
+    """A level or policy that is not known here is none: the default holds."""
+    return msgspec.structs.replace(
+        config,
+        compatibility_level=find_level(config.compatibility_level or ""),
+        compatibility_policy=find_policy(config.compatibility_policy or ""),
+    )
 
 
 def _version_number(value: SchemaValue) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 SchemaType: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
+# Which changes count as compatible. The two differ for JSON Schema alone.
+Policy: TypeAlias = Literal["STRICT", "LENIENT"]
 
 
 class InvalidSchemaError(ValueError):
@@ -89,6 +91,7 @@ class Format(Protocol):
         formats what is not strictly valid cannot be compared either, and this is the same function.)"""
         ...
 
-    def check(self, reader: Any, writer: Any) -> list[Incompatibility]:
-        """What keeps `reader` from reading data that `writer` wrote. Both are of this format."""
+    def check(self, reader: Any, writer: Any, policy: Policy = "STRICT") -> list[Incompatibility]:
+        """What keeps `reader` from reading data that `writer` wrote. Both are of this format. `policy` makes a
+        difference to JSON Schema only."""
         ...

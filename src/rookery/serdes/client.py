@@ -137,10 +137,15 @@ class RegistryClient:
         return self._get(path, ConfigJson, _flags(defaultToGlobal=default_to_global)).to_config()
 
     def put_config(
-        self, level: str | None = None, *, subject: str | None = None, normalize: bool | None = None
+        self,
+        level: str | None = None,
+        *,
+        subject: str | None = None,
+        normalize: bool | None = None,
+        policy: str | None = None,
     ) -> Config:
-        """Sets what is not None."""
-        wanted = {"compatibility": level, "normalize": normalize}
+        """Sets what is not None. `policy` is STRICT or LENIENT."""
+        wanted = {"compatibility": level, "normalize": normalize, "compatibilityPolicy": policy}
         body = {name: value for name, value in wanted.items() if value is not None}
         return self._send("PUT", _of("/config", subject), ConfigJson, body=body).to_config()
 

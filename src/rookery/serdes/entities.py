@@ -31,10 +31,12 @@ class SubjectVersion(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Of a subject, or of all. `compatibility_level` is None where only something else was set."""
+    """Of a subject, or of all. `compatibility_level` is None where only something else was set; a
+    `compatibility_policy` of None is STRICT."""
 
     compatibility_level: str | None
     normalize: bool | None = None
+    compatibility_policy: str | None = None
 
 
 class Compatibility(NamedTuple):
@@ -90,9 +92,10 @@ class ConfigJson(Struct):
     compatibility_level: str | None = field(default=None, name="compatibilityLevel")
     compatibility: str | None = None
     normalize: bool | None = None
+    compatibility_policy: str | None = field(default=None, name="compatibilityPolicy")
 
     def to_config(self) -> Config:
-        return Config(self.compatibility_level or self.compatibility, self.normalize)
+        return Config(self.compatibility_level or self.compatibility, self.normalize, self.compatibility_policy)
 
 
 class ModeJson(Struct):

@@ -1,3 +1,7 @@
+from typing import Any
+
+import msgspec
+
 from tests.registry.rest.memory import Rest
 from tests.registry.rest.samples import CUSTOMER, CUSTOMER_INCOMPATIBLE, CUSTOMER_WITH_EMAIL
 
@@ -30,3 +34,43 @@ def test_what_cannot_be_compared(rest: Rest) -> None:
     verbose = rest.post(f"{PATH}/1?verbose=true", {"schema": "{"})
     assert verbose["is_compatible"] is False
     assert len(verbose["messages"]) == 1
+
+
+def _json(*names: str) -> dict[str, str]:
+    tree = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    return {"schema": msgspec.json.encode(tree).decode(), "schemaType": "JSON"}
+
+
+def test_a_policy_decides_what_is_compatible(rest: Rest) -> None:
+    """Of the registry, of a context and of the subject; for registration as for the question."""
+
+    def fits(subject: str, body: dict[str, str]) -> Any:
+        path = f"/compatibility/subjects/{subject}/versions"
+        answers = [rest.post(path, body), rest.post(f"{path}/latest", body)]
+        assert answers[0] == answers[1]
+        return answers[0]["is_compatible"]
+
+    for subject in ("s", "strict", ":.c:s"):
+        rest.register(subject, **_json("a"))
+        assert not fits(subject, _json("a", "b"))
+        assert rest.fail("POST", f"/subjects/{subject}/versions", _json("a", "b"))[:2] == (409, 409)
+    rest.put("/config", {"compatibilityPolicy": "LENIENT"})
+    rest.put("/config/strict", {"compatibilityPolicy": "STRICT"})
+    assert [fits(subject, _json("a", "b")) for subject in ("s", "strict", ":.c:s")] == [True, False, False]
+    rest.put("/config/:.c:", {"compatibilityPolicy": "LENIENT"})
+    assert fits(":.c:s", _json("a", "b"))
+    assert rest.register("s", **_json("a", "b")) == rest.register(":.c:s", **_json("a", "b")) == 2
+    rest.put("/config", {"compatibility": "FULL"})
+    assert rest.register("s", **_json("b")) == 3
+    rest.put("/config", {"compatibilityPolicy": None})
+    assert not fits("s", _json("b", "c"))
+
+
+def test_a_policy_makes_no_difference_to_avro_and_protobuf(rest: Rest) -> None:
+    rest.put("/config", {"compatibilityPolicy": "LENIENT"})
+    rest.register("customers", CUSTOMER)
+    assert rest.post(PATH, {"schema": CUSTOMER_INCOMPATIBLE}) == {"is_compatible": False}
+    proto = 'syntax = "proto3"; message M { %s a = 1; }'
+    rest.register("proto", proto % "string", schemaType="PROTOBUF")
+    changed = {"schema": proto % "int32", "schemaType": "PROTOBUF"}
+    assert rest.post("/compatibility/subjects/proto/versions", changed) == {"is_compatible": False}

@@ -28,6 +28,16 @@ def test_a_subject(rest: Rest) -> None:
     assert rest.fail("PUT", "/config/a%07", {"compatibility": "NONE"})[:2] == (422, 42208)
 
 
+def test_a_policy(rest: Rest) -> None:
+    assert rest.put("/config", {"compatibilityPolicy": "lenient"}) == {"compatibilityPolicy": "LENIENT"}
+    assert rest.get("/config") == {"compatibilityLevel": "BACKWARD", "compatibilityPolicy": "LENIENT"}
+    assert rest.get("/config/orders?defaultToGlobal=true")["compatibilityPolicy"] == "LENIENT"
+    message = "Invalid compatibility policy 'LOGICAL'. Valid values are strict and lenient"
+    assert rest.fail("PUT", "/config/orders", {"compatibilityPolicy": "LOGICAL"}) == (422, 42203, message)
+    assert rest.put("/config", {"compatibilityPolicy": None}) == {}
+    assert rest.get("/config") == {"compatibilityLevel": "BACKWARD"}
+
+
 def test_a_context(rest: Rest) -> None:
     rest.put("/contexts/.sales/config", {"compatibility": "NONE"})
     assert rest.get("/config/:.sales:") == {"compatibilityLevel": "NONE"}

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from rookery.schemas.avro.model import MISSING, Array, Enum, Field, Fixed, Map, Name, Named, Node, Record, Union
 from rookery.schemas.avro.schema import AvroSchema
 from rookery.schemas.bounds import INCOMPATIBILITIES_MAX, PARTS_PER_STEP, TOO_COMPLEX, take_first
-from rookery.schemas.interface import Incompatibility
+from rookery.schemas.interface import Incompatibility, Policy
 
 _PROMOTIONS: Final = {
     "long": ("int",),
@@ -101,8 +101,8 @@ _Findings: TypeAlias = list[_Finding]
 _Steps: TypeAlias = Generator[_Wanted, _Findings, _Findings]
 
 
-def check(reader: AvroSchema, writer: AvroSchema) -> list[Incompatibility]:
-    """What keeps `reader` from reading data that `writer` wrote."""
+def check(reader: AvroSchema, writer: AvroSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
+    """What keeps `reader` from reading data that `writer` wrote. The policy makes no difference to Avro."""
     found = _Comparison().compare(_Wanted(reader.root, writer.root))
     return [TOO_COMPLEX] if found is None else take_first(each.describe() for each in found)
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from rookery.schemas.json_schema.content import ContentModel, compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
+from rookery.schemas.json_schema.differences import Difference, Differences, below
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.walk import Comparison, Pair
@@ -48,7 +48,7 @@ def _read_items(shape: Shape) -> _Items:
 
 def _compare_each(old: Shape | None, new: Shape | None) -> Comparison:
     if old is not None and new is not None:
-        return below((yield Pair(old, new)), "items")
+        return below((yield Pair(old, new)).differences, "items")
     if old is new:
         return []
     return [Difference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED", ("items",))]
@@ -62,7 +62,7 @@ def _compare_first(old: _Items, new: _Items) -> Comparison:
         elif index >= len(old.first):
             found = yield from _compare_added(old.others, new.first[index])
         else:
-            found = yield Pair(old.first[index], new.first[index])
+            found = (yield Pair(old.first[index], new.first[index])).differences
         differences += below(found, "items", str(index))
     return differences
 
@@ -73,9 +73,9 @@ def _compare_removed(old: Shape, others: ContentModel) -> Comparison:
     if others.cover is None:
         with_false = "WITH_FALSE_" if old.kind == "false" else ""
         return [Difference(f"ITEM_{with_false}REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    differences = yield Pair(old, others.cover)
-    covered = "IS" if is_compatible(differences) else "NOT"
-    return [*differences, Difference(f"ITEM_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    found = yield Pair(old, others.cover)
+    covered = "IS" if found.is_compatible else "NOT"
+    return [*found.differences, Difference(f"ITEM_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
 def _compare_added(others: ContentModel, new: Shape) -> Comparison:
@@ -84,9 +84,9 @@ def _compare_added(others: ContentModel, new: Shape) -> Comparison:
         return [Difference(f"ITEM_{with_empty}ADDED_TO_OPEN_CONTENT_MODEL")]
     if others.cover is None:
         return [Difference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
-    differences = yield Pair(others.cover, new)
-    covered = "IS" if is_compatible(differences) else "NOT"
-    return [*differences, Difference(f"ITEM_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    found = yield Pair(others.cover, new)
+    covered = "IS" if found.is_compatible else "NOT"
+    return [*found.differences, Difference(f"ITEM_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
 def _compare_limits(writer: Shape, reader: Shape) -> Differences:

@@ -2,13 +2,16 @@
 
 from collections import deque
 from collections.abc import Generator
+from typing import Final
 
-from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
+from rookery.schemas.json_schema.differences import Difference, Differences, Found, below
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.walk import Comparison, Pair
 
+_CHANGED: Final = Difference("COMBINED_TYPE_CHANGED")
 
-def compare_with_combined(writer: Shape, reader: Shape) -> Generator[Pair, Differences, Differences | None]:
+
+def compare_with_combined(writer: Shape, reader: Shape) -> Generator[Pair, Found, Differences | None]:
     """One of the two is combined. That is compatible if one part of the reader's sum takes all, or if one part of the
     writer's product is enough; None if neither is the case."""
     if reader.is_combined:
@@ -20,15 +23,15 @@ def compare_with_combined(writer: Shape, reader: Shape) -> Generator[Pair, Diffe
     if len(pairs) > 1 and not is_one_enough:
         return None
     for pair in pairs:
-        differences = yield pair
-        if is_compatible(differences):
-            return [*differences, Difference(kind)] if len(pairs) > 1 else differences
+        found = yield pair
+        if found.is_compatible:
+            return [*found.differences, Difference(kind)] if len(pairs) > 1 else found.differences
     return None
 
 
 def compare_combined(writer: Shape, reader: Shape) -> Comparison:
     differences = _compare_criteria(writer, reader)
-    if not is_compatible(differences):
+    if differences == [_CHANGED]:
         return differences
     old, new = [*writer.distinct_parts.values()], [*reader.distinct_parts.values()]
     differences += _compare_sizes(writer, reader, len(new) - len(old))
@@ -36,7 +39,7 @@ def compare_combined(writer: Shape, reader: Shape) -> Comparison:
     chosen = yield from _match(old, new, [numbers.get(key) for key in writer.distinct_parts])
     for number, index in chosen.items():
         found = yield Pair(old[index], new[number])
-        differences += below(found, writer.kind, str(index))
+        differences += below(found.differences, writer.kind, str(index))
     if len(chosen) < min(len(old), len(new)):
         differences.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return differences
@@ -51,7 +54,7 @@ def _compare_criteria(writer: Shape, reader: Shape) -> Differences:
         or (old_is_single and (new_is_single or reader.kind == "oneOf"))
         or (new_is_single and writer.kind == "allOf")
     )
-    return [Difference("COMBINED_TYPE_EXTENDED" if is_extended else "COMBINED_TYPE_CHANGED")]
+    return [Difference("COMBINED_TYPE_EXTENDED") if is_extended else _CHANGED]
 
 
 def _compare_sizes(writer: Shape, reader: Shape, growth: int) -> Differences:
@@ -62,7 +65,7 @@ def _compare_sizes(writer: Shape, reader: Shape, growth: int) -> Differences:
     return []
 
 
-def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Generator[Pair, Differences, dict[int, int]]:
+def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Generator[Pair, Found, dict[int, int]]:
     """As many parts of the writer as possible, each with its own part of the reader, by number of the reader's part.
 
     A part that finds all of its own taken has another one moved, which may have a third one moved, and so on. What such
@@ -83,7 +86,7 @@ def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Genera
                 if (
                     number in came_from
                     or number in useless
-                    or not is_compatible((yield Pair(old[current], new[number])))
+                    or not (yield Pair(old[current], new[number])).is_compatible
                 ):
                     continue
                 came_from[number] = current

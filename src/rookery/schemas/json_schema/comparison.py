@@ -10,10 +10,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 from rookery.schemas.bounds import TOO_COMPLEX, take_first
-from rookery.schemas.interface import Incompatibility
+from rookery.schemas.interface import Incompatibility, Policy
 from rookery.schemas.json_schema.arrays import compare_arrays
 from rookery.schemas.json_schema.combinations import compare_combined, compare_with_combined
-from rookery.schemas.json_schema.differences import Difference, Differences, describe, is_compatible, write_out
+from rookery.schemas.json_schema.differences import Difference, Differences, describe, write_out
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.objects import compare_objects
 from rookery.schemas.json_schema.schema import JSONSchema
@@ -22,17 +22,18 @@ from rookery.schemas.json_schema.text import key_of
 from rookery.schemas.json_schema.walk import Comparison, Pair, TooComplexError, walk
 
 
-def check(reader: JSONSchema, writer: JSONSchema) -> list[Incompatibility]:
+def check(reader: JSONSchema, writer: JSONSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
     try:
-        differences = find_differences(reader, writer)
+        differences = find_differences(reader, writer, policy)
     except TooComplexError:
         return [TOO_COMPLEX]
-    return take_first(map(describe, write_out(differences, with_compatible=False)))
+    return take_first(map(describe, write_out(differences, policy)))
 
 
-def find_differences(reader: JSONSchema, writer: JSONSchema) -> Differences:
-    """Also those that are compatible. Raises TooComplexError."""
-    return walk(Pair(writer.root, reader.root), compare_shapes)
+def find_differences(reader: JSONSchema, writer: JSONSchema, policy: Policy = "STRICT") -> Differences:
+    """Also those that are compatible. (The policy decides which parts of combined schemas belong together.) Raises
+    TooComplexError."""
+    return walk(Pair(writer.root, reader.root), compare_shapes, policy)
 
 
 def compare_shapes(writer: Shape, reader: Shape) -> Comparison:
@@ -81,9 +82,9 @@ def _compare_details(writer: Shape, reader: Shape) -> Comparison:
 
 
 def _compare_negations(writer: Shape, reader: Shape) -> Comparison:
-    """The other way round: whoever excludes less takes more."""
-    differences = yield Pair(reader.child(reader.tree["not"]), writer.child(writer.tree["not"]))
-    kind = "NOT_TYPE_NARROWED" if is_compatible(differences) else "NOT_TYPE_EXTENDED"
+    """The other way round: a schema that excludes less takes more."""
+    found = yield Pair(reader.child(reader.tree["not"]), writer.child(writer.tree["not"]))
+    kind = "NOT_TYPE_NARROWED" if found.is_compatible else "NOT_TYPE_EXTENDED"
     return [Difference(kind, ("not",))]
 
 

@@ -52,7 +52,7 @@ def _compare_additional(stem: str, keyword: str, writer: ContentModel, reader: C
     if writer.is_permitting != reader.is_permitting:
         return [Difference(f"{stem}_{'ADDED' if reader.is_permitting else 'REMOVED'}", (keyword,))]
     if old is not None and new is not None:
-        return below((yield Pair(old, new)), keyword)
+        return below((yield Pair(old, new)).differences, keyword)
     if old is new:
         return []
     return [Difference(f"{stem}_{'NARROWED' if old is None else 'EXTENDED'}", (keyword,))]
@@ -65,7 +65,7 @@ def _compare_unevaluated(stem: str, keyword: str, writer: ContentModel, reader: 
     openness = [_openness(old), _openness(new)]
     if old is None or new is None or openness[0] != openness[1]:
         return [Difference(f"{stem}_{_name_change(*openness)}", (keyword,))]
-    return below((yield Pair(old, new)), keyword)
+    return below((yield Pair(old, new)).differences, keyword)
 
 
 def _openness(shape: Shape | None) -> int:

@@ -1,14 +1,16 @@
 """What may differ between two JSON Schemas: the kinds that Confluent's registry knows, which of them leave a reader
 compatible, and what it says about the others.
 
-The rule behind the table: a change is compatible if everything that fitted the writer's schema fits the reader's.
+The rule behind the table: a change is compatible if everything that fitted the writer's schema fits the reader's. The
+policy LENIENT also takes changes of what an object holds beyond the properties that both schemas name: it trusts
+writers to use no names that the schema does not have.
 """
 
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
-from rookery.schemas.interface import Incompatibility
+from rookery.schemas.interface import Incompatibility, Policy
 
 _COMPATIBLE_KINDS: Final = """
     ID_CHANGED DESCRIPTION_CHANGED TITLE_CHANGED DEFAULT_CHANGED
@@ -41,7 +43,18 @@ _COMPATIBLE_KINDS: Final = """
 """
 COMPATIBLE_KINDS: Final = frozenset(_COMPATIBLE_KINDS.split())
 
-# By message, the kinds that make a reader incompatible.
+_LENIENT_KINDS: Final = """
+    ADDITIONAL_PROPERTIES_NARROWED ADDITIONAL_PROPERTIES_REMOVED
+    UNEVALUATED_PROPERTIES_NARROWED UNEVALUATED_PROPERTIES_REMOVED
+    REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL
+    PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL
+    PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+    PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
+"""
+# What LENIENT takes and STRICT does not.
+LENIENT_KINDS: Final = frozenset(_LENIENT_KINDS.split())
+
+# By message, the kinds that make a reader incompatible, under STRICT at least.
 _INCOMPATIBLE_KINDS: Final = {
     "The keyword at path '{path}' in the {reader} schema is not present in the {writer} schema": """
         SCHEMA_ADDED MAXIMUM_ADDED MINIMUM_ADDED EXCLUSIVE_MAXIMUM_ADDED EXCLUSIVE_MINIMUM_ADDED MULTIPLE_OF_ADDED
@@ -94,6 +107,12 @@ _INCOMPATIBLE_KINDS: Final = {
 MESSAGES: Final = {kind: message for message, kinds in _INCOMPATIBLE_KINDS.items() for kind in kinds.split()}
 
 
+# How much a difference weighs: each policy takes what is no heavier than its limit.
+_COMPATIBLE, _LENIENT, _INCOMPATIBLE = range(3)
+_WEIGHTS: Final = dict.fromkeys(LENIENT_KINDS, _LENIENT) | dict.fromkeys(COMPATIBLE_KINDS, _COMPATIBLE)
+_WEIGHT_MAX: Final[dict[Policy, int]] = {"STRICT": _COMPATIBLE, "LENIENT": _LENIENT}
+
+
 class Difference(NamedTuple):
     """`path` is the way from the schemas' roots, by keywords, names and indexes."""
 
@@ -101,8 +120,8 @@ class Difference(NamedTuple):
     path: tuple[str, ...] = ()
 
     @property
-    def is_compatible(self) -> bool:
-        return self.kind in COMPATIBLE_KINDS
+    def weight(self) -> int:
+        return _WEIGHTS.get(self.kind, _INCOMPATIBLE)
 
     @property
     def pointer(self) -> str:
@@ -114,22 +133,34 @@ class Below(NamedTuple):
 
     steps: tuple[str, ...]
     differences: "Differences"
-    is_compatible: bool
+    weight: int
 
 
 Differences: TypeAlias = list[Difference | Below]
 
 
-def is_compatible(differences: Differences) -> bool:
-    return all(difference.is_compatible for difference in differences)
+class Found(NamedTuple):
+    """The differences of two schemas, and whether the policy of the comparison takes all of them."""
+
+    differences: Differences
+    is_compatible: bool
+
+
+def is_compatible(differences: Differences, policy: Policy) -> bool:
+    return _weigh(differences) <= _WEIGHT_MAX[policy]
 
 
 def below(differences: Differences, *steps: str) -> Differences:
-    return [Below(steps, differences, is_compatible(differences))] if differences else []
+    return [Below(steps, differences, _weigh(differences))] if differences else []
 
 
-def write_out(differences: Differences, *, with_compatible: bool) -> Iterator[Difference]:
-    """One by one, each with the whole path."""
+def _weigh(differences: Differences) -> int:
+    return max([difference.weight for difference in differences], default=_COMPATIBLE)
+
+
+def write_out(differences: Differences, policy: Policy | None) -> Iterator[Difference]:
+    """One by one, each with the whole path: those that the policy does not take; without a policy all of them."""
+    weight_max = -1 if policy is None else _WEIGHT_MAX[policy]
     levels = [iter(differences)]
     path: list[tuple[str, ...]] = []
     while levels:
@@ -137,7 +168,7 @@ def write_out(differences: Differences, *, with_compatible: bool) -> Iterator[Di
         if each is None:
             levels.pop()
             del path[-1:]
-        elif each.is_compatible and not with_compatible:
+        elif each.weight <= weight_max:
             continue
         elif isinstance(each, Below):
             levels.append(iter(each.differences))

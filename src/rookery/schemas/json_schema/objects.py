@@ -4,7 +4,7 @@ from typing import Any
 
 from rookery.schemas.bounds import PARTS_PER_STEP
 from rookery.schemas.json_schema.content import compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference, Differences, below, is_compatible
+from rookery.schemas.json_schema.differences import Difference, Differences, below
 from rookery.schemas.json_schema.limits import compare_limit
 from rookery.schemas.json_schema.patterns import compile_pattern
 from rookery.schemas.json_schema.shapes import Shape
@@ -71,7 +71,7 @@ def _compare_properties(writer: _Object, reader: _Object) -> Comparison:
     differences: Differences = []
     for name in old | new:
         if name in old and name in new:
-            found = yield Pair(old[name], new[name])
+            found = (yield Pair(old[name], new[name])).differences
         elif name in old:
             found = yield from _compare_removed(old[name], reader.is_open, new_covers.get(name))
         else:
@@ -88,9 +88,9 @@ def _compare_removed(old: Shape, is_open: bool, cover: Shape | None) -> Comparis
     if cover is None:
         with_false = "WITH_FALSE_" if old.kind == "false" else ""
         return [Difference(f"PROPERTY_{with_false}REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    differences = yield Pair(old, cover)
-    covered = "IS" if is_compatible(differences) else "NOT"
-    return [*differences, Difference(f"PROPERTY_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    found = yield Pair(old, cover)
+    covered = "IS" if found.is_compatible else "NOT"
+    return [*found.differences, Difference(f"PROPERTY_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
 def _compare_added(new: Shape, is_required: bool, is_open: bool, cover: Shape | None) -> Comparison:
@@ -103,8 +103,9 @@ def _compare_added(new: Shape, is_required: bool, is_open: bool, cover: Shape | 
     if cover is None:
         return differences
     found = yield Pair(cover, new)
-    covered = "IS" if is_compatible(found) else "NOT"
-    return [*found, Difference(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"), *differences]
+    covered = "IS" if found.is_compatible else "NOT"
+    covers = Difference(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+    return [*found.differences, covers, *differences]
 
 
 def _compare_dependencies(writer: Shape, reader: Shape) -> Comparison:
@@ -114,7 +115,7 @@ def _compare_dependencies(writer: Shape, reader: Shape) -> Comparison:
         if name not in old or name not in new:
             found: Differences = [Difference(f"DEPENDENCY_SCHEMA_{'REMOVED' if name in old else 'ADDED'}")]
         else:
-            found = yield Pair(old[name], new[name])
+            found = (yield Pair(old[name], new[name])).differences
         differences += below(found, "dependencies", name)
     return differences
 

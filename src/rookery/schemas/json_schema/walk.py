@@ -1,7 +1,8 @@
 """The walk over two schemas at once, without recursion.
 
-A comparison of two shapes is a generator. It yields pairs of shapes that it wants compared, gets their differences, and
-returns its own: with paths relative to the pair, so that a pair is compared once however many ways lead to it.
+A comparison of two shapes is a generator. It yields pairs of shapes that it wants compared, gets what was found, and
+returns its own differences: with paths relative to the pair, so that a pair is compared once however many ways lead to
+it.
 
 Recursive schemas come back to pairs whose comparison is under way. Such a pair is taken for compatible at first. As
 that may turn out wrong, the walk is done again with what was found to be incompatible, until it finds nothing more: the
@@ -9,10 +10,11 @@ differences are those of the greatest fixed point. (What is incompatible remains
 """
 
 from collections.abc import Callable, Generator
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rookery.schemas.bounds import PARTS_PER_STEP
-from rookery.schemas.json_schema.differences import Differences, is_compatible
+from rookery.schemas.interface import Policy
+from rookery.schemas.json_schema.differences import Differences, Found, is_compatible
 from rookery.schemas.json_schema.shapes import Shape
 
 # A second or two of work.
@@ -24,8 +26,10 @@ class Pair(NamedTuple):
     reader: Shape
 
 
-Comparison: TypeAlias = Generator[Pair, Differences, Differences]
+Comparison: TypeAlias = Generator[Pair, Found, Differences]
 Compare: TypeAlias = Callable[[Shape, Shape], Comparison]
+
+_NO_DIFFERENCES: Final = Found([], is_compatible=True)
 
 
 class TooComplexError(Exception):
@@ -42,39 +46,39 @@ class _Budget:
             raise TooComplexError
 
 
-def walk(root: Pair, compare: Compare) -> Differences:
+def walk(root: Pair, compare: Compare, policy: Policy) -> Differences:
     """Raises TooComplexError."""
-    known: dict[Pair, Differences] = {}
+    known: dict[Pair, Found] = {}
     budget = _Budget()
     while True:
-        found, assumed = _walk_once(root, compare, known, budget)
-        incompatible = {pair: differences for pair, differences in found.items() if not is_compatible(differences)}
+        found, assumed = _walk_once(root, compare, policy, known, budget)
+        incompatible = {pair: each for pair, each in found.items() if not each.is_compatible}
         if not assumed or incompatible.keys() <= known.keys():
-            return found[root]
+            return found[root].differences
         known |= incompatible
 
 
 def _walk_once(
-    root: Pair, compare: Compare, known: dict[Pair, Differences], budget: _Budget
-) -> tuple[dict[Pair, Differences], bool]:
-    """The differences of all pairs that were reached, and whether one was assumed to be compatible."""
-    found: dict[Pair, Differences] = {}
+    root: Pair, compare: Compare, policy: Policy, known: dict[Pair, Found], budget: _Budget
+) -> tuple[dict[Pair, Found], bool]:
+    """What was found for all pairs that were reached, and whether one was assumed to be compatible."""
+    found: dict[Pair, Found] = {}
     stack: dict[Pair, Comparison] = {root: compare(*root)}
     assumed = False
-    answer: Differences | None = None
+    answer: Found | None = None
     while stack:
         budget.spend(1)
         pair, comparison = next(reversed(stack.items()))
         try:
             wanted = next(comparison) if answer is None else comparison.send(answer)
         except StopIteration as stop:
-            answer = found[pair] = stop.value
+            answer = found[pair] = Found(stop.value, is_compatible(stop.value, policy))
             del stack[pair]
             continue
         answer = found.get(wanted)
         if answer is None and wanted in stack:
             assumed |= wanted not in known
-            answer = known.get(wanted, [])
+            answer = known.get(wanted, _NO_DIFFERENCES)
         elif answer is None:
             budget.spend((wanted.writer.size + wanted.reader.size) // PARTS_PER_STEP)
             stack[wanted] = compare(*wanted)

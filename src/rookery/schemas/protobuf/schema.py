@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as AnyMessage
 
-from rookery.schemas.interface import Incompatibility, InvalidSchemaError, Reference, SchemaType
+from rookery.schemas.interface import Incompatibility, InvalidSchemaError, Policy, Reference, SchemaType
 from rookery.schemas.protobuf.differences import Side, compare, to_incompatibilities
 from rookery.schemas.protobuf.elements import File, Message
 from rookery.schemas.protobuf.from_descriptor import read_descriptor
@@ -187,7 +187,8 @@ def parse_registered(
     return schema
 
 
-def check(reader: ProtobufSchema, writer: ProtobufSchema) -> list[Incompatibility]:
+def check(reader: ProtobufSchema, writer: ProtobufSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
+    """The policy makes no difference to Protobuf."""
     return to_incompatibilities(compare(writer.side, reader.side))
 
 
