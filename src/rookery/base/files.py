@@ -8,6 +8,9 @@ What survives a crash, and what the callers may rely on:
 - a created, renamed or removed name survives once `Files.sync_directory()` of its directory returned;
 - `rename` replaces its target atomically: after a crash one finds the old file or the new one, never a mixture;
 - `replace_file` does the whole dance (write aside, sync, rename, sync directory) for small files.
+
+Records, offsets and settings are for the user that runs the node: files are created with mode 0600 and directories
+with 0700, also where the umask would allow more. What exists keeps its mode: an administrator may open it to a group.
 """
 
 import errno
@@ -18,6 +21,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rookery.base.types import Buffer
+
+# The modes of all that is created here.
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
 
 # Linux refuses more parts in one writev (IOV_MAX).
 _PARTS_PER_WRITE_MAX = 1024
@@ -167,7 +174,7 @@ class OsFile:
     def __init__(self, path: Path, *, create: bool) -> None:
         self._descriptor = -1
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._descriptor = os.open(path, flags, 0o644)
+        self._descriptor = os.open(path, flags, _FILE_MODE)
         self._path = path
 
     def __del__(self) -> None:
@@ -253,14 +260,14 @@ class OsFiles:
             os.close(descriptor)
 
     def write_file(self, path: Path, data: Buffer) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
         try:
             _write_all(descriptor, data, path)
         finally:
             os.close(descriptor)
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
@@ -279,7 +286,7 @@ class OsFiles:
             os.close(descriptor)
 
     def lock_directory(self, path: Path) -> DirectoryLock | None:
-        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -72,6 +72,16 @@ def test_a_running_pipeline_is_found_and_gone_after_its_end(states: StateDirecto
     assert not states.signal_stop("views")
 
 
+def test_the_state_is_closed_to_other_users(states: StateDirectory, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with states.running("views") as write:
+            write(running())
+            assert (tmp_path / "pipelines").stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(before)
+
+
 def test_one_of_a_name_at_a_time(states: StateDirectory) -> None:
     with (
         states.running("views"),

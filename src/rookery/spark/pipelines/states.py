@@ -68,7 +68,8 @@ class StateDirectory:
     @contextmanager
     def running(self, name: str) -> Iterator[Callable[[RunningPipeline], None]]:
         """Holds the lock of a name; what it gives writes the state. The files go with the pipeline."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        # Closed to other users: errors of a flow may quote records.
+        self._directory.mkdir(0o700, parents=True, exist_ok=True)
         with self._lock_path(name).open("a") as lock:
             if not _lock_soon(lock):
                 raise AlreadyRunningError(
