@@ -136,6 +136,34 @@ def test_topic_entries_show_where_a_value_comes_from() -> None:
     )
 
 
+@pytest.mark.parametrize("layers", [PLAIN, BrokerLayers(static={"log.retention.hours": "2", "log.roll.hours": "3"})])
+def test_topic_entries_leave_out_synonyms_before_the_one_of_their_own_unit(layers: BrokerLayers) -> None:
+    entries = by_name(describe_topic({"segment.ms": "9"}, layers))
+    for name in ("retention.ms", "segment.jitter.ms", "flush.ms"):
+        assert (entries[name].synonyms, entries[name].source) == ((), DEFAULT)
+    assert entries["segment.ms"].synonyms == (ConfigSynonym("segment.ms", "9", TOPIC),)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({}, "io.confluent.kafka.serializers.subject.TopicNameStrategy"),
+        ({"confluent.key.subject.name.strategy": "RecordNameStrategy"}, "RecordNameStrategy"),
+        (
+            {
+                "confluent.key.subject.name.strategy": "RecordNameStrategy",
+                "key.subject.name.strategy": "TopicNameStrategy",
+            },
+            "TopicNameStrategy",
+        ),
+    ],
+)
+def test_subject_name_strategies_always_have_a_value(overrides: dict[str, str], expected: str) -> None:
+    entries = by_name(describe_topic(overrides, PLAIN))
+    assert entries["key.subject.name.strategy"].value == expected
+    assert [name for name, entry in entries.items() if entry.value is None] == []
+
+
 def test_topic_entries_without_overrides() -> None:
     entries = by_name(describe_topic({}, PLAIN))
     assert entries["segment.bytes"].synonyms == (ConfigSynonym("log.segment.bytes", "1073741824", DEFAULT),)

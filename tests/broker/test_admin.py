@@ -173,6 +173,7 @@ def configs_of(broker: Broker, kind: int, name: str, *keys: str) -> tuple[str, d
     (result,) = response.results
     found = {config.name: (config.value, config.config_source) for config in result.configs}
     assert all(config.documentation is None and config.synonyms == [] for config in result.configs)
+    assert result.error_message is not None, "empty where there is no error"
     return ErrorCode(result.error_code).name, found
 
 

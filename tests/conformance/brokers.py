@@ -1,8 +1,9 @@
 """Both brokers that Rookery's client must work with: Rookery and Apache Kafka, each in a process of its own."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -26,13 +27,14 @@ SETTINGS = {
 }
 
 
-def start(name: str, directory: Path) -> Iterator[str]:
-    """The bootstrap address of a running broker."""
+def start(name: str, directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """The bootstrap address of a running broker with `SETTINGS` and `more`."""
+    settings = {**SETTINGS, **more}
     if name == "rookery":
-        with start_broker(directory / "data", *(f"{key}={value}" for key, value in SETTINGS.items())) as broker:
+        with start_broker(directory / "data", *(f"{key}={value}" for key, value in settings.items())) as broker:
             yield broker.address
         return
-    kafka = ApacheKafka(JARS).start(directory, SETTINGS)
+    kafka = ApacheKafka(JARS).start(directory, settings)
     try:
         yield kafka.bootstrap
     finally:

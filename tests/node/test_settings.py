@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.base.config import describe_broker
 from rookery.base.errors import ConfigError
 from rookery.node.settings import ListenerAddress, Settings
 
@@ -91,3 +92,11 @@ def test_an_override_names_its_source() -> None:
         Settings.load(overrides=["no.such.key=1"])
     with pytest.raises(ConfigError, match=r"--set: expected key=value"):
         Settings.load(overrides=["just-a-word"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "node_id", "broker_id"), [([], "1", "1"), (["node.id=5"], "5", "5"), (["broker.id=7"], "7", "7")]
+)
+def test_the_node_id_is_described_under_both_names(overrides: list[str], node_id: str, broker_id: str) -> None:
+    entries = {entry.name: entry.value for entry in describe_broker(Settings.load(overrides=overrides).layers)}
+    assert (entries["node.id"], entries["broker.id"]) == (node_id, broker_id)

@@ -18,7 +18,7 @@ from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value
 from rookery.base.config_registry import CLIENT_PREFIX, PASSED_ON, REGISTRY_BROKER_ROWS, REGISTRY_PREFIX
 from rookery.base.config_security import SECURITY_ROWS
-from rookery.base.config_topic import SYNONYM_UNIT_MS, TOPIC_KEYS
+from rookery.base.config_topic import FALLBACKS, SYNONYM_UNIT_MS, TOPIC_KEYS
 from rookery.base.errors import ConfigError
 from rookery.base.properties import Property, parse_assignment, parse_properties
 from rookery.base.values import value_class
@@ -154,10 +154,14 @@ def validate_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> None:
 
 def effective_topic_values(overrides: Mapping[str, str], broker: BrokerLayers) -> dict[str, ConfigValue]:
     """Every topic key's value in force."""
-    return {
+    values = {
         name: parse_value(key, overrides[name]) if name in overrides else _from_broker(key, broker)
         for name, key in TOPIC_KEYS.items()
     }
+    for name, other in FALLBACKS.items():
+        if values[name] is None:
+            values[name] = values[other]
+    return values
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
@@ -225,14 +229,13 @@ def _in_topic_unit(name: str, value: ConfigValue) -> ConfigValue:
 
 def _topic_entry(key: ConfigKey, value: ConfigValue, overridden: bool, broker: BrokerLayers) -> ConfigEntry:
     text = format_value(value)
+    inherited = _synonyms_of(key.synonyms[0], broker) if key.synonyms else ()
     own = (ConfigSynonym(key.name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG),) if overridden else ()
-    return _entry(key, key.name, text, own + _synonyms(key.synonyms, broker), read_only=False)
+    return _entry(key, key.name, text, own + inherited, read_only=False)
 
 
 def _broker_entry(name: str, broker: BrokerLayers) -> ConfigEntry:
-    synonyms = _synonyms(_BROKER_SYNONYMS.get(name, (name,)), broker)
-    # Kafka leaves out what would win over the key itself: a broker entry shows its own value, not the one in force.
-    synonyms = tuple(itertools.dropwhile(lambda synonym: synonym.name != name, synonyms))
+    synonyms = _synonyms_of(name, broker)
     return _entry(find_broker_key(name), name, synonyms[0].value if synonyms else None, synonyms)
 
 
@@ -251,15 +254,20 @@ def _entry(
     )
 
 
-def _synonyms(names: tuple[str, ...], broker: BrokerLayers) -> tuple[ConfigSynonym, ...]:
+def _synonyms_of(name: str, broker: BrokerLayers) -> tuple[ConfigSynonym, ...]:
+    """What there is for a broker key, the strongest first.
+
+    Kafka leaves out what stands before the key itself: `log.retention.hours` where `log.retention.ms` is not set.
+    """
+    names = _BROKER_SYNONYMS.get(name, (name,))
     found = [
-        _synonym(name, layer[name], source) for source, layer in broker.sources() for name in names if name in layer
+        _synonym(other, layer[other], source) for source, layer in broker.sources() for other in names if other in layer
     ]
-    for name in names:
-        default = BROKER_KEYS[name].default if name in BROKER_KEYS else None
+    for other in names:
+        default = BROKER_KEYS[other].default if other in BROKER_KEYS else None
         if default is not None:
-            found.append(_synonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG))
-    return tuple(found)
+            found.append(_synonym(other, format_value(default), ConfigSource.DEFAULT_CONFIG))
+    return tuple(itertools.dropwhile(lambda synonym: synonym.name != name, found))
 
 
 def _synonym(name: str, value: str | None, source: ConfigSource) -> ConfigSynonym:

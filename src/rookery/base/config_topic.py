@@ -3,7 +3,8 @@
 `synonyms` are the broker keys that give a topic's value where the topic itself has none, the first that is set
 counting; `SYNONYM_UNIT_MS` says what those in hours and minutes are multiplied with.
 
-The checks of schema ids are not Kafka's but Confluent's, under their names there and under plain ones.
+The checks of schema ids are not Kafka's but Confluent's, under their names there and under plain ones. `FALLBACKS` says
+which key gives the value of a plain one that is not set.
 """
 
 import re
@@ -19,6 +20,7 @@ SYNONYM_UNIT_MS = {
 
 SEGMENT_BYTES_MIN = 1_048_576
 SUBJECT_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+FALLBACKS = {f"{part}.subject.name.strategy": f"confluent.{part}.subject.name.strategy" for part in ("key", "value")}
 _STRATEGY_CLASSES = tuple(f"io.confluent.kafka.serializers.subject.{name}" for name in SUBJECT_STRATEGIES)
 _THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 

@@ -40,7 +40,7 @@ def _subject_strategy(part: str, values: Mapping[str, ConfigValue]) -> str | Non
     """The short name, in whichever form it was given; None if this part of a record is not checked."""
     if not (values[f"{part}.schema.validation"] or values[f"confluent.{part}.schema.validation"]):
         return None
-    strategy = values[f"{part}.subject.name.strategy"] or values[f"confluent.{part}.subject.name.strategy"]
+    strategy = values[f"{part}.subject.name.strategy"]
     assert isinstance(strategy, str)
     return strategy.rpartition(".")[2]
 

@@ -74,14 +74,15 @@ class Settings:
             raise ConfigError("log.dirs must name at least one directory, and each only once")
         metadata_directory = layers.text("metadata.log.dir")
         listeners = _client_listeners(layers)
+        node_id = _node_id(layers)
         return cls(
-            node_id=_node_id(layers),
+            node_id=node_id,
             cluster_id=layers.text("cluster.id"),
             log_directories=directories,
             metadata_directory=Path(metadata_directory) if metadata_directory else directories[0],
             listeners=listeners,
             advertised=_advertised(layers, listeners),
-            layers=layers,
+            layers=BrokerLayers(static=_with_both_ids(static, node_id)),
             without_effect=tuple(ineffective(static) + _idle_registry_keys(layers)),
         )
 
@@ -115,6 +116,14 @@ def _check_security(layers: BrokerLayers) -> None:
 def _node_id(layers: BrokerLayers) -> NodeId:
     older_name = layers.integer("broker.id")
     return older_name if older_name >= 0 and "node.id" not in layers.static else layers.integer("node.id")
+
+
+def _with_both_ids(static: dict[str, str], node_id: NodeId) -> dict[str, str]:
+    """`static` with the node's id under both of its names: DescribeConfigs shows either as if it had been given."""
+    ids = {"broker.id": str(node_id)}
+    if "broker.id" in static:
+        ids["node.id"] = str(node_id)
+    return static | ids
 
 
 def _client_listeners(layers: BrokerLayers) -> tuple[ListenerAddress, ...]:

@@ -3,7 +3,7 @@
 A topic shows every topic config in force; a broker, asked for by its id, every broker config; a broker without a name,
 what was set at run time for all brokers. Keys limit the answer; null or none mean all. Passwords have no value. What
 this broker has no configs for (loggers, groups) is refused with INVALID_REQUEST; a client-metrics subscription that
-does not exist has no configs.
+does not exist has no configs. The error message is empty, not null, where there is none.
 
 Versions: v1 sources and synonyms. v3 types and documentation. v4 flexible.
 """
@@ -26,7 +26,7 @@ def _describe(context: RequestContext, request: Message, resource: Message) -> M
     keys = resource.configuration_keys
     return Message(
         error_code=outcome.code,
-        error_message=outcome.message,
+        error_message=outcome.message or "",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[_config(entry, request) for entry in entries if not keys or entry.name in keys],

@@ -1,0 +1,184 @@
+"""The same requests to Rookery and to Apache Kafka, whose answers must be the same, word for word."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from bench.systems import KAFKA_SETTINGS
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+from tests.conformance import brokers
+from tests.support.wire import WireClient
+
+pytestmark = pytest.mark.java
+
+TOPIC, BROKER = 2, 4
+NODE_ID = "1"
+# Kafka gives this one to all brokers when a cluster is formatted (eligible leader replicas, KIP-966).
+SET_BY_FORMATTING = "min.insync.replicas"
+# What the two brokers were told differently, or what differs on purpose (docs/unsupported.md).
+DIFFERENT = {
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "group.initial.rebalance.delay.ms",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "node.id",
+    "process.roles",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    SET_BY_FORMATTING,
+}
+SAME_SETTINGS = {
+    name: value for name, value in KAFKA_SETTINGS.items() if name not in DIFFERENT and name not in brokers.SETTINGS
+}
+
+
+class Both(NamedTuple):
+    """A connection to each of the two."""
+
+    rookery: WireClient
+    kafka: WireClient
+
+    def call(self, api_key: ApiKey, version: int, **fields: Any) -> tuple[Message, Message]:
+        return self.rookery.call(api_key, version, **fields), self.kafka.call(api_key, version, **fields)
+
+    def agree(self, api_key: ApiKey, version: int, **fields: Any) -> Message:
+        """The answer of both."""
+        ours, theirs = self.call(api_key, version, **fields)
+        assert ours == theirs
+        return ours
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    directory = tmp_path_factory.mktemp("both")
+    with ExitStack() as stack:
+        addresses = [
+            stack.enter_context(contextmanager(brokers.start)(name, directory / name, SAME_SETTINGS))
+            for name in ("rookery", "kafka")
+        ]
+        yield Both(*(stack.enter_context(WireClient(address)) for address in addresses))
+
+
+def create(both: Both, name: str, **configs: str) -> None:
+    topic = Message(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=[],
+        configs=[Message(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+    for response in both.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=30_000, validate_only=False):
+        assert response.topics[0].error_code == 0
+    # Kafka answers when the controller has decided, before the broker knows.
+    retry_until_done(lambda: [described.error_code for described in describe(both, TOPIC, name)])
+
+
+def retry_until_done(attempt: Callable[[], list[int]]) -> None:
+    """Try again while either answers with an error."""
+    while any(attempt()):
+        time.sleep(0.1)
+
+
+def describe(both: Both, kind: int, name: str) -> list[Message]:
+    """What either answers for one resource."""
+    resource = Message(resource_type=kind, resource_name=name, configuration_keys=None)
+    fields = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    return [response.results[0] for response in both.call(ApiKey.DESCRIBE_CONFIGS, 4, **fields)]
+
+
+def entries(described: Message) -> dict[str, Message]:
+    return {entry.name: entry for entry in described.configs}
+
+
+def test_topic_configs(both: Both, topic: str) -> None:
+    create(both, topic, retention_ms="1234567", segment_ms="999999", flush_ms="55", cleanup_policy="compact")
+    create(both, f"{topic}-plain")
+    for name in (topic, f"{topic}-plain", f"{topic}-missing"):
+        ours, theirs = describe(both, TOPIC, name)
+        assert (ours.error_code, ours.error_message) == (theirs.error_code, theirs.error_message)
+        mine, wanted = entries(ours), entries(theirs)
+        assert {key: mine[key] for key in wanted if key != SET_BY_FORMATTING} == {
+            key: entry for key, entry in wanted.items() if key != SET_BY_FORMATTING
+        }
+        assert [entry.name for entry in ours.configs if entry.value is None] == []
+
+
+def test_broker_configs(both: Both) -> None:
+    ours, theirs = describe(both, BROKER, NODE_ID)
+    assert (ours.error_code, ours.error_message) == (theirs.error_code, theirs.error_message) == (0, "")
+    mine, wanted = entries(ours), entries(theirs)
+    assert [name for name in wanted if name not in mine] == []
+
+    def shown(entry: Message) -> dict[str, Any]:
+        return {name: value for name, value in vars(entry).items() if name != "read_only"}
+
+    assert {name: shown(mine[name]) for name in wanted if name not in DIFFERENT} == {
+        name: shown(entry) for name, entry in wanted.items() if name not in DIFFERENT
+    }
+
+
+def coordinators(both: Both, version: int, kind: int, key: str) -> list[Message]:
+    fields = {"key": key, "key_type": kind, "coordinator_keys": [key]}
+    found = both.call(ApiKey.FIND_COORDINATOR, version, **fields)
+    return list(found) if version < 4 else [response.coordinators[0] for response in found]
+
+
+def await_coordinators(both: Both, kind: int, key: str) -> None:
+    """Kafka makes the topic for its coordinators after it has answered."""
+    retry_until_done(lambda: [found.error_code for found in coordinators(both, 6, kind, key)])
+
+
+def test_messages_about_coordinators_and_groups_that_do_not_exist(both: Both, topic: str) -> None:
+    for kind in (0, 1):
+        await_coordinators(both, kind, topic)
+        for version in range(1, 7):
+            ours, theirs = (found.error_message for found in coordinators(both, version, kind, topic))
+            assert ours == theirs
+    for version in range(7):
+        both.agree(ApiKey.DESCRIBE_GROUPS, version, groups=[topic], include_authorized_operations=False)
+    for version in range(2):
+        both.agree(ApiKey.CONSUMER_GROUP_DESCRIBE, version, group_ids=[topic], include_authorized_operations=False)
+
+
+def test_groups_of_the_other_protocol(both: Both, topic: str) -> None:
+    create(both, topic)
+    classic, consumer = f"{topic}-classic", f"{topic}-consumer"
+    await_coordinators(both, 0, classic)
+    await_coordinators(both, 0, consumer)
+    offset = Message(partition_index=0, committed_offset=0, committed_leader_epoch=-1, committed_metadata="")
+    offsets = [Message(name=topic, partitions=[offset])]
+    alone = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None, "topics": offsets}
+    member = {
+        "member_id": "one",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": [topic],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    retry_until_done(
+        lambda: [
+            response.topics[0].partitions[0].error_code
+            for response in both.call(ApiKey.OFFSET_COMMIT, 8, group_id=classic, **alone)
+        ]
+    )
+    retry_until_done(
+        lambda: [
+            response.error_code
+            for response in both.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=consumer, **member)
+        ]
+    )
+    both.agree(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[classic], include_authorized_operations=False)
+    both.agree(ApiKey.DESCRIBE_GROUPS, 6, groups=[consumer], include_authorized_operations=False)
