@@ -158,7 +158,7 @@ def test_groups_are_described(tmp_path: Path, version: int) -> None:
         if version >= 1:
             assert [member.member_type for member in group.members] == [1, 1]
         assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert unknown.error_message == "Group nobody is not a consumer group."
+        assert unknown.error_message == "Group nobody not found."
 
     play(tmp_path, scene)
 
@@ -183,11 +183,11 @@ def test_consumer_groups_are_listed_by_their_type(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-async def commit(broker: Broker, version: int, member_epoch: int, member_id: str = "a") -> int:
+async def commit(broker: Broker, version: int, member_epoch: int, member_id: str = "a", *, group_id: str = "g") -> int:
     response = await broker.call(
         ApiKey.OFFSET_COMMIT,
         version,
-        group_id="g",
+        group_id=group_id,
         generation_id_or_member_epoch=member_epoch,
         member_id=member_id,
         group_instance_id=None,
@@ -202,6 +202,18 @@ async def commit(broker: Broker, version: int, member_epoch: int, member_id: str
     )
     code: int = response.topics[0].partitions[0].error_code
     return code
+
+
+def test_a_group_of_the_other_protocol_is_not_called_missing(tmp_path: Path) -> None:
+    async def scene(broker: Broker, _: UUID) -> None:
+        await join(broker)
+        assert await commit(broker, 8, -1, "", group_id="classic") == 0
+        (found,) = await describe(broker, "classic")
+        assert found.error_message == "Group classic is not a consumer group."
+        response = await broker.call(ApiKey.DESCRIBE_GROUPS, 6, groups=["g"], include_authorized_operations=False)
+        assert response.groups[0].error_message == "Group g is not a classic group."
+
+    play(tmp_path, scene)
 
 
 async def fetch(broker: Broker, member_epoch: int, member_id: str | None = "a") -> tuple[int, list[int]]:

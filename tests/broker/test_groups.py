@@ -122,6 +122,8 @@ def test_find_coordinator_creates_the_topic(tmp_path: Path, version: int) -> Non
             )
             found = response.coordinators if version >= 4 else [response]
             assert len(found) == (2 if version >= 4 else 1)
+            if version >= 1:
+                assert {item.error_message for item in found} == {"" if version >= 4 else "NONE"}
             assert {(item.error_code, item.node_id, item.host, item.port) for item in found} == {
                 (0, 1, "localhost", 9092)
             }

@@ -47,7 +47,7 @@ def test_find_coordinator_creates_the_topic(tmp_path: Path, version: int) -> Non
             assert image.topic_config(TRANSACTIONS_TOPIC) == {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": "2",
+                "min.insync.replicas": "1",
                 "segment.bytes": "2000000",
                 "unclean.leader.election.enable": "false",
             }

@@ -1,6 +1,7 @@
 """The topics that coordinators keep their state in, made when somebody first needs them.
 
-They have as many replicas as configured, or as there are brokers if these are fewer. A creation that fails leaves
+They have as many replicas as configured, or as there are brokers if these are fewer; `min.insync.replicas` is no more
+than that, or every partition would count as under it for ever. A creation that fails leaves
 things as they were: there is still no coordinator, which is what the client is told, and it tries again.
 """
 
@@ -52,14 +53,15 @@ def _offsets_topic(config: BrokerLayers, brokers: int) -> NewTopic:
 
 
 def _transactions_topic(config: BrokerLayers, brokers: int) -> NewTopic:
+    replication_factor = min(config.integer("transaction.state.log.replication.factor"), brokers)
     return NewTopic(
         name=TRANSACTIONS_TOPIC,
         partition_count=config.integer("transaction.state.log.num.partitions"),
-        replication_factor=min(config.integer("transaction.state.log.replication.factor"), brokers),
+        replication_factor=replication_factor,
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "uncompressed"),
-            ("min.insync.replicas", str(config.integer("transaction.state.log.min.isr"))),
+            ("min.insync.replicas", str(min(config.integer("transaction.state.log.min.isr"), replication_factor))),
             ("segment.bytes", str(config.integer("transaction.state.log.segment.bytes"))),
             # An outcome that was promised must not be lost with a replica that was behind.
             ("unclean.leader.election.enable", "false"),

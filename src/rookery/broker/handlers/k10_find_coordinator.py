@@ -3,8 +3,9 @@
 The first request of each kind creates the topic that its coordinators keep their state in, `__consumer_offsets` or
 `__transaction_state`, and is answered when it is served. Other kinds of keys are INVALID_REQUEST.
 
-Versions: v1 key types (a v0 key is a group's), throttle time and an error message. v3 flexible. v4 several keys in one
-request. v5 may answer TRANSACTION_ABORTABLE, which never happens. v6 is for share groups.
+Versions: v1 key types (a v0 key is a group's), throttle time and an error message, which is "NONE" on success. v3
+flexible. v4 several keys in one request; the message is empty on success. v5 may answer TRANSACTION_ABORTABLE, which
+never happens. v6 is for share groups.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -41,8 +42,10 @@ def _respond(context: RequestContext, request: Message, topic: TopicName | None)
     if context.api_version >= _KEYS_SINCE:
         coordinators = [_find(context, topic, key) for key in request.coordinator_keys]
         return Message(throttle_time_ms=0, coordinators=coordinators)
-    found = _find(context, topic, request.key)
-    return Message(throttle_time_ms=0, **vars(found))
+    found = vars(_find(context, topic, request.key))
+    if found["error_code"] is ErrorCode.NONE:
+        found["error_message"] = ErrorCode.NONE.name
+    return Message(throttle_time_ms=0, **found)
 
 
 def _find(context: RequestContext, topic: TopicName | None, key: str) -> Message:

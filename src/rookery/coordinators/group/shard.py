@@ -228,7 +228,7 @@ class GroupShard:
     def describe_consumer(self, group_id: str, now_ms: TimestampMs) -> DescribedConsumerGroup:
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            return consumer_describe.describe_missing(group_id)
+            return consumer_describe.describe_missing(group_id, is_classic=group is not None)
         return consumer_describe.describe(group, self._environment(now_ms))
 
     def _environment(self, now_ms: TimestampMs) -> Environment:
@@ -262,8 +262,10 @@ class GroupShard:
         return removal.delete_group(self.groups.get(group_id), self.offsets, group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        group = self._classic(group_id)
-        return describe.describe_missing(group_id) if group is None else describe.describe(group)
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return describe.describe_missing(group_id, is_consumer=group is not None)
+        return describe.describe(group)
 
     def list(self) -> list[ListedGroup]:
         return [_listed(group) for group in self.groups.values()]

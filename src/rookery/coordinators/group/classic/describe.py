@@ -28,11 +28,12 @@ def describe(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def describe_missing(group_id: str) -> DescribedGroup:
-    """As since v6; before, such a group is dead, without an error."""
+def describe_missing(group_id: str, *, is_consumer: bool) -> DescribedGroup:
+    """As since v6; before, such a group is dead, without an error. `is_consumer`: there is one of the new protocol."""
+    reason = "is not a classic group" if is_consumer else "not found"
     return DescribedGroup(
         group_id,
         ErrorCode.GROUP_ID_NOT_FOUND,
-        message=f"Group {group_id} not found.",
+        message=f"Group {group_id} {reason}.",
         state=State.DEAD.value,
     )

@@ -55,9 +55,9 @@ def describe(group: ConsumerGroup, environment: Environment) -> DescribedConsume
     )
 
 
-def describe_missing(group_id: str) -> DescribedConsumerGroup:
-    reason = f"Group {group_id} is not a consumer group."
-    return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
+def describe_missing(group_id: str, *, is_classic: bool) -> DescribedConsumerGroup:
+    reason = "is not a consumer group" if is_classic else "not found"
+    return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
 
 def _with_names(partitions: Assignment, names: Mapping[TopicId, TopicName]) -> list[DescribedTopic]:
