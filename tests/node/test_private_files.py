@@ -68,9 +68,14 @@ def test_files_and_directories_are_closed_to_other_users(tmp_path: Path) -> None
 
     async def scenario() -> None:
         async with running(data_dir, *settings) as cluster:
-            segments = {"internal_segment_bytes": "400"}
-            await create(cluster, "latest", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", **segments)
-            await create(cluster, "kept", **segments)
+            await create(
+                cluster,
+                "latest",
+                cleanup_policy="compact",
+                min_cleanable_dirty_ratio="0.01",
+                internal_segment_bytes="400",
+            )
+            await create(cluster, "kept", internal_segment_bytes="400")
             await create(cluster, "gone")
             inode = (data_dir / "latest-0" / "00000000000000000000.log").stat().st_ino
             await produce_generations(config(cluster))
