@@ -225,6 +225,18 @@ def test_the_answer_to_a_mode_is_the_request(stage: Stage) -> None:
     assert decisions.put_mode(stage.state, None, request).result == request
 
 
+def test_an_import_does_not_remove_what_a_deleted_schema_refers_to(stage: Stage) -> None:
+    stage.register("s", "a")
+    stage.register("t", "@a", ("a", "s", 1))
+    stage.delete("t")
+    stage.delete("s")
+    with refused(42206, "subject=s,version=1}"):
+        stage.set_mode("s", "IMPORT")
+    # All go together.
+    stage.set_mode(None, "IMPORT")
+    assert list(stage.state.subjects()) == []
+
+
 @pytest.mark.parametrize("name", ["s", None, ":.__GLOBAL:"])
 def test_an_import_begins_with_nothing(stage: Stage, name: str | None) -> None:
     stage.register("s", "a")
@@ -261,5 +273,8 @@ def test_an_import_keeps_what_is_referred_to(stage: Stage) -> None:
     with refused(42206):
         stage.set_mode("s", "IMPORT")
     stage.delete("t")
+    with refused(42206):
+        stage.set_mode("s", "IMPORT")
+    stage.delete("t", permanent=True)
     stage.set_mode("s", "IMPORT")
-    assert list(stage.state.subjects()) == ["t"]
+    assert list(stage.state.subjects()) == []

@@ -4,7 +4,7 @@ RegistryError, and then nothing is to be written.
 Nothing changes until the records are replayed. Empty records mean that the state is as asked for already.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast, get_args
 
@@ -250,13 +250,13 @@ def _check_id(state: State, value: SchemaValue) -> None:
 
 def _check_references(state: State, value: SchemaValue) -> None:
     """42201, 42206. An import may overwrite a version, but not so that it refers to itself by whatever detours, nor so
-    that what refers to it gets another meaning."""
+    that what refers to it gets another meaning. A deleted version that refers to it counts: its id is still read."""
     if _is_circular(state, value):
         details = f'Circular reference to subject "{value.subject}" and version {value.version}'
         raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {details}")
     overwritten = state.find(value.subject, value.version)
     is_changed = overwritten is not None and meaning(overwritten) != meaning(value)
-    if is_changed and state.referrers(value.subject, value.version, deleted=False):
+    if is_changed and state.referrers(value.subject, value.version, deleted=True):
         raise reference_exists(value.subject, value.version)
 
 
@@ -302,7 +302,8 @@ def _max_id_records(state: State, removed: Iterable[SchemaValue]) -> list[Record
 def delete_subject(state: State, subject: str, *, permanent: bool = False) -> Decision[list[int]]:
     """The deleted versions. 40401, 40404, 40405, 42205, 42206.
 
-    Its config and mode go too, unless it is deleted already. What is deleted does not keep what it refers to."""
+    Its config and mode go too, unless it is deleted already. Versions of the subject that refer to each other go
+    together."""
     subject = actual_subject(state, subject)
     if not state.has_subject(subject, deleted=True):
         raise subject_not_found(subject)
@@ -311,8 +312,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool = False) -> De
     check_writable(state, subject)
     versions = state.versions(subject) if permanent else state.live_versions(subject)
     for value in versions:
-        if state.referrers(subject, value.version, deleted=False):
-            raise reference_exists(subject, value.version)
+        _check_unreferenced(state, value, permanent=permanent, removed={subject})
         if permanent and not value.deleted:
             raise subject_not_soft_deleted(subject)
     numbers = [value.version for value in versions]
@@ -333,14 +333,23 @@ def delete_version(state: State, subject: str, version: str, *, permanent: bool 
     if value.deleted and not permanent:
         raise version_soft_deleted(subject, value.version)
     check_writable(state, subject)
-    if state.referrers(subject, value.version, deleted=False):
-        raise reference_exists(subject, value.version)
+    _check_unreferenced(state, value, permanent=permanent)
     if not permanent:
         settings = _setting_tombstones(state, subject) if state.live_versions(subject) == [value] else []
         return Decision((schema_record(structs.replace(value, deleted=True)), *settings), value.version)
     if not value.deleted:
         raise version_not_soft_deleted(subject, value.version)
     return Decision(tuple(_removal_records(state, [value])), value.version)
+
+
+def _check_unreferenced(state: State, value: SchemaValue, *, permanent: bool, removed: Collection[str] = ()) -> None:
+    """42206 if a version of a subject that is not `removed` with it refers to it.
+
+    A deleted version keeps what it refers to from being removed for ever: records with its id are still read, and
+    without what it refers to its text cannot be parsed."""
+    referrers = state.referrers(value.subject, value.version, deleted=permanent)
+    if any(referrer.subject not in removed for referrer in referrers):
+        raise reference_exists(value.subject, value.version)
 
 
 def _removal_records(state: State, values: list[SchemaValue]) -> list[Record]:
@@ -419,9 +428,9 @@ def _make_room(state: State, name: str | None) -> list[Record]:
     if any(state.has_subject(subject, deleted=False) for subject in subjects):
         raise operation_not_permitted("Cannot import since found existing subjects")
     values = [value for subject in subjects for value in state.versions(subject)]
+    removed = set(subjects)
     for value in values:
-        if state.referrers(value.subject, value.version, deleted=False):
-            raise reference_exists(value.subject, value.version)
+        _check_unreferenced(state, value, permanent=True, removed=removed)
     return [*_removal_records(state, values), clear_subject_record(name)]
 
 

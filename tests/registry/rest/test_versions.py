@@ -116,3 +116,17 @@ def test_references(rest: Rest) -> None:
     assert rest.fail("GET", "/subjects/customers/versions/2/referencedby")[:2] == (404, 40402)
     resolved = rest.get("/subjects/orders/versions/1?format=resolved")["schema"]
     assert "faxNumber" in resolved
+
+
+def test_a_deleted_schema_keeps_what_it_refers_to(rest: Rest) -> None:
+    rest.register("customers", CUSTOMER)
+    reference = {"name": "Customer", "subject": "customers", "version": 1}
+    order = record("Order", {"name": "by", "type": "Customer"})
+    rest.register("orders", order, references=[reference])
+    rest.delete("/subjects/orders")
+    rest.delete("/subjects/customers")
+    message = "One or more references exist to the schema {magic=1,keytype=SCHEMA,subject=customers,version=1}."
+    for path in ("/subjects/customers", "/subjects/customers/versions/1"):
+        assert rest.fail("DELETE", f"{path}?permanent=true") == (422, 42206, message)
+    rest.delete("/subjects/orders?permanent=true")
+    assert rest.delete("/subjects/customers?permanent=true") == [1]
