@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import DEFAULT_REGISTRY, Json, Yes, parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rookery.schemas.interface import Reference, SchemaType
+    from rookery.schemas.interface import Reference
     from rookery.serdes.client import RegistryClient
     from rookery.serdes.entities import RegisteredSchema, Schema
 
-app = typer.Typer(help="Register, compare and delete the schemas of a schema registry.", no_args_is_help=True)
+app = App(help="Register, compare and delete the schemas of a schema registry.")
 
-_SUFFIXES: "dict[str, SchemaType]" = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _STANDARD_INPUT = Path("-")
 _INCOMPATIBLE = 409
 
@@ -34,7 +35,10 @@ RegistrySet = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the connection: ssl.ca.location=FILE. Repeatable."),
 ]
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="For values of a topic: TOPIC-value.")]
+Subject = Annotated[
+    str,
+    typer.Argument(metavar="SUBJECT", help="For values of a topic: TOPIC-value.", autocompletion=completion.subjects),
+]
 SchemaFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The schema: .avsc, .json or .proto; - for standard input.")
 ]
@@ -82,7 +86,9 @@ def register(
 
 @app.command("list", epilog="Examples:\n\nrookery schemas list --prefix orders\n\nrookery schemas list orders-value")
 def list_(
-    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="Show its versions.")] = None,
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[SUBJECT]", help="Show its versions.", autocompletion=completion.subjects)
+    ] = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Subjects that begin so.")] = "",
     deleted: Annotated[bool, typer.Option("--deleted", help="Also what was deleted, but not permanently.")] = False,
     as_json: Json = False,
@@ -107,7 +113,9 @@ def list_(
 
 @app.command("get", epilog="Examples:\n\nrookery schemas get orders-value --version 2\n\nrookery schemas get --id 7")
 def get(
-    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="Or give --id.")] = None,
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[SUBJECT]", help="Or give --id.", autocompletion=completion.subjects)
+    ] = None,
     version: AnyVersion = "latest",
     schema_id: Annotated[int | None, typer.Option("--id", metavar="ID", help="The id that records carry.")] = None,
     as_json: Json = False,
@@ -199,7 +207,10 @@ def delete(
     epilog="Examples:\n\nrookery schemas config\n\nrookery schemas config orders-value --level FULL_TRANSITIVE",
 )
 def config(
-    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="All subjects without it.")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="[SUBJECT]", help="All subjects without it.", autocompletion=completion.subjects),
+    ] = None,
     level: Annotated[
         str | None, typer.Option("--level", metavar="LEVEL", help="BACKWARD, FORWARD, FULL, each _TRANSITIVE, or NONE.")
     ] = None,
@@ -235,7 +246,10 @@ def config(
 
 @app.command("mode", epilog="Example: rookery schemas mode orders-value --to READONLY")
 def mode(
-    subject: Annotated[str | None, typer.Argument(metavar="[SUBJECT]", help="All subjects without it.")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="[SUBJECT]", help="All subjects without it.", autocompletion=completion.subjects),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="MODE", help="READWRITE, READONLY, READONLY_OVERRIDE, or IMPORT, which sets ids."),
@@ -271,9 +285,9 @@ def _connect(registry: str, settings: "Iterable[str] | None") -> "RegistryClient
 def _read_schema(file: Path, schema_type: str | None, references: "Sequence[str] | None") -> "Schema":
     from rookery.cli.errors import CommandError
     from rookery.schemas.formats import SCHEMA_TYPES
-    from rookery.serdes.entities import Schema
+    from rookery.serdes.entities import Schema, schema_type_of
 
-    named = schema_type.upper() if schema_type else _SUFFIXES.get(file.suffix.lower())
+    named = schema_type.upper() if schema_type else schema_type_of(file)
     chosen = next((known for known in SCHEMA_TYPES if known == named), None)
     if chosen is None:
         raise typer.BadParameter(

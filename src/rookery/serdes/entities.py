@@ -3,11 +3,25 @@
 The public ones are tuples. The others are the JSON of the answers, with the registry's names.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
 from rookery.schemas.interface import Reference, SchemaType
+
+_TYPES_BY_SUFFIX: Final[Mapping[str, SchemaType]] = {
+    ".avsc": "AVRO",
+    ".avro": "AVRO",
+    ".json": "JSON",
+    ".proto": "PROTOBUF",
+}
+
+
+def schema_type_of(path: PurePath) -> SchemaType | None:
+    """Return the type of the schema in a file, by the file's name; None if the name does not tell."""
+    return _TYPES_BY_SUFFIX.get(path.suffix.lower())
 
 
 class Schema(NamedTuple):

@@ -6,26 +6,23 @@ else gets it while the broker restarts), the directory, the route of the log lin
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Final, Literal, Self, TypeAlias
 
-from rookery.client.admin import BROKER_DEFAULT, Admin, NewTopic
-from rookery.client.cluster import Cluster
 from rookery.node.settings import Settings
 from rookery.testing.faults import Faults
 from rookery.testing.logs import routed_logs
 from rookery.testing.process import BrokerProcess
 from rookery.testing.runner import Runner
 from rookery.testing.shifted_time import TimeShift
+from rookery.testing.shortcuts import Shortcuts
 from rookery.testing.thread import BrokerThread
 
 Mode: TypeAlias = Literal["thread", "process"]
-Result = TypeVar("Result")
 
 _HOST: Final = "127.0.0.1"
 # Tests move the time by less than five minutes, and have few members in few groups.
@@ -42,7 +39,7 @@ _CHOSEN_HERE: Final = {
 }
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Shortcuts):
     """A context manager, for `with` and `async with`; or call `start` and `stop`.
 
     `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
@@ -137,7 +134,11 @@ class EmbeddedBroker:
     def _make_runner(self, assignments: list[str]) -> Runner:
         if self._mode == "process":
             return BrokerProcess(assignments, log_path=self._log_path)
-        return BrokerThread(Settings.load(overrides=assignments), shift=self._shift, intercept=self._faults.intercept)
+        return BrokerThread(
+            Settings.load(overrides=assignments, overrides_given_as="settings"),
+            shift=self._shift,
+            intercept=self._faults.intercept,
+        )
 
     def stop(self) -> None:
         """Stop the broker and give back its port and its temporary directory; no error if it does not run."""
@@ -175,13 +176,6 @@ class EmbeddedBroker:
             raise ValueError("time goes forward only")
         self._running().advance_time(seconds)
 
-    def create_topic(
-        self, name: str, *, partitions: int | None = None, config: Mapping[str, str] | None = None
-    ) -> None:
-        """Create a topic; ApiError if that cannot be."""
-        topic = NewTopic(name=name, partitions=BROKER_DEFAULT if partitions is None else partitions, configs=config)
-        _run(_create_topic(self.bootstrap_servers, topic))
-
     def _running(self) -> Runner:
         if self._runner is None:
             raise RuntimeError("the embedded broker does not run")
@@ -213,15 +207,3 @@ def _reserve_port() -> socket.socket:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((_HOST, 0))
     return reserved
-
-
-async def _create_topic(bootstrap_servers: str, topic: NewTopic) -> None:
-    async with Cluster.at(bootstrap_servers) as cluster:
-        (outcome,) = await Admin.over(cluster).create_topics([topic])
-    outcome.check()
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    """In a thread and a loop of its own: the caller may be on a loop already, and time there is not the broker's."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, work).result()
