@@ -117,7 +117,7 @@ def test_a_port_in_use_is_refused_and_the_directory_let_go(tmp_path: Path) -> No
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            with pytest.raises(StartupError, match=rf"cannot listen on 127.0.0.1:{port}.*set another one in listeners"):
+            with pytest.raises(StartupError, match=rf"cannot listen on 127.0.0.1:{port}.*with --listen"):
                 await make_node(tmp_path, f"listeners=PLAINTEXT://127.0.0.1:{port}").start()
         async with running(tmp_path):
             pass

@@ -97,10 +97,13 @@ class BrokerLayers:
         return value
 
 
-def load_static(text: str, source: str, assignments: Iterable[str] = ()) -> dict[str, str]:
-    """The keys of a server.properties text and of `--set key=value`, which win; one ConfigError lists all mistakes."""
+def load_static(text: str, source: str, assignments: Iterable[str] = (), *, given_as: str = "--set") -> dict[str, str]:
+    """The keys of a server.properties text and of `key=value` assignments, which win.
+
+    One ConfigError lists all mistakes; `given_as` is what it calls the place of an assignment.
+    """
     properties = parse_properties(text, source)
-    properties.update(parse_assignment(assignment) for assignment in assignments)
+    properties.update(parse_assignment(assignment, given_as) for assignment in assignments)
     problems = [problem for name, value in properties.items() for problem in _static_problems(name, value)]
     if problems:
         raise ConfigError("\n".join(problems))

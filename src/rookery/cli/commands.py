@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from rookery.base.distribution import version
 from rookery.cli import (
@@ -28,11 +27,12 @@ from rookery.cli import (
     transactions,
     up,
 )
+from rookery.cli.app import App, Group
 from rookery.cli.command_config import remember
 from rookery.cli.errors import failures_explained
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The top group: every command of every group runs inside its `invoke`."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -40,12 +40,11 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-app = typer.Typer(
+app = App(
     name="rookery",
     cls=Commands,
     help="A Kafka-compatible streaming platform: run a broker, and work with any Kafka-compatible cluster.",
     epilog="Exit codes: 0 done, 1 the operation failed, 2 wrong usage. Every command has its own --help.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rookery.cli.output import Cell
     from rookery.client.admin import ConfigChange, ConfigEntry, ConfigResource
 
-app = typer.Typer(help="Describe and alter the configs of topics and brokers.", no_args_is_help=True)
+app = App(help="Describe and alter the configs of topics and brokers.")
 
 # Kafka's tools call the cluster-wide defaults of all brokers so.
 _ALL_BROKERS = "default"
@@ -32,7 +34,12 @@ class Kind(StrEnum):
 
 KindArgument = Annotated[Kind, typer.Argument(help="What the configs belong to.", show_default=False)]
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A topic, a broker's id, or 'default' for all brokers.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A topic, a broker's id, or 'default' for all brokers.",
+        autocompletion=completion.resources,
+    ),
 ]
 
 
@@ -71,7 +78,10 @@ def alter(
     kind: KindArgument,
     name: NameArgument,
     configs: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a config. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Set a config. Repeatable.", autocompletion=completion.resource_settings
+        ),
     ] = None,
     deleted: Annotated[
         list[str] | None, typer.Option("--delete", metavar="KEY", help="Return a config to its default. Repeatable.")

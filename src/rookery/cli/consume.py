@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -58,13 +59,14 @@ Group = Annotated[
         "--group",
         "-g",
         metavar="GROUP",
+        autocompletion=completion.groups,
         help="Read as a member of this group: go on where it committed (else at --from), and commit as it goes.",
     ),
 ]
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     start: From = "end",
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. Repeatable.")

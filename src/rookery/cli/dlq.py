@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -16,15 +18,24 @@ from rookery.cli.options import (
 if TYPE_CHECKING:
     from rookery.dead_letters.letters import Selection
 
-app = typer.Typer(help="Look at dead letters, and send them again.", no_args_is_help=True)
+app = App(help="Look at dead letters, and send them again.")
 
 _SHOWN = 20
 # As in `dead_letters.planning`, which is loaded when a command runs.
 _MAX_ATTEMPTS = 3
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="A dead-letter topic, such as orders.dlq.")]
+Topic = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="A dead-letter topic, such as orders.dlq.", autocompletion=completion.topics),
+]
 OriginTopics = Annotated[
-    list[str] | None, typer.Option("--origin", metavar="TOPIC", help="Only what came from this topic. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--origin",
+        metavar="TOPIC",
+        help="Only what came from this topic. Repeatable.",
+        autocompletion=completion.topics,
+    ),
 ]
 ErrorClasses = Annotated[
     list[str] | None,
@@ -49,7 +60,10 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only
 @app.command("list", epilog="Example: rookery dlq list")
 def list_(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All topics that end in .dlq if none is named.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]...", help="All topics that end in .dlq if none is named.", autocompletion=completion.topics
+        ),
     ] = None,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -117,7 +131,13 @@ def show(
 def redrive(
     topic: Topic,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Send all to this topic; else where each came from.")
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="TOPIC",
+            help="Send all to this topic; else where each came from.",
+            autocompletion=completion.topics,
+        ),
     ] = None,
     max_attempts: Annotated[
         int, typer.Option("--max-attempts", min=1, help="Leave out what was tried so often already.")

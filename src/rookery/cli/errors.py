@@ -86,8 +86,9 @@ def explain(error: ApiError) -> str:
     # The client's own errors say themselves what is wrong: a record may be too large for other limits, too.
     says_it_all = type(error) is not ApiError and error.message
     sentence = None if says_it_all else _SENTENCES.get(error.code)
-    parts = [part for part in (error.message, sentence) if part]
-    return f"{': '.join(parts)} ({error.code.name})" if parts else error.code.name
+    parts = [part for part in ((error.message or "").removesuffix("."), sentence) if part]
+    text = "; ".join([": ".join(parts), *getattr(error, "__notes__", ())])
+    return f"{text} ({error.code.name})" if parts else error.code.name
 
 
 def _leave_broken_pipe() -> None:

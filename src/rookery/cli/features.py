@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from rookery.base.feature_codes import UpgradeType
 
-app = typer.Typer(help="Describe, raise and lower the levels of the cluster's features.", no_args_is_help=True)
+app = App(help="Describe, raise and lower the levels of the cluster's features.")
 
 Levels = Annotated[list[str], typer.Argument(metavar="FEATURE=LEVEL...", help="Features and their new levels.")]
 ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")]

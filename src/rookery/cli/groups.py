@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -23,13 +25,21 @@ if TYPE_CHECKING:
     from rookery.cli.resets import Change, Reset, TopicChoice
     from rookery.client.admin import Admin
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = App(help="List, describe, reset and delete consumer groups.")
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.")]
-Name = Annotated[str, typer.Argument(metavar="GROUP")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="GROUP...", help="One or more groups.", autocompletion=completion.groups)
+]
+Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=completion.groups)]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:P,P...]", help="All or some partitions of a topic. Repeatable."),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:P,P...]",
+        help="All or some partitions of a topic. Repeatable.",
+        autocompletion=completion.topics,
+    ),
 ]
 
 
@@ -67,7 +77,8 @@ def list_(
 @app.command("describe", epilog="Example: rookery groups describe billing --offsets")
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]...", help="Groups; all if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[GROUP]...", help="Groups; all if none is named.", autocompletion=completion.groups),
     ] = None,
     members: Annotated[bool, typer.Option("--members", help="Show the members and what each reads.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show the offsets and the lag of each partition.")] = False,

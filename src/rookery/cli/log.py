@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(help="Look into a broker's files.", no_args_is_help=True)
+from rookery.cli.app import App
+
+app = App(help="Look into a broker's files.")
 
 
 @app.callback()

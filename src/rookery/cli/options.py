@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.command_config import brokers_of_file
 from rookery.cli.platform import BROKER, REGISTRY
 
@@ -32,7 +33,12 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 ClientSettings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the client, by Kafka's name. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting of the client, by Kafka's name. Repeatable.",
+        autocompletion=completion.client_settings,
+    ),
 ]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}

@@ -12,6 +12,7 @@ import typer
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.cli.errors import FAILED, CommandError, explain
+from rookery.cli.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rookery.client.admin import Outcome
@@ -71,7 +72,8 @@ def report(outcomes: "Iterable[Outcome]", done: str, *, tolerated: ErrorCode | N
         elif outcome.error != tolerated:
             failed = True
             reason = outcome.message or explain(ApiError(outcome.error))
-            typer.echo(f"error: {outcome.name}: {reason}", err=True)
+            hint = suggestion(outcome.error, str(outcome.name))
+            typer.echo(f"error: {outcome.name}: {'; '.join(filter(None, (reason, hint)))}", err=True)
     if failed:
         raise typer.Exit(FAILED)
 

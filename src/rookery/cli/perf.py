@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -17,7 +19,7 @@ from rookery.cli.session import consumer_config, producer_config
 if TYPE_CHECKING:
     from rookery.cli.perf_loads import Measured
 
-app = typer.Typer(help="Measure producing and consuming.", no_args_is_help=True)
+app = App(help="Measure producing and consuming.")
 
 _BAR_WIDTH = 40
 
@@ -31,7 +33,7 @@ Columns = Annotated[bool, typer.Option("--columns", help="Use the column API: wh
     "\n\nrookery perf produce orders --rate 5000 --records 50000 --set acks=1 --set compression.type=lz4"
 )
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     records: Annotated[int, typer.Option("--records", "-n", min=1, help="How many to send.")] = 1_000_000,
     size: Annotated[int, typer.Option("--size", "-s", min=1, metavar="BYTES", help="Of each value.")] = 100,
     payload_file: Annotated[
@@ -66,7 +68,7 @@ def produce(
     "\n\nrookery perf consume orders --records 1000000 --columns --set fetch.min.bytes=100000"
 )
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     records: Annotated[
         int | None, typer.Option("--records", "-n", min=1, help="Stop after so many; else at the end of the topic.")
     ] = None,

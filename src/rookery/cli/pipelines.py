@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli.app import App
 from rookery.cli.errors import extra_required
 from rookery.cli.options import Json, parse_pairs
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rookery.spark.pipelines.application import RunOptions
     from rookery.spark.pipelines.states import StateDirectory
 
-app = typer.Typer(help="Data pipelines on Spark: topics, files and databases, by a small file.", no_args_is_help=True)
+app = App(help="Data pipelines on Spark: topics, files and databases, by a small file.")
 
 PipelineFile = Annotated[
     Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The pipeline's YAML file.")

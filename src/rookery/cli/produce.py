@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -61,7 +62,7 @@ class AcksChoice(StrEnum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     file: Annotated[
         Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this instead of stdin.")
     ] = None,

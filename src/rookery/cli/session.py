@@ -5,6 +5,7 @@ What it needs is imported when a command runs: `--help` and completion must not 
 
 from typing import TYPE_CHECKING, TypeVar
 
+from rookery.base.errors import ApiError
 from rookery.cli.command_config import settings_for
 from rookery.cli.options import parse_pairs
 
@@ -134,7 +135,12 @@ def _with_client(
         async with make() as client:
             return await work(client)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except ApiError as error:
+        from rookery.cli.suggestions import add_suggestion
+
+        raise add_suggestion(error) from None
 
 
 async def _reach(settings: "CommonSettings") -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.broker import StartOptions, run_broker
 
 
@@ -15,7 +16,12 @@ def start(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over the file. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="One setting; wins over the file. Repeatable.",
+            autocompletion=completion.broker_settings,
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", file_okay=False, help="Where the logs are kept.")

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -19,11 +21,20 @@ if TYPE_CHECKING:
     from rookery.client.admin import Admin
     from rookery.client.metadata import Topic
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = App(help="Create, list, describe, alter and delete topics.")
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", autocompletion=completion.topics)
+]
 SetConfigs = Annotated[
-    list[str] | None, typer.Option("--set", "--config", metavar="KEY=VALUE", help="Set a topic config. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "--config",
+        metavar="KEY=VALUE",
+        help="Set a topic config. Repeatable.",
+        autocompletion=completion.topic_settings,
+    ),
 ]
 
 
@@ -87,7 +98,8 @@ def list_(
 @app.command("describe", epilog="Example: rookery topics describe orders payments")
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics; all if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="Topics; all if none is named.", autocompletion=completion.topics),
     ] = None,
     as_json: Json = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -106,7 +118,7 @@ def describe(
 
 @app.command("alter", epilog="Example: rookery topics alter orders --partitions 12 --set retention.ms=3600000")
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="The new total number of partitions.")
     ] = None,
@@ -114,6 +126,7 @@ def alter(
     deleted: Annotated[
         list[str] | None, typer.Option("--delete", metavar="KEY", help="Return a config to its default. Repeatable.")
     ] = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check whether it would work.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -128,14 +141,16 @@ def alter(
 
     async def work(admin: "Admin") -> None:
         if changes:
-            for outcome in await admin.alter_configs({ConfigResource(ResourceType.TOPIC, name): changes}):
+            for outcome in await admin.alter_configs(
+                {ConfigResource(ResourceType.TOPIC, name): changes}, validate_only=validate_only
+            ):
                 outcome.check()
         if partitions is not None:
-            for enlarged in await admin.create_partitions({name: partitions}):
+            for enlarged in await admin.create_partitions({name: partitions}, validate_only=validate_only):
                 enlarged.check()
 
     with_admin(bootstrap_server, timeout_s, work)
-    typer.echo(f"altered {name}")
+    typer.echo(f"{'would alter' if validate_only else 'altered'} {name}")
 
 
 @app.command("delete", epilog="Example: rookery topics delete orders --yes")

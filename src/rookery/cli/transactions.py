@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli import completion
+from rookery.cli.app import App
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -19,10 +21,18 @@ if TYPE_CHECKING:
     from rookery.base.types import TopicPartition
     from rookery.client.admin import Admin, OpenTransaction, PartitionProducers
 
-app = typer.Typer(help="Look at transactions, find those that hang, and abort them.", no_args_is_help=True)
+app = App(help="Look at transactions, find those that hang, and abort them.")
 
-Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.", show_default=False)]
-OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Topic = Annotated[
+    str,
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC", help="The topic.", show_default=False, autocompletion=completion.topics
+    ),
+]
+OptionalTopic = Annotated[
+    str | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", autocompletion=completion.topics),
+]
 Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, metavar="P", help="Only this partition.")]
 BrokerId = Annotated[
     int | None, typer.Option("--broker-id", min=0, metavar="ID", help="Ask this broker about its replicas.")
@@ -124,7 +134,14 @@ def abort(
         ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Abort on one partition of this topic.")
+        str | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            help="Abort on one partition of this topic.",
+            autocompletion=completion.topics,
+        ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, metavar="P", help="The partition to abort on.")

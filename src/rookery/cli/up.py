@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli import completion
 from rookery.cli.platform import BROKER, DATA_DIR, REGISTRY, UpOptions, run_platform
 
 
@@ -17,7 +18,13 @@ def up(
         str, typer.Option("--registry", metavar="URL", help="Where the schema registry listens.")
     ] = REGISTRY,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the broker. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the broker. Repeatable.",
+            autocompletion=completion.broker_settings,
+        ),
     ] = None,
 ) -> None:
     """Run the platform: a broker and a schema registry. Ctrl-C stops it; the data stays for the next time."""

@@ -99,7 +99,7 @@ class Listener:
         except OSError as error:
             raise StartupError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; "
-                "stop what uses the port, or set another one in listeners"
+                "stop what uses the port, or choose another one with --listen or listeners"
             ) from error
         self._port = self._bound.port
         return self._bound

@@ -54,14 +54,21 @@ class Settings:
         *,
         data_dir: Path | None = None,
         listen: str | None = None,
+        overrides_given_as: str = "--set",
     ) -> "Settings":
-        """Settings from a properties file, `key=value` overrides and the two short options, which win."""
+        """Settings from a properties file, `key=value` overrides and the two short options, which win.
+
+        An error about an override names the place where the user wrote it, `overrides_given_as`.
+        """
         assignments = list(overrides)
         if data_dir is not None:
             assignments.append(f"log.dirs={data_dir}")
         if listen is not None:
+            if not _LISTENER.fullmatch(f"PLAINTEXT://{listen}"):
+                raise ConfigError(f"--listen: expected HOST:PORT, got {listen!r}")
             assignments.append(f"listeners=PLAINTEXT://{listen}")
-        return cls.from_static(load_static(read_config(config_path), str(config_path or ""), assignments))
+        text = read_config(config_path)
+        return cls.from_static(load_static(text, str(config_path or ""), assignments, given_as=overrides_given_as))
 
     @classmethod
     def from_static(cls, static: dict[str, str]) -> "Settings":

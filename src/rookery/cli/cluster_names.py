@@ -1,0 +1,54 @@
+"""The names that a cluster knows (topics, groups), and a registry's subjects, for suggestions and completion.
+
+`parameters` are those of the command: its `bootstrap_server` or its `registry`, if they were given.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from rookery.cli.platform import BROKER, REGISTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from rookery.client.admin import Admin
+
+Found = TypeVar("Found")
+
+# A person waits for the answer, and can do without it.
+_TIMEOUT_S = 2.0
+
+
+def topic_names(parameters: Mapping[str, object]) -> list[str]:
+    return _ask(parameters, lambda admin: admin.list_topics(), lambda topic: topic.name)
+
+
+def group_names(parameters: Mapping[str, object]) -> list[str]:
+    return _ask(parameters, lambda admin: admin.list_groups(), lambda group: group.group_id)
+
+
+def subject_names(parameters: Mapping[str, object]) -> list[str]:
+    from rookery.serdes.client import RegistryClient
+
+    url = parameters.get("registry") or REGISTRY
+    timeout_ms = round(_TIMEOUT_S * 1000)
+    with RegistryClient(str(url), {"request.timeout.ms": timeout_ms, "max.retries": 0}) as registry:
+        return registry.list_subjects()
+
+
+def _ask(
+    parameters: Mapping[str, object],
+    list_all: "Callable[[Admin], Awaitable[list[Found]]]",
+    name_of: "Callable[[Found], str]",
+) -> list[str]:
+    from rookery.cli.session import admin_config
+    from rookery.client.admin import Admin
+
+    config = admin_config(str(parameters.get("bootstrap_server") or BROKER), _TIMEOUT_S)
+
+    async def ask() -> list[str]:
+        async with asyncio.timeout(_TIMEOUT_S), Admin(config) as admin:
+            return sorted(name_of(each) for each in await list_all(admin))
+
+    return asyncio.run(ask())
