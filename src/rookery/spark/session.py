@@ -16,6 +16,7 @@ from rookery.base.distribution import install_hint
 from rookery.spark.class_archive import archive_settings, find_archive
 from rookery.spark.interpreter import python_of_tasks
 from rookery.spark.nursery.starting import preloaded_python
+from rookery.spark.quiet_start import SparkStartError, start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,9 +48,12 @@ class SparkUnavailableError(Exception):
 
 
 def start_session(
-    name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
+    name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None, log: Path | None = None
 ) -> "SparkSession":
-    """A new session, or the running one. `settings` win over those of this module."""
+    """A new session, or the running one. `settings` win over those of this module.
+
+    With `log`, what Spark writes to standard error goes to that file. Raises SparkUnavailableError.
+    """
     _check_installed()
     # Driver, executors and data sources must find the same packages.
     is_local = master.startswith("local")
@@ -73,7 +77,11 @@ def start_session(
     # For this session only: it ends with the process, and programs that this one starts would inherit it.
     os.environ["PYSPARK_PYTHON"] = preloaded
     try:
+        if log is not None:
+            start_java({"spark.master": master, "spark.app.name": name, **chosen}, log)
         return builder.getOrCreate()
+    except SparkStartError as error:
+        raise SparkUnavailableError(str(error)) from None
     finally:
         os.environ["PYSPARK_PYTHON"] = python
 

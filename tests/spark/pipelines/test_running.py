@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from rookery.base.clock import ManualClock
 from rookery.base.types import TopicPartition
@@ -16,7 +17,8 @@ from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.running import FlowFailedError, Runner, stop_after_batch
+from rookery.spark.pipelines.running import Runner, stop_after_batch
+from rookery.spark.pipelines.spec import FlowFailedError
 
 PIPELINE = parse_pipeline(
     "name: p\nrestarts: 2\nsources: {t: {generator: {}}}\nsinks: [{console: true, from: t}]", Path("p.yaml"), {}
@@ -33,6 +35,7 @@ class PretendedQuery:
         self.progress: list[Any] = []
         self.isActive = True
         self._error: str | None = None
+        self._is_java_gone = False
         self.was_stopped = False
         self.status = {"isTriggerActive": False}
 
@@ -47,12 +50,16 @@ class PretendedQuery:
                 "sources": [{"endOffset": {"t": {"0": 0}}}] if self._run_id.startswith("lagging") else [],
             }
             self.progress.append(SimpleNamespace(json=json.dumps(report), batchId=number))
+        elif word == "the JVM is killed":
+            self._is_java_gone = True
         elif word != "wait":
             self.isActive = False
             self._error = None if word == "end" else word
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802 - Spark's name
+        if self._is_java_gone:
+            raise Py4JNetworkError("Answer from Java side is empty")
         return self.progress[-1] if self.progress else None
 
     @property
@@ -150,6 +157,13 @@ def test_a_flow_that_keeps_failing_ends_the_pipeline() -> None:
 def test_what_cannot_pass_is_not_tried_again() -> None:
     stage = Stage({"one": [["batch", "[CAST_INVALID_INPUT] The value is no number. SQLSTATE: 22018"]]})
     with pytest.raises(FlowFailedError, match=r"The value is no number\.$"):
+        stage.run()
+    assert stage.starts == ["one"]
+
+
+def test_a_jvm_that_was_killed_is_told_in_a_sentence() -> None:
+    stage = Stage({"one": [["batch", "the JVM is killed"]]})
+    with pytest.raises(FlowFailedError, match="JVM has ended"):
         stage.run()
     assert stage.starts == ["one"]
 

@@ -18,15 +18,14 @@ from rookery.spark.pipelines.display import shown
 from rookery.spark.pipelines.metrics import FiguresCollector, served
 from rookery.spark.pipelines.parsing import read_pipeline
 from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.spec import AvailableNow, ConsoleSink, Pipeline
+from rookery.spark.pipelines.spec import AvailableNow, ConsoleSink, FlowFailedError, Pipeline
 from rookery.spark.pipelines.states import RunningPipeline, StateDirectory, default_directory
+from rookery.spark.quiet_start import is_java_gone, logging_to
 from rookery.spark.session import LOCAL_MASTER, SparkUnavailableError, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Failures of queries are told by us, in a sentence; Spark would write its stack traces into the table.
-_SETTINGS: Final = {"spark.log.level": "OFF"}
 _STATE_INTERVAL_S: Final = 1.0
 
 
@@ -47,21 +46,37 @@ def validate(file: Path, options: RunOptions, *, offline: bool) -> Pipeline:
     if not offline:
         from rookery.spark.pipelines.checks import check_pipeline
 
-        with spark_session(pipeline, options) as session:
+        log = _states().new_log(f"{pipeline.name}.validate")
+        with spark_session(pipeline, options, log) as session:
             check_pipeline(session, pipeline)
     return pipeline
 
 
+def _states() -> StateDirectory:
+    return StateDirectory(default_directory(os.environ))
+
+
 @contextmanager
-def spark_session(pipeline: Pipeline, options: RunOptions) -> "Iterator[SparkSession]":
+def spark_session(pipeline: Pipeline, options: RunOptions, log: Path) -> "Iterator[SparkSession]":
+    """What Spark itself has to say goes to `log`. Failures of queries are explained in a sentence, on the terminal."""
+    with logging_to(log):
+        try:
+            session = start_session(pipeline.name, master=options.master, settings=options.settings, log=log)
+        except SparkUnavailableError as error:
+            raise RookeryError(str(error)) from error
+        try:
+            yield session
+        finally:
+            _stop(session)
+
+
+def _stop(session: "SparkSession") -> None:
+    """A JVM that was killed cannot be stopped; what it did to the pipeline has been told."""
     try:
-        session = start_session(pipeline.name, master=options.master, settings={**_SETTINGS, **options.settings})
-    except SparkUnavailableError as error:
-        raise RookeryError(str(error)) from error
-    try:
-        yield session
-    finally:
         session.stop()
+    except Exception as error:
+        if not is_java_gone(error):
+            raise
 
 
 def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
@@ -69,7 +84,7 @@ def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
     pipeline = read_pipeline(file)
     if options.available_now:
         pipeline = replace(pipeline, trigger=AvailableNow())
-    states = StateDirectory(default_directory(os.environ))
+    states = _states()
     clock = SystemClock()
     with states.running(pipeline.name) as write, ExitStack() as resources:
         collector = FiguresCollector(pipeline.name)
@@ -81,10 +96,14 @@ def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
         notes.update(())
         stop = resources.enter_context(stopping_on_signals())
         say(f"{pipeline.name}: starting Spark on {options.master}")
-        session = resources.enter_context(spark_session(pipeline, options))
+        log = states.new_log(pipeline.name)
+        session = resources.enter_context(spark_session(pipeline, options, log))
         # Spark takes Ctrl-C for itself when it starts.
         resources.enter_context(stopping_on_signals(stop))
-        _run_flows(session, pipeline, stop, (notes.update, collector.take), clock=clock, say=say)
+        try:
+            _run_flows(session, pipeline, stop, (notes.update, collector.take), clock=clock, say=say)
+        except FlowFailedError as error:
+            raise FlowFailedError(f"{error}\nSpark's own log is {log}") from None
 
 
 def _run_flows(

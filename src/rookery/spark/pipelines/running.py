@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rookery.base.clock import Clock
-from rookery.base.errors import RookeryError
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.settings.consumer import CONSUMER_KEYS
 from rookery.spark.pipelines.building import Flow
@@ -22,7 +21,8 @@ from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, partition_lags, read_report
 from rookery.spark.pipelines.restarts import restart_pause_s
 from rookery.spark.pipelines.sinks import start_flow
-from rookery.spark.pipelines.spec import Pipeline
+from rookery.spark.pipelines.spec import FlowFailedError, Pipeline
+from rookery.spark.quiet_start import is_java_gone
 from rookery.spark.source.group_offsets import GroupOffsets
 
 _TICK_S: Final = 0.25
@@ -32,13 +32,13 @@ _LAG_INTERVAL_S: Final = 2.0
 _STOP_TIMEOUT_S: Final = 120.0
 _STOP_POLL_S: Final = 0.02
 _MS_PER_S: Final = 1000
+_JAVA_GONE: Final = (
+    "Spark's JVM has ended: it was killed, perhaps for want of memory (--set spark.driver.memory=2g gives it more). "
+    "Nothing is lost, start the pipeline again"
+)
 
 OnFigures: TypeAlias = Callable[[Sequence[Figures]], None]
 Start: TypeAlias = Callable[[Flow, Pipeline], StreamingQuery]
-
-
-class FlowFailedError(RookeryError):
-    """A flow failed and will not be started again; the others are stopped."""
 
 
 class _FlowRun:
@@ -76,6 +76,8 @@ class _FlowRun:
             self._query = self._start(self._flow, self._pipeline)
         except Exception as error:
             # Not only PySpark's own: what Spark does not expect comes as an exception of the bridge to Java.
+            if is_java_gone(error):
+                raise
             self._fail(str(error), now_s)
 
     def look(self, now_s: float) -> None:
@@ -167,6 +169,17 @@ class Runner:
     def run(self, stop: Event, on_figures: OnFigures) -> None:
         """Until all flows have finished, one has failed for good, or `stop` is set. Raises FlowFailedError."""
         try:
+            self._run(stop, on_figures)
+        except Exception as error:
+            if is_java_gone(error):
+                raise FlowFailedError(_JAVA_GONE) from error
+            raise
+        failed = [run.figures for run in self._runs if run.figures.state == "failed"]
+        if failed:
+            raise FlowFailedError("\n".join(f"flow {each.flow} failed: {each.error}" for each in failed))
+
+    def _run(self, stop: Event, on_figures: OnFigures) -> None:
+        try:
             while not stop.is_set() and not all(run.is_over for run in self._runs):
                 self._tick()
                 on_figures(self.figures)
@@ -178,9 +191,6 @@ class Runner:
             for run in self._runs:
                 run.stop(deadline_s)
             on_figures(self.figures)
-        failed = [run.figures for run in self._runs if run.figures.state == "failed"]
-        if failed:
-            raise FlowFailedError("\n".join(f"flow {each.flow} failed: {each.error}" for each in failed))
 
     @property
     def figures(self) -> list[Figures]:

@@ -76,6 +76,10 @@ class PipelineError(RookeryError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class FlowFailedError(RookeryError):
+    """A flow failed and will not be started again; the others are stopped."""
+
+
 @value_class
 class Watermark:
     place: Place

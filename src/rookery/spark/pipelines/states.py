@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -108,6 +109,18 @@ class StateDirectory:
             return False
         os.kill(found.pipeline.pid, signal.SIGTERM)
         return True
+
+    def new_log(self, name: str) -> Path:
+        """An empty file for what Spark writes. Where nothing can be written to the directory, it is a temporary one."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            path = self._directory / f"{name}.log"
+            path.write_bytes(b"")
+        except OSError:
+            handle, temporary = tempfile.mkstemp(prefix=f"rookery-{name}-", suffix=".log")
+            os.close(handle)
+            return Path(temporary)
+        return path
 
     def _is_held(self, name: str) -> bool:
         try:
