@@ -42,7 +42,7 @@ def _ask(
     list_all: "Callable[[Admin], Awaitable[list[Found]]]",
     name_of: "Callable[[Found], str]",
 ) -> list[str]:
-    from rookery.cli.session import admin_config
+    from rookery.cli.client_configs import admin_config
     from rookery.client.admin import Admin
 
     config = admin_config(str(parameters.get("bootstrap_server") or BROKER), _TIMEOUT_S)

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.cli import completion
-from rookery.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT_S,
-    BootstrapServer,
-    ClientSettings,
-    Timeout,
-    unescape,
-)
-from rookery.cli.session import consumer_config, with_consumer
+from rookery.cli.client_configs import consumer_config
+from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, ClientSettings, Timeout
+from rookery.cli.parsing import unescape
+from rookery.cli.session import with_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

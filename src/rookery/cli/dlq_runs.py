@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from rookery.base.types import TopicName, TopicPartition
+from rookery.cli.client_configs import admin_config, consumer_config, producer_config
 from rookery.cli.progress import counted
-from rookery.cli.session import admin_config, consumer_config, producer_config
 from rookery.client import Admin, Consumer, Producer
 from rookery.dead_letters.letters import DeadLetter, Selection, Summary, newest
 from rookery.dead_letters.planning import Wish

@@ -7,6 +7,7 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.app import App
+from rookery.cli.client_configs import consumer_config, producer_config
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_S,
@@ -14,7 +15,6 @@ from rookery.cli.options import (
     ClientSettings,
     Timeout,
 )
-from rookery.cli.session import consumer_config, producer_config
 
 if TYPE_CHECKING:
     from rookery.cli.perf_loads import Measured

@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from rookery.cli import completion
-from rookery.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT_S,
-    BootstrapServer,
-    ClientSettings,
-    Timeout,
-    parse_pairs,
-    unescape,
-)
-from rookery.cli.session import producer_config, with_producer
+from rookery.cli.client_configs import producer_config
+from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, ClientSettings, Timeout
+from rookery.cli.parsing import parse_pairs, unescape
+from rookery.cli.session import with_producer
 
 if TYPE_CHECKING:
     import asyncio

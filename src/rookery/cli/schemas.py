@@ -7,7 +7,8 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.app import App
-from rookery.cli.options import DEFAULT_REGISTRY, Json, Yes, parse_pairs
+from rookery.cli.options import DEFAULT_REGISTRY, Json, Yes
+from rookery.cli.parsing import parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

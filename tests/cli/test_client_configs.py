@@ -3,7 +3,7 @@
 import pytest
 
 from rookery.base.errors import ConfigError
-from rookery.cli.session import producer_config
+from rookery.cli.client_configs import producer_config
 from rookery.client.settings.producer import ProducerSettings
 
 

@@ -1,7 +1,7 @@
 import pytest
 import typer
 
-from rookery.cli.options import parse_pairs, unescape
+from rookery.cli.parsing import parse_pairs, unescape
 
 
 def test_pairs() -> None:
