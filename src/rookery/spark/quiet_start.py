@@ -51,7 +51,7 @@ def _reason(log: Path) -> str:
 
 def is_java_gone(error: Exception) -> bool:
     """Whether a call into the JVM failed because there is none any more. What Java threw has a class of its own."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no stubs
 
     return isinstance(error, Py4JError | ConnectionError) and not isinstance(error, Py4JJavaError)
 
