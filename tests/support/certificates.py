@@ -26,6 +26,17 @@ from cryptography.x509.oid import NameOID
 PASSWORD = "store-secret"
 _NOT_ENCRYPTED = NoEncryption()
 _LIFETIME = timedelta(days=2)
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 _BROKER_NAMES = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")))
 
 
@@ -114,6 +125,8 @@ def _authority(name: str) -> _Identity:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(name, key).issuer_name(_name(name))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    # Since Python 3.13 an authority that is not said to sign certificates is refused by default.
+    builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
     return _Identity(key, builder.sign(key, hashes.SHA256()))
 
 
