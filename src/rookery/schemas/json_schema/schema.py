@@ -16,7 +16,8 @@ from rookery.schemas.json_schema.documents import Documents
 from rookery.schemas.json_schema.patterns import compile_pattern
 from rookery.schemas.json_schema.shapes import Model, Shape
 
-_NO_JSON: Final = (msgspec.MsgspecError, InvalidOperation, RecursionError, UnicodeError)
+_NO_JSON: Final = (msgspec.MsgspecError, InvalidOperation, UnicodeError)
+_TOO_DEEP: Final = "Invalid JSON schema: it is nested too deeply"
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,13 @@ def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Referen
 def _read(text: str) -> tuple[str, Any]:
     try:
         canonical, tree = json_text.print_compact(text), json_text.read(text)
+    except RecursionError as error:
+        # How deep the parser gets before this depends on the version of Python.
+        raise InvalidSchemaError(_TOO_DEEP) from error
     except _NO_JSON as error:
         raise InvalidSchemaError(f"Invalid JSON schema: {error}") from error
     if is_too_deep(tree):
-        raise InvalidSchemaError("Invalid JSON schema: it is nested too deeply")
+        raise InvalidSchemaError(_TOO_DEEP)
     return canonical, tree
 
 
