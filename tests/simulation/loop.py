@@ -82,7 +82,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._queue: list[asyncio.Handle] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.dialler: Dialler | None = None
-        self.set_task_factory(_make_task)  # type: ignore[arg-type]  # asyncio hands the context on, too
+        self.set_task_factory(_make_task)
 
     def time(self) -> float:
         return self._now_s
@@ -182,10 +182,13 @@ def _owner(handle: asyncio.Handle) -> Process | None:
 
 
 def _make_task(
-    loop: asyncio.AbstractEventLoop, body: Coroutine[Any, Any, Any], context: Context | None = None
+    loop: asyncio.AbstractEventLoop, body: Any, context: Context | None = None, **arguments: Any
 ) -> "asyncio.Task[Any]":
-    """Remember each process's tasks: those of a dead one are ended with the world, not by the garbage collector."""
-    task = asyncio.Task(body, loop=loop, context=context)
+    """Remember each process's tasks: those of a dead one are ended with the world, not by the garbage collector.
+
+    `arguments`: since Python 3.14 asyncio passes on all that `create_task` got, such as the task's name.
+    """
+    task = asyncio.Task(body, loop=loop, context=context, **arguments)
     process = (context or copy_context()).get(CURRENT)
     if process is not None:
         process.remember(task)

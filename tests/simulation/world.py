@@ -119,8 +119,10 @@ class World:
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in unfinished + list(asyncio.all_tasks(self.loop)):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # we know
-                with suppress(BaseException):
-                    task.get_coro().close()
+                coroutine = task.get_coro()
+                if isinstance(coroutine, Coroutine):
+                    with suppress(BaseException):
+                        coroutine.close()
         self.loop.close()
 
     def _executor_delay_s(self) -> tuple[float, float]:
