@@ -258,10 +258,39 @@ def test_a_duplicate_asks_nobody(tmp_path: Path) -> None:
         producer = await begin(broker)
         data = producer.batch(b"a")
         produce(broker, producer, (0, data))
-        assert (await end(broker, producer, 4)).error_code == ErrorCode.NONE
         (again,) = produce(broker, producer, (0, data))
         assert (again.error_code, again.base_offset) == (0, 0)
-        assert (await describe(broker)).transaction_state == "CompleteCommit"
+        assert broker.replica("orders").log.end_offset == 1
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_duplicate_of_an_ended_transaction_is_refused(tmp_path: Path, version: int, commit: bool) -> None:
+    """With the classic protocol, which keeps the epoch: between two transactions, and in the next one."""
+
+    async def scene(broker: Broker) -> None:
+        producer = await begin(broker)
+        await add(broker, producer, [0, 1])
+        data = producer.batch(b"a")
+        assert codes(produce(broker, producer, (0, data), version=version)) == [0]
+        await end(broker, producer, commit=commit)
+        expected = ErrorCode.TRANSACTION_ABORTABLE if version >= 11 else ErrorCode.UNKNOWN_PRODUCER_ID
+        (between,) = produce(broker, producer, (0, data), version=version)
+        assert (between.error_code, between.base_offset) == (expected, -1)
+        assert (await describe(broker)).transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
+        await add(broker, producer, [0, 1])
+        both = [(0, data), (1, producer.batch(b"b"))]
+        refused, written = produce(broker, producer, *both, version=version)
+        assert (refused.error_code, refused.base_offset, written.error_code) == (expected, -1, 0)
+        # Older clients, if they know the log's start, may take the refusal for retention's work.
+        assert version < 5 or refused.log_start_offset == -1
+        assert version < 8 or "sequence number 0" in refused.error_message
+        (begins,) = produce(broker, producer, (0, producer.batch(b"c", sequence=1)), version=version)
+        assert (begins.error_code, begins.base_offset) == (0, 2)
+        assert codes(produce(broker, producer, (0, data), version=version)) == [expected]
+        assert broker.replica("orders").log.end_offset == 3
 
     play(tmp_path, scene)
 

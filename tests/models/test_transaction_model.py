@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from rookery.base.types import Offset
-from rookery.records.batch import read_header
+from rookery.records.batch import BatchHeader, read_header
 from rookery.records.record import Record, build_batch
 from rookery.storage.config import LogConfig
+from rookery.storage.producers import Duplicate
 from tests.faults.files import Survival
 from tests.models.log_machine import LogMachine
 from tests.storage import cleaning
@@ -35,6 +36,8 @@ class TransactionModel(LogMachine):
     def __init__(self) -> None:
         super().__init__()
         self.history: list[Entry] = []
+        # The headers of all transactional batches, by producer, with their offsets.
+        self.sent: dict[int, dict[Offset, BatchHeader]] = {}
         self.high_watermark = 0
         self.number = 0
         # What lies below may have been compacted: its aborted records are gone, and their entries with them.
@@ -78,6 +81,8 @@ class TransactionModel(LogMachine):
             assert producers.check_transaction(header, verification) is None
         offset = append(self.log, data)
         assert offset == self.end
+        if transactional:
+            self.sent.setdefault(producer_id, {})[offset] = header
         self.history.append(Entry(offset, count, producer_id, transactional))
 
     @property
@@ -184,6 +189,21 @@ class TransactionModel(LogMachine):
     def readers_stop_at_the_last_stable_offset(self) -> None:
         expected = stable_offset_of(self.history, self.high_watermark, self.start)
         assert self.log.last_stable_offset(self.high_watermark) == expected
+
+    @invariant()
+    def only_batches_of_open_transactions_are_duplicates(self) -> None:
+        """What is sent again is acknowledged only where it is part of the transaction that is open now."""
+        opened = {item.producer_id: item.first_offset for item in self._transactions if item.committed is None}
+        for producer_id, sent in self.sent.items():
+            first_offset = opened.get(producer_id, self.end)
+            for header in sent.values():
+                verdict = self.log.producers.check(header)
+                assert not isinstance(verdict, Duplicate) or verdict.base_offset >= first_offset
+            own = [entry.base_offset for entry in self.history if entry.producer_id == producer_id]
+            if producer_id in opened and self.log.producers.get(producer_id) is not None:
+                last = self.log.producers.check(sent[own[-1]])
+                assert isinstance(last, Duplicate)
+                assert last.base_offset == own[-1]
 
     @rule(part=st.floats(0, 1), max_bytes=st.integers(1, 1500))
     def consume(self, part: float, max_bytes: int) -> None:

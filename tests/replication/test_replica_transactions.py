@@ -107,9 +107,12 @@ def test_a_late_batch_cannot_begin_a_transaction_that_nobody_ends() -> None:
     again = leader.replica.verification_of(data)
     assert leader.append(0, verification=again).error_code == ErrorCode.NONE
     assert leader.replica.verification_of(data) is None
-    # A repeated batch is a duplicate, verified or not.
-    leader.end()
+    # A repeated batch is a duplicate, verified or not; after the end it is none.
     assert leader.append(0, verification=None) == Appended(ErrorCode.NONE, 1, 2, log_start_offset=0)
+    leader.end()
+    assert leader.replica.verification_of(data) is None
+    assert leader.append(0, verification=None).error_code == ErrorCode.TRANSACTION_ABORTABLE
+    assert leader.append(0, verification=again).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
 @pytest.mark.parametrize(

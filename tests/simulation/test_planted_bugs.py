@@ -37,7 +37,7 @@ from rookery.storage import producers, recovery
 from rookery.storage.dedupe import AbortedTransactions
 from rookery.storage.flush import FlushJob
 from rookery.storage.log import Log
-from rookery.storage.producers import Duplicate, ProducerStates
+from rookery.storage.producers import Duplicate, LateDuplicate, ProducerStates
 from rookery.storage.segment import Segment
 from rookery.storage.transactions import ABORTED_ENTRY_SIZE, AbortedIndex, OpenTransactions
 from tests.faults.files import CrashFile
@@ -108,7 +108,7 @@ def forget_producers_at_start(patch: pytest.MonkeyPatch) -> None:
 def tell_wrong_offset_for_duplicates(patch: pytest.MonkeyPatch) -> None:
     original = ProducerStates.check
 
-    def check(self: ProducerStates, header: BatchHeader) -> Duplicate | ErrorCode | None:
+    def check(self: ProducerStates, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
         known = original(self, header)
         return known._replace(base_offset=known.base_offset + 1) if isinstance(known, Duplicate) else known
 
@@ -264,7 +264,7 @@ def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
     """A partition takes batches of epochs that are over, as part of whatever transaction is open."""
     original = producers._refusal
 
-    def refusal(state: producers.ProducerState, header: BatchHeader) -> ErrorCode | None:
+    def refusal(state: producers.ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
         return None if header.producer_epoch < state.epoch else original(state, header)
 
     def is_in_transaction(self: ProducerStates, header: BatchHeader) -> bool:

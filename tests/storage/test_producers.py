@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.records.batch import BatchHeader, read_header
 from rookery.records.control import EndMarker, Marker
-from rookery.storage.producers import Duplicate, ProducerStates, Verification
+from rookery.storage.producers import Duplicate, LateDuplicate, ProducerStates, Verification
 from rookery.storage.transactions import AbortedTransaction
 from tests.storage.samples import START_MS, batch, marker
 
@@ -251,6 +251,78 @@ def test_a_guard_that_is_taken_again_lives_on() -> None:
         take()
         known.expire(START_MS + 600_000, 100)
         assert known.check_coordinated(in_transaction(-1), guard) is None
+
+
+@pytest.mark.parametrize("how", [ABORT, COMMIT], ids=["aborted", "committed"])
+def test_a_batch_of_an_ended_transaction_is_no_duplicate(how: EndMarker) -> None:
+    """Neither while no transaction is open nor in the next one; retries inside a transaction are what they were."""
+    known = states(in_transaction(0, offset=10), in_transaction(1, offset=11))
+    assert known.check(in_transaction(0)) == Duplicate(10, 10, START_MS)
+    end(known, 12, how)
+    assert known.check(in_transaction(0)) == LateDuplicate(0)
+    assert known.check(in_transaction(1)) == LateDuplicate(1)
+    known.update(in_transaction(2), 13)
+    assert known.check(in_transaction(1)) == LateDuplicate(1)
+    assert known.check(in_transaction(2)) == Duplicate(13, 13, START_MS)
+
+
+def test_a_snapshot_knows_what_has_ended() -> None:
+    known = states(in_transaction(0, offset=10))
+    again = ProducerStates.decode(known.encode())
+    assert again.check(in_transaction(0)) == Duplicate(10, 10, START_MS)
+    end(known, 11)
+    again = ProducerStates.decode(known.encode())
+    assert again.check(in_transaction(0)) == LateDuplicate(0)
+    again.update(in_transaction(1), 12)
+    assert ProducerStates.decode(again.encode()).check(in_transaction(1)) == Duplicate(12, 12, START_MS)
+
+
+def test_used_numbers_in_another_batch() -> None:
+    """A producer that reuses numbers need not cut its batches as before; a snapshot knows the last batch only."""
+    known = states(in_transaction(0), in_transaction(1), in_transaction(2))
+    reused = header(1, 3, transactional=True)
+    assert known.check(reused) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    end(known, 3)
+    for each in (known, ProducerStates.decode(known.encode())):
+        assert each.check(reused) == LateDuplicate(1)
+        assert each.check(in_transaction(0)) == LateDuplicate(0)
+        assert each.check(in_transaction(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert each.check(in_transaction(0, epoch=1)) is None
+        assert each.check(in_transaction(1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_used_numbers_before_the_wrap() -> None:
+    known = states(in_transaction(SEQUENCE_MAX), in_transaction(0))
+    end(known, 2)
+    known.update(in_transaction(1), 3)
+    end(known, 4)
+    assert known.check(header(SEQUENCE_MAX, 3, transactional=True)) == LateDuplicate(SEQUENCE_MAX)
+    assert known.check(in_transaction(3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_without_a_batch_in_its_epoch_no_number_is_used() -> None:
+    known = states()
+    end(known, 0, epoch=3)
+    assert known.check(in_transaction(5, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(in_transaction(0, epoch=3)) is None
+
+
+def test_plain_retries_know_no_transactions() -> None:
+    known = states(header(0, offset=7))
+    assert known.check(header(0)) == Duplicate(7, 7, START_MS)
+    again = ProducerStates.decode(known.encode())
+    assert again.check(header(0)) == Duplicate(7, 7, START_MS)
+
+
+def test_a_late_duplicate_does_not_disturb_the_next_transaction() -> None:
+    """It takes no guard: with its low number the batch that begins the transaction would look overtaken."""
+    known = states(in_transaction(0))
+    end(known, 1)
+    assert known.verify(in_transaction(0)) is None
+    begins = known.verify(in_transaction(1))
+    assert begins is not None
+    assert known.verify(in_transaction(0)) is None
+    assert known.check_transaction(in_transaction(1), begins) is None
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from rookery.records.produce import ProducePolicy, prepare
 from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
-from rookery.storage.producers import Duplicate, Verification
+from rookery.storage.producers import Duplicate, LateDuplicate, Verification
 
 logger = structlog.get_logger(__name__)
 
@@ -158,7 +158,7 @@ class Replica:
             header, batch = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed)
             if header.producer_id >= 0 or header.is_transactional:
                 known = log.producers.check(header)
-                if header.is_transactional and not isinstance(known, Duplicate):
+                if header.is_transactional and (known is None or isinstance(known, ErrorCode)):
                     known = log.producers.check_transaction(header, verification) or known
                 if known is not None:
                     return self._answer_known(known)
@@ -174,9 +174,9 @@ class Replica:
         return Appended(_OK, base_offset, end_offset, append_time_ms, log.start_offset)
 
     def is_known(self, header: BatchHeader) -> bool:
-        """Whether `append` will answer and write nothing: the batch is in the log already, or nobody can tell."""
+        """Whether `append` answers and writes nothing: a duplicate, or a log whose producers cannot be read."""
         try:
-            return isinstance(self.log.producers.check(header), Duplicate)
+            return isinstance(self.log.producers.check(header), (Duplicate, LateDuplicate))
         except (StorageError, CorruptionError):
             return True
 
@@ -268,7 +268,12 @@ class Replica:
     def _refuse(self, code: ErrorCode, message: str, record_index: int | None = None) -> Appended:
         return Appended(code, log_start_offset=self.log.start_offset, message=message, record_index=record_index)
 
-    def _answer_known(self, known: Duplicate | ErrorCode) -> Appended:
+    def _answer_known(self, known: Duplicate | LateDuplicate | ErrorCode) -> Appended:
+        if isinstance(known, LateDuplicate):
+            # Without the log's start, as if unknown: older clients compare it with the last offset that they know. If
+            # it is not before that, they take the refusal for retention's work and send the batch again for ever.
+            reason = f"A transaction that has ended used sequence number {known.first_sequence}: abort this one."
+            return Appended(ErrorCode.TRANSACTION_ABORTABLE, message=reason)
         if known is ErrorCode.INVALID_TXN_STATE:
             return self._refuse(known, "The batch is not part of its producer's transaction.")
         if isinstance(known, ErrorCode):

@@ -3,6 +3,8 @@
 Pure: batch headers go in, verdicts come out; the log writes the snapshot files. A batch that repeats one of the last
 five of its producer is a duplicate and answered with the old offset; a batch that does not continue the sequence is
 refused. A producer that is not known may begin with any sequence number: its history may have been deleted (KIP-360).
+A transactional batch is a duplicate only of a batch of the transaction that is open. One that repeats a sequence number
+of an ended transaction is a `LateDuplicate` and never acknowledged (docs/transactions.md).
 
 A transaction begins with its producer's first transactional batch and ends with a marker from its coordinator. So that
 a late batch cannot begin one that nobody will end, the batch that begins it needs a `Verification`: its guard was
@@ -72,6 +74,18 @@ class Duplicate(NamedTuple):
     timestamp_ms: TimestampMs
 
 
+class LateDuplicate(NamedTuple):
+    """A transactional batch with a sequence number that a transaction used which has ended here.
+
+    Its records are not in the log as part of the open transaction, and never will be. It is either a copy that the
+    network delayed, whose sender has gone on, or other records under a used number: librdkafka reuses the numbers of
+    batches that it gave up with their transaction. An acknowledgement would tear the transaction that is open now: it
+    would commit without these records. Appending would bring records of an ended transaction into the next one.
+    """
+
+    first_sequence: int
+
+
 class Verification(NamedTuple):
     """What the coordinator must confirm; then the leave for a batch to begin its producer's transaction here."""
 
@@ -122,6 +136,10 @@ class ProducerState:
     def is_in_transaction(self) -> bool:
         return self.current_transaction_offset != NO_OFFSET
 
+    def has_in_transaction(self, batch: ProducerBatch) -> bool:
+        """Whether a remembered batch is part of the transaction that is under way."""
+        return self.is_in_transaction and batch.first_offset >= self.current_transaction_offset
+
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
@@ -157,7 +175,7 @@ class ProducerStates:
 
     # Verdicts
 
-    def check(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
+    def check(self, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
         """May a client's batch be appended? None: yes. Call before `Log.append`.
 
         A transactional batch must also have `check_transaction`'s consent.
@@ -169,12 +187,19 @@ class ProducerStates:
             first, last = header.base_sequence, header.last_sequence
             for batch in state.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
+                    if header.is_transactional and not state.has_in_transaction(batch):
+                        return LateDuplicate(first)
                     return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
         return _refusal(state, header)
 
     def verify(self, header: BatchHeader) -> Verification | None:
         """Register a guard if a transactional batch would begin a transaction; None if it need not be verified."""
-        if self._is_in_transaction(header) or isinstance(self.check(header), Duplicate):
+        if self._is_in_transaction(header):
+            return None
+        known = self.check(header)
+        if isinstance(known, (Duplicate, LateDuplicate)):
+            # A late duplicate must not take a guard: because of its low sequence number `check_transaction` would
+            # refuse the batch with which the producer really begins its next transaction.
             return None
         guard = self._guards.get(header.producer_id)
         if guard is None:
@@ -324,15 +349,25 @@ class ProducerStates:
         return cls(map(_decode_state, _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :])))
 
 
-def _refusal(state: ProducerState, header: BatchHeader) -> ErrorCode | None:
+def _refusal(state: ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
     if header.producer_epoch < state.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     is_new_epoch = header.producer_epoch > state.epoch
     if header.base_sequence != (0 if is_new_epoch else (state.last_sequence + 1) & _SEQUENCE_MASK):
+        # Used numbers are recognized without the batch, too: a snapshot holds the last one only, and a producer that
+        # reuses numbers need not cut its batches as before.
+        if header.is_transactional and not is_new_epoch and not state.is_in_transaction and _is_used(state, header):
+            return LateDuplicate(header.base_sequence)
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     if state.is_in_transaction and not header.is_transactional:
         return ErrorCode.INVALID_TXN_STATE
     return None
+
+
+def _is_used(state: ProducerState, header: BatchHeader) -> bool:
+    """Whether a sequence number lies before the next one; numbers wrap, so that half of them count as before."""
+    distance = (state.last_sequence - header.base_sequence) & _SEQUENCE_MASK
+    return bool(state.batches) and distance <= _SEQUENCE_MASK // 2
 
 
 def _batch_of(header: BatchHeader, base_offset: Offset) -> ProducerBatch:

@@ -5,7 +5,9 @@ requests. The answer follows at once unless it has to wait: `acks=all` for the i
 for the fsync that `flush.messages` asks for; what does not get there in time is answered with REQUEST_TIMED_OUT.
 
 - `acks=0` has no answer; an error closes the connection, which is how the client learns of it.
-- A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error.
+- A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error. If
+  the old batch belongs to a transaction that has ended, the new one is refused: TRANSACTION_ABORTABLE, up to v10
+  UNKNOWN_PRODUCER_ID, the error after which clients of that age abort and ask for a new epoch.
 - Partitions fail on their own: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD (with the index
   of the record), INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and so on.
 - A transactional batch that begins its producer's transaction on a partition needs the coordinator's consent, as
@@ -47,6 +49,7 @@ from rookery.storage.producers import Verification
 
 _ACKS: Final = (ACKS_ALL, ACKS_NONE, 1)
 _ZSTD_SINCE = 7
+_ABORTABLE_SINCE = 11
 OLD_VERSIONS: Final = range(3)
 # Kafka's own admin tools may write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -230,6 +233,8 @@ class _Produce:
     def _fail(
         self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
     ) -> ProducePartitionResult:
+        if code is ErrorCode.TRANSACTION_ABORTABLE and self.context.api_version < _ABORTABLE_SINCE:
+            code = ErrorCode.UNKNOWN_PRODUCER_ID
         result = ProducePartitionResult(partition.partition, code)
         if appended is not None:
             index, message = appended.record_index, appended.message
