@@ -1,10 +1,20 @@
 # Everything runs in .venv, which the first target that needs it sets up. `make` alone lists the targets.
+# With PYTHON=python3.13, each target runs in an environment of that interpreter's own, .cache/venv-3.13.x.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+PYTHON_IS_CHOSEN := $(filter-out undefined,$(origin PYTHON))
 PYTHON ?= python3
+PYENV_ROOT ?= $(HOME)/.pyenv
+version_of = $(shell $(1) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2> /dev/null)
+PYTHON_VERSION := $(call version_of,$(PYTHON))
+ifeq ($(PYTHON_VERSION),)
+# pyenv puts a python3.13 into PATH that refuses to run until that version is switched on.
+override PYTHON := $(or $(lastword $(sort $(wildcard $(PYENV_ROOT)/versions/*/bin/$(PYTHON)))),$(PYTHON))
+PYTHON_VERSION := $(call version_of,$(PYTHON))
+endif
 # How many test processes run side by side: two per core, since many tests wait for clients and disks.
 WORKERS ?= 4
 # Further pytest arguments, for example: make test PYTEST_ARGS="-k fetch"
@@ -27,10 +37,13 @@ PROFILE_ARGS ?=
 # Tests start hundreds of Python processes: each would compile what it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-BIN := .venv/bin
-INSTALLED := .venv/.installed
+VENV := $(if $(PYTHON_IS_CHOSEN),.cache/venv-$(PYTHON_VERSION),.venv)
+BIN := $(VENV)/bin
+# The version is in the name: after an upgrade of the system's Python, .venv is made again.
+INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
+COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-.PHONY: help setup check format test sim explore conformance soak demo tour up bench profile wheel compiled test-compiled docs clean
+.PHONY: help setup check format test pythons sim explore conformance soak demo tour up bench profile wheel compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +51,7 @@ help: ## List the targets
 setup: $(INSTALLED) ## Create .venv with everything that development needs
 
 $(INSTALLED): pyproject.toml scripts/setup.sh
-	PYTHON="$(PYTHON)" scripts/setup.sh .venv
+	PYTHON="$(PYTHON)" scripts/setup.sh $(VENV)
 	touch $@
 
 check: $(INSTALLED) ## Style, types, import rules, tidiness
@@ -55,6 +68,9 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 test: check ## The checks and the tests, with the Python clients' part of the conformance suite
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(QUICK) and not spark" --ignore tests/test_tidy.py $(PYTEST_ARGS)
 	$(BIN)/pytest -q -m "$(QUICK) and spark" $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
+
+pythons: ## make test with each Python from 3.11 to 3.14 that the machine has, in PATH or pyenv; a table at the end
+	MAKE="$(MAKE)" $(PYTHON) scripts/pythons.py
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
@@ -92,10 +108,10 @@ wheel: $(INSTALLED) ## The wheel to install elsewhere, in dist (docs/install.md)
 	@ls dist/*.whl
 
 compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compiled; needs a C compiler
-	PYTHON="$(PYTHON)" scripts/compiled-setup.sh .cache/compiled
+	PYTHON="$(PYTHON)" scripts/compiled-setup.sh $(COMPILED)
 
 test-compiled: compiled ## The tests against the compiled build
-	.cache/compiled/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(COMPILED)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their tables
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md

@@ -29,6 +29,7 @@ apt_install() {
 }
 
 command -v "$python" > /dev/null || fail "there is no $python. Install Python 3.11 or newer, or set PYTHON=/path/to/it."
+"$python" -c '' || fail "$python does not run. Set PYTHON to the path of one that does."
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
     || fail "Rookery needs Python 3.11 or newer, and $python is $("$python" -V). Set PYTHON to a newer one."
 
@@ -51,7 +52,17 @@ if [ -z "${JAVA_HOME:-}" ] && ! command -v java > /dev/null; then
     fi
 fi
 
-[ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
+# What was installed for another Python (PYTHON changed, or the system's was upgraded) does not work with this one.
+version="$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')"
+made_for="unknown"
+if [ -f "$venv/pyvenv.cfg" ]; then
+    while IFS=' =' read -r name value; do
+        [ "$name" != version ] || made_for="$value"
+    done < "$venv/pyvenv.cfg"
+fi
+if [ ! -x "$venv/bin/pip" ] || [ "$made_for" != "$version" ]; then
+    "$python" -m venv --clear "$venv"
+fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[dev]'
 
 # Spark starts in half the time with an archive of its classes (docs/spark.md), and without one as ever.

@@ -29,17 +29,21 @@ class Machine:
         self._venv = directory / "venv"
         self._log = directory / "log"
         self._log.touch()
-        self.add("python3")
+        self.has_python("3.11.2")
         self.add("pip", self._venv / "bin")
         self.add("python", self._venv / "bin")
+        (self._venv / "pyvenv.cfg").write_text("home = anywhere\nversion = 3.11.2\n")
 
     def add(self, name: str, directory: Path | None = None, *, script: str = "") -> None:
         """One that notes how it was called, and succeeds."""
         directory = directory or self._programs
         directory.mkdir(parents=True, exist_ok=True)
         note = f'echo "{name} $*" >> "{self._log}"'
-        (directory / name).write_text(f"#!{_bash()}\n{script or note}\n")
+        (directory / name).write_text(f"#!{_bash()}\n{script.format(note=note) or note}\n")
         (directory / name).chmod(0o755)
+
+    def has_python(self, version: str) -> None:
+        self.add("python3", script=f'{{note}}; case "$*" in *sys.version_info[[]:3]*) echo {version};; esac')
 
     def break_in_venv(self, name: str) -> None:
         self.add(name, self._venv / "bin", script="exit 1")
@@ -51,7 +55,7 @@ class Machine:
         command = [_bash(), str(SCRIPT), str(self._venv)]
         variables = {"PATH": str(self._programs), **(environment or {})}
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        calls = [call for call in self._log.read_text().splitlines() if not call.startswith("python3")]
+        calls = [call for call in self._log.read_text().splitlines() if not call.startswith("python3 -c")]
         return Done(done.returncode, done.stderr, calls)
 
 
@@ -112,3 +116,16 @@ def test_without_python_nothing_is_done(machine: Machine) -> None:
     done = machine.set_up({"PYTHON": "python9"})
     assert (done.exit_code, done.calls) == (1, [])
     assert "there is no python9. Install Python 3.11 or newer" in done.said
+
+
+@pytest.mark.parametrize("version", ["3.11.4", "3.13.5"])
+def test_an_environment_of_another_python_is_made_again(machine: Machine, tmp_path: Path, version: str) -> None:
+    machine.add("java")
+    machine.has_python(version)
+    made = f"python3 -m venv --clear {tmp_path / 'venv'}"
+    assert machine.set_up().calls == [made, INTO_VENV, ARCHIVE]
+
+
+def test_an_environment_of_the_same_python_is_kept(machine: Machine) -> None:
+    machine.add("java")
+    assert machine.set_up().calls == [INTO_VENV, ARCHIVE]
