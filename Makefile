@@ -115,6 +115,7 @@ test-compiled: compiled ## The tests against the compiled build
 
 docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their tables
 	$(BIN)/python -m rookery.base.config_docs > docs/config.md
+	$(BIN)/python -m rookery.base.bounds > docs/bounds.md
 	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
 	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md

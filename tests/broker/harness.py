@@ -162,7 +162,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
     replicas.start(controller.image)
-    controller.on_image(replicas.apply)
+    controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
     coordination = build_coordination(
         layers,
         node_id=NODE_ID,

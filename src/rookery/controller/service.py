@@ -3,16 +3,22 @@
 One decision at a time: the next one sees the image that the one before it made. A decision that was begun is finished
 even if its caller gives up waiting, because its records may be in the log already. Listeners see a new image before the
 result is returned, so that what was asked for is in force when the answer leaves.
+
+A change of many partitions is made in slices: records are encoded, and listeners do the work that grows with the
+partitions, before the image is published (`prepare`) and after it (`settle`). Publishing itself is one step, so that a
+request sees either the old image everywhere or the new one. No other decision begins meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.identifiers import encode_uuid
+from rookery.base.slices import Slices
 from rookery.base.types import NodeId, Offset, TopicId, TopicName
 from rookery.controller.brokers import Registration, decide_register_broker
 from rookery.controller.configs import (
@@ -39,6 +45,8 @@ from rookery.metadata.records import MetadataRecord, decode_record, encode_recor
 
 ResultT = TypeVar("ResultT")
 ImageListener: TypeAlias = Callable[[ClusterImage, Delta], None]
+Preparation: TypeAlias = Callable[[ClusterImage, Delta], Awaitable[None]]
+Settlement: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class MetadataLog(Protocol):
@@ -55,13 +63,24 @@ class MetadataLog(Protocol):
 class Controller:
     """Owns the cluster image of this node. `static` is what the node was started with."""
 
-    def __init__(self, log: MetadataLog, *, node_id: NodeId, static: Mapping[str, str], random: Random) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        *,
+        node_id: NodeId,
+        static: Mapping[str, str],
+        random: Random,
+        slices: Slices | None = None,
+    ) -> None:
         self._log = log
+        self._slices = slices or Slices()
         self._node_id = node_id
         self._static = static
         self._random = random
         self._image = EMPTY_IMAGE
+        self._preparations: list[Preparation] = []
         self._listeners: list[ImageListener] = []
+        self._settlements: list[Settlement] = []
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[Any]] = set()
 
@@ -69,9 +88,19 @@ class Controller:
     def image(self) -> ClusterImage:
         return self._image
 
-    def on_image(self, listener: ImageListener) -> None:
-        """Call `listener` with every new image from now on, in the order of registration."""
+    def on_image(
+        self, listener: ImageListener, *, prepare: Preparation | None = None, settle: Settlement | None = None
+    ) -> None:
+        """Call `listener` with every new image from now on, in the order of registration.
+
+        `prepare` is awaited before the image is published, and does what can be done ahead of it; `settle` is awaited
+        afterwards, before the decision is answered.
+        """
         self._listeners.append(listener)
+        if prepare is not None:
+            self._preparations.append(prepare)
+        if settle is not None:
+            self._settlements.append(settle)
 
     def start(self) -> None:
         """Replay the log into the image; listeners get it as one change of the empty cluster."""
@@ -84,7 +113,7 @@ class Controller:
             last_offset = base_offset + len(values) - 1
 
         self._log.replay(read)
-        self._replay(records, last_offset)
+        self._publish(*self._image.apply(records, last_offset=last_offset))
 
     async def submit(
         self, decide: Callable[[ClusterImage], Decision[ResultT]], failed: Callable[[Outcome], ResultT] | None = None
@@ -166,14 +195,25 @@ class Controller:
         async with self._turn:
             decision = decide(self._image)
             if decision.records:
-                base_offset = await self._log.append([encode_record(record) for record in decision.records])
-                self._replay(decision.records, base_offset + len(decision.records) - 1)
+                base_offset = await self._log.append(await self._encode(decision.records))
+                image, delta = self._image.apply(decision.records, last_offset=base_offset + len(decision.records) - 1)
+                for prepare in self._preparations:
+                    await prepare(image, delta)
+                self._publish(image, delta)
+                for settle in self._settlements:
+                    await settle()
             return decision.results
 
-    def _replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
-        self._image, delta = self._image.apply(records, last_offset=last_offset)
+    async def _encode(self, records: Sequence[MetadataRecord]) -> list[bytes]:
+        encoded: list[bytes] = []
+        async for some in self._slices.of(records, METADATA_RECORDS_PER_SLICE):
+            encoded += map(encode_record, some)
+        return encoded
+
+    def _publish(self, image: ClusterImage, delta: Delta) -> None:
+        self._image = image
         for listener in self._listeners:
-            listener(self._image, delta)
+            listener(image, delta)
 
     def _context(self) -> Context:
         return Context(

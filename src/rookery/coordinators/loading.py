@@ -1,12 +1,15 @@
 """Replaying a partition's log into a shard, in slices, so that the event loop can serve others in between."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import structlog
 
+from rookery.base.bounds import COORDINATOR_READ_BYTES_PER_SLICE, COORDINATOR_RECORDS_PER_SLICE
 from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
+from rookery.base.files import FileSlice
+from rookery.base.slices import Slices
 from rookery.base.types import Buffer, Offset, ProducerId
 from rookery.records.batch import HEADER_SIZE, BatchHeader, batch_size_at, read_header
 from rookery.records.record import Record, decode_records
@@ -14,9 +17,6 @@ from rookery.replication.replica import Replica
 from rookery.storage.checking import read_end_marker
 
 logger = structlog.get_logger(__name__)
-
-# About ten milliseconds of work.
-_RECORDS_PER_TURN = 1000
 
 
 class Replayable(Protocol):
@@ -29,13 +29,13 @@ class Replayable(Protocol):
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
 
-async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
+async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slices) -> Offset:
     """Replay all records and return the offset behind them."""
     offset = replica.log.start_offset
     replayed = 0
     while offset < replica.log.end_offset:
         start_offset = offset
-        for header, batch in _whole_batches(_read(replica, offset, max_bytes)):
+        for header, batch in _whole_batches(await _read(replica, offset, max_bytes)):
             offset = header.last_offset + 1
             if header.is_control:
                 _end_transaction(shard, header, batch)
@@ -45,9 +45,9 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int) -> Offset:
                     if record.offset >= start_offset:
                         _replay(shard, record, producer_id)
             replayed += header.record_count
-            if replayed >= _RECORDS_PER_TURN:
+            if replayed >= COORDINATOR_RECORDS_PER_SLICE:
                 replayed = 0
-                await asyncio.sleep(0)
+                await slices.pause()
         if offset == start_offset:
             # The compacted rest of the log is empty.
             offset = replica.log.end_offset
@@ -72,12 +72,18 @@ def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> N
         shard.end_transaction(header.producer_id, committed=marker.committed)
 
 
-def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
-    """The next batches from `offset` on; the last may be cut off."""
+async def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
+    """The next batches from `offset` on; the last may be cut off. Many bytes are read in a worker thread."""
     found = replica.log.read(offset, max_bytes)
     if found.error_code is not ErrorCode.NONE:
         raise CorruptionError(f"the log does not have offset {offset}")
-    return b"".join(part.file.read_at(part.position, part.size) for part in found.slices)
+    if found.size_bytes <= COORDINATOR_READ_BYTES_PER_SLICE:
+        return _read_slices(found.slices)
+    return await asyncio.get_running_loop().run_in_executor(None, _read_slices, found.slices)
+
+
+def _read_slices(slices: Sequence[FileSlice]) -> bytes:
+    return b"".join(part.file.read_at(part.position, part.size) for part in slices)
 
 
 def _records(header: BatchHeader, batch: Buffer) -> list[Record]:

@@ -27,6 +27,7 @@ import structlog
 
 from rookery.base.clock import Clock
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
+from rookery.base.slices import Slices
 from rookery.base.types import (
     LeaderEpoch,
     NodeId,
@@ -150,6 +151,8 @@ class Coordinator(Generic[ShardT]):
         self._partition_count = 0
         self._hosted: dict[PartitionIndex, _Hosted[ShardT]] = {}
         self._tokens = count(1)
+        # Fifty partitions may be loaded at once: one of them goes on per turn of the event loop.
+        self._slices = Slices()
 
     def new_token(self) -> Token:
         """A name for a request that may have to wait."""
@@ -274,7 +277,7 @@ class Coordinator(Generic[ShardT]):
 
     async def _load(self, index: PartitionIndex, hosted: _Hosted[ShardT]) -> None:
         try:
-            end_offset = await load(hosted.shard, hosted.replica, self._load_bytes)
+            end_offset = await load(hosted.shard, hosted.replica, self._load_bytes, self._slices)
         except (StorageError, CorruptionError, OSError) as error:
             logger.error("coordinator partition cannot be loaded", topic=self._topic, partition=index, error=str(error))
             self._unload(index)

@@ -139,8 +139,8 @@ class Node:
             self._registry.bind()
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)
-        self._replicas = services.replicas
-        controller.on_image(services.replicas.apply)
+        replicas = self._replicas = services.replicas
+        controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
         assert self._coordination is not None
         self._coordination.start(controller)
         await self._register(controller, identity, is_clean=summary.is_clean)

@@ -8,11 +8,13 @@ One append is one batch: its records survive together or not at all. The whole l
 cleaned up, since there are no snapshots of metadata so far.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeAlias
 
+from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.clock import Clock
 from rookery.base.files import Files, replace_file
 from rookery.base.types import LeaderEpoch, NodeId, Offset
@@ -83,9 +85,14 @@ class QuorumDriver:
         assert not self._appending, "appends must be serialised"
         self._appending = True
         try:
-            base_offset = self._write(
-                [Record(index, self._clock.now_ms(), None, value) for index, value in enumerate(values)]
-            )
+            now_ms = self._clock.now_ms()
+            records = [Record(index, now_ms, None, value) for index, value in enumerate(values)]
+            if len(records) > METADATA_RECORDS_PER_SLICE:
+                # To build a batch of thousands of records would hold up the event loop; it needs nothing but them.
+                batch = await asyncio.get_running_loop().run_in_executor(self._executor, build_batch, records)
+            else:
+                batch = build_batch(records)
+            base_offset = self._append(batch)
             await flush_in_executor(self._log, self._executor)
         finally:
             self._appending = False
@@ -100,7 +107,9 @@ class QuorumDriver:
         self._log.flush()
 
     def _write(self, records: Sequence[Record], *, control: bool = False) -> Offset:
-        batch = build_batch(records, control=control)
+        return self._append(build_batch(records, control=control))
+
+    def _append(self, batch: bytearray) -> Offset:
         return self._log.append(batch, read_header(batch), leader_epoch=self.leader_epoch)
 
     def _batches(self) -> Iterator[bytes]:

@@ -1,8 +1,9 @@
 """The partitions that this node hosts: made from the cluster image, found by the handlers.
 
-`apply` is the image listener: it opens or creates the logs of new partitions, gives them their leader, epoch and
-configs, and removes the logs of deleted ones. A topic that was deleted and made anew under its name has another id; the
-old log is removed before the new one is made, so records never pass from one to the other.
+`apply` is the image listener: it gives partitions their leader, epoch and configs. What takes long with many partitions
+is done around it in slices: `prepare` makes the logs of new partitions before the image is published, and `settle`
+removes the logs of deleted ones afterwards. A topic that was deleted and created again under its name has another id;
+the old log is removed before the new one is made, so records never pass from one to the other.
 
 High watermarks are checkpointed per log directory as Kafka does (`replication-offset-checkpoint`); a partition starts
 from there, and a single replica moves on to the end of its log at once.
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import structlog
 
+from rookery.base.bounds import PARTITIONS_PER_SLICE
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
+from rookery.base.slices import Slices
 from rookery.base.types import NodeId, Offset, TopicId, TopicName, TopicPartition
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, TopicImage
 from rookery.metadata.log_config import LogConfigs, broker_layers
@@ -44,8 +47,10 @@ class ReplicaManager:
         pending: Pending,
         flusher: Flusher,
         executor: Executor | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self._logs = logs
+        self._slices = slices or Slices()
         self._files = logs.files
         self._node_id = node_id
         self._static_config = static_config
@@ -55,6 +60,10 @@ class ReplicaManager:
         self._image = EMPTY_IMAGE
         self._configs = LogConfigs(broker_layers(EMPTY_IMAGE, node_id, static_config))
         self._replicas: dict[TopicPartition, Replica] = {}
+        # Replicas of an image that is about to be published.
+        self._prepared: dict[TopicPartition, Replica] = {}
+        # Partitions that are gone from the image, and whose logs are still to be removed.
+        self._doomed: list[TopicPartition] = []
         self._high_watermarks: dict[TopicPartition, Offset] = {}
         # What the checkpoint files hold, so that an idle node leaves its disks alone.
         self._checkpointed: dict[Path, dict[TopicPartition, Offset]] = {}
@@ -109,6 +118,44 @@ class ReplicaManager:
             self._host(topic, topic.partitions, is_new=False)
         self._high_watermarks = {}
 
+    async def prepare(self, image: ClusterImage, delta: Delta) -> None:
+        """Make the logs that an image to come asks for. `apply` follows, with the same image."""
+        configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
+        deleted = {topic.name for topic in delta.deleted}
+        new = [
+            (topic, index)
+            for topic in self._touched_topics(image, delta)
+            # Its old log, which has the same directory, is removed when the image is published.
+            if topic.name not in deleted
+            for index in topic.partitions
+            if self._node_id in topic.partitions[index].replicas
+            and TopicPartition(topic.name, index) not in self._replicas
+        ]
+        async for some in self._slices.of(new, PARTITIONS_PER_SLICE):
+            for topic, index in some:
+                partition = TopicPartition(topic.name, index)
+                try:
+                    replica = self._create(topic, partition, configs.get(image.topic_config(topic.name)), is_new=True)
+                except (StorageError, CorruptionError):
+                    # `apply` tries again, and tells of it.
+                    continue
+                self._prepared[partition] = replica
+
+    @staticmethod
+    def _touched_topics(image: ClusterImage, delta: Delta) -> Iterator[TopicImage]:
+        yield from delta.created
+        for topic_id in delta.changed:
+            topic = image.topic_by_id(topic_id)
+            if topic is not None:
+                yield topic
+
+    async def settle(self) -> None:
+        """Remove the logs of partitions that `apply` let go."""
+        doomed, self._doomed = self._doomed, []
+        async for some in self._slices.of(doomed, PARTITIONS_PER_SLICE):
+            for partition in some:
+                self._delete(partition)
+
     def apply(self, image: ClusterImage, delta: Delta) -> None:
         """Follow the cluster from one image to the next."""
         brokers_before = self._image.broker_config(self._node_id), self._image.broker_default_config()
@@ -116,6 +163,7 @@ class ReplicaManager:
         for topic in delta.deleted:
             self._remove(topic.name, topic.partitions)
         for topic in delta.created:
+            self._delete_remains(topic)
             self._host(topic, topic.partitions)
         for topic_id, partitions in delta.changed.items():
             topic_changed = image.topic_by_id(topic_id)
@@ -125,6 +173,7 @@ class ReplicaManager:
             self._configure(image.topics)
         else:
             self._configure(resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC)
+        self._prepared.clear()
 
     def _remember(self, image: ClusterImage) -> None:
         self._image = image
@@ -146,7 +195,10 @@ class ReplicaManager:
                 self._remove(topic.name, [index])
                 continue
             try:
-                replica = self._replicas.get(partition) or self._create(topic, partition, config, is_new=is_new)
+                replica = self._replicas.get(partition) or self._prepared.get(partition)
+                if replica is None:
+                    replica = self._create(topic, partition, config, is_new=is_new)
+                self._replicas[partition] = replica
             except StorageError as error:
                 logger.error("partition is offline", partition=str(partition), error=str(error))
                 continue
@@ -160,9 +212,7 @@ class ReplicaManager:
             start_offset=log.start_offset,
             end_offset=log.end_offset,
         )
-        replica = Replica(state, log, changed=self._changed, flush=self._flusher.request)
-        self._replicas[partition] = replica
-        return replica
+        return Replica(state, log, changed=self._changed, flush=self._flusher.request)
 
     def _lead(self, replica: Replica, state: PartitionImage) -> None:
         replica.state.lead(
@@ -178,11 +228,22 @@ class ReplicaManager:
         for index in indexes:
             partition = TopicPartition(topic, index)
             if self._replicas.pop(partition, None) is not None:
-                try:
-                    self._logs.delete(partition)
-                except StorageError as error:
-                    logger.error("could not remove a log", partition=str(partition), error=str(error))
+                self._doomed.append(partition)
                 self._pending.wake(partition)
+
+    def _delete_remains(self, topic: TopicImage) -> None:
+        """Remove the logs of a topic that was deleted in the same change: the new one takes their directories."""
+        remains = [partition for partition in self._doomed if partition.topic == topic.name]
+        if remains:
+            self._doomed = [partition for partition in self._doomed if partition.topic != topic.name]
+            for partition in remains:
+                self._delete(partition)
+
+    def _delete(self, partition: TopicPartition) -> None:
+        try:
+            self._logs.delete(partition)
+        except StorageError as error:
+            logger.error("could not remove a log", partition=str(partition), error=str(error))
 
     def _configure(self, topics: Iterable[TopicName]) -> None:
         for name in topics:

@@ -13,7 +13,7 @@ from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
 from rookery.controller.topics import CreatedTopic, NewTopic
-from rookery.protocol.message import Message
+from rookery.protocol.message import FrozenMessage, Message
 
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -24,7 +24,10 @@ async def handle(context: RequestContext, request: Message) -> Message:
     created = await within(request.timeout_ms, submitted)
     if created is None:
         created = [CreatedTopic(topic.name, _TIMED_OUT) for topic in topics]
-    return Message(throttle_time_ms=0, topics=[_answer(topic) for topic in created])
+    # Topics with the same configs share their description: it is converted and encoded once.
+    configs = {id(topic.configs): topic.configs for topic in created}
+    described = {key: [_config(entry) for entry in entries] for key, entries in configs.items()}
+    return Message(throttle_time_ms=0, topics=[_answer(topic, described[id(topic.configs)]) for topic in created])
 
 
 def _new_topic(topic: Message) -> NewTopic:
@@ -37,7 +40,7 @@ def _new_topic(topic: Message) -> NewTopic:
     )
 
 
-def _answer(topic: CreatedTopic) -> Message:
+def _answer(topic: CreatedTopic, configs: list[FrozenMessage]) -> Message:
     return Message(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -45,12 +48,12 @@ def _answer(topic: CreatedTopic) -> Message:
         error_message=topic.outcome.message,
         num_partitions=topic.partition_count,
         replication_factor=topic.replication_factor,
-        configs=[_config(entry) for entry in topic.configs],
+        configs=configs,
     )
 
 
-def _config(entry: ConfigEntry) -> Message:
-    return Message(
+def _config(entry: ConfigEntry) -> FrozenMessage:
+    return FrozenMessage(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,

@@ -1,0 +1,71 @@
+"""Every bound on what one request, one connection or one peer may cost, with its reason: one table.
+
+Two kinds. A *slice* is how many items are worked on before the event loop serves others (`rookery.base.slices`); it
+bounds time, and nothing is refused. A *limit* is what is refused, or waited for, beyond it; it bounds memory.
+`docs/bounds.md` is written from this table: `python -m rookery.base.bounds > docs/bounds.md`.
+"""
+
+import sys
+from typing import Final, NamedTuple
+
+
+class Bound(NamedTuple):
+    what: str
+    value: int
+    unit: str
+    beyond: str
+    reason: str
+
+
+SLICES: Final[list[Bound]] = []
+LIMITS: Final[list[Bound]] = []
+
+
+def _slice(what: str, value: int, unit: str, reason: str) -> int:
+    SLICES.append(Bound(what, value, unit, "the rest follows in later turns of the event loop", reason))
+    return value
+
+
+def _limit(what: str, value: int, unit: str, beyond: str, reason: str) -> int:
+    LIMITS.append(Bound(what, value, unit, beyond, reason))
+    return value
+
+
+METADATA_RECORDS_PER_SLICE: Final = _slice(
+    "metadata records that are encoded at once", 500, "records", "about 10 ms; a request writes up to 10,000"
+)
+PARTITIONS_PER_SLICE: Final = _slice(
+    "partitions whose logs are created or removed at once", 16, "partitions", "half a millisecond each, in system calls"
+)
+COORDINATOR_RECORDS_PER_SLICE: Final = _slice(
+    "records that a coordinator replays at once while it loads", 1000, "records", "about 10 ms"
+)
+COORDINATOR_READ_BYTES_PER_SLICE: Final = _slice(
+    "bytes that a loading coordinator reads on the event loop",
+    65_536,
+    "bytes",
+    "more is read in a worker thread: a disk may be slow, and a partition's read is 5 MB",
+)
+
+_INTRODUCTION = """\
+# Bounds
+
+<!-- Generated from the table in src/rookery/base/bounds.py by `make docs`. Do not edit. -->
+
+One event loop serves all connections, so whatever one request costs, all others wait for. No request may hold the loop
+for more than about 100 ms, or hold more than some megabytes beyond its own bytes. Settings with limits of their own
+(`socket.request.max.bytes`, `max.connections`, `fetch.max.bytes` and so on) are in [config.md](config.md).
+"""
+
+
+def render() -> str:
+    return "\n".join((_INTRODUCTION, *_table("Slices", SLICES), *_table("Limits", LIMITS)))
+
+
+def _table(title: str, bounds: list[Bound]) -> list[str]:
+    rows = [f"| {each.what} | {each.value:,} {each.unit} | {each.beyond} | {each.reason} |" for each in bounds]
+    return [f"## {title}\n", "| what | bound | beyond it | reason |", "| --- | --- | --- | --- |", *rows, ""]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,98 @@
+"""No request holds the event loop: the longest turn while it is served, in calls (see `tests.support.stalls`)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rookery.base.errors import ErrorCode
+from rookery.protocol.api import ApiKey
+from rookery.protocol.message import Message
+from tests.broker.harness import Broker, UnsyncedFiles, running
+from tests.support.stalls import CALLS_MAX, counted_turns
+
+METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+
+
+def measure(path: Path, scene: Callable[[Broker], Awaitable[None]], **config: str) -> int:
+    """The longest turn of the loop while `scene` plays."""
+
+    async def main() -> int:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        async with running(path, config=settings) as broker:
+            with counted_turns() as turns:
+                await scene(broker)
+        return turns.longest
+
+    return asyncio.run(main())
+
+
+def new_topics(count: int, partitions: int) -> list[Message]:
+    return [
+        Message(name=f"t{number}", num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        for number in range(count)
+    ]
+
+
+async def create(broker: Broker, count: int, partitions: int) -> None:
+    reply = broker.send(ApiKey.CREATE_TOPICS, 7, topics=new_topics(count, partitions), timeout_ms=600_000)
+    assert isinstance(reply, Awaitable)
+    await reply
+
+
+def test_create_topics_and_delete_topics_of_many_partitions_do_not_hold_the_loop(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        await create(broker, 1, 1500)
+        assert len(broker.services.replicas) == 1500
+        deleted = await broker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["t0"], timeout_ms=600_000)
+        assert deleted.responses[0].error_code == ErrorCode.NONE
+        assert len(broker.services.replicas) == len(broker.logs.logs()) == 0
+
+    assert measure(tmp_path, scene) < CALLS_MAX
+
+
+def test_create_topics_of_many_topics_does_not_hold_the_loop(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        await create(broker, 500, 1)
+        assert len(broker.services.image.topics) == 500
+
+    assert measure(tmp_path, scene) < CALLS_MAX
+
+
+def test_requests_during_a_long_creation_see_the_old_cluster_or_the_new_one(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        creation = asyncio.ensure_future(create(broker, 1, 500))
+        seen = set()
+        while not creation.done():
+            reply = broker.call_now(ApiKey.METADATA, 12, topics=None, **METADATA)
+            seen.add(sum(len(topic.partitions) for topic in reply.topics))
+            # What is visible is served.
+            assert len(broker.services.image.topics) == 0 or len(broker.services.replicas) == 500
+            await asyncio.sleep(0)
+        assert seen <= {0, 500}
+
+    measure(tmp_path, scene)
+
+
+def test_a_topic_that_is_created_again_has_none_of_its_old_records(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        first = await broker.create_topic("again", partitions=40)
+        broker.append("again", b"old", partition=39)
+        await broker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["again"], timeout_ms=600_000)
+        assert await broker.create_topic("again", partitions=40) != first
+        assert broker.replica("again", 39).log.end_offset == 0
+
+    measure(tmp_path, scene)
+
+
+def test_a_failed_disk_leaves_the_topic_without_its_partitions(tmp_path: Path) -> None:
+    class FullFiles(UnsyncedFiles):
+        def make_directory(self, path: Path) -> None:
+            raise OSError(28, "no space left on device")
+
+    async def main() -> None:
+        async with running(tmp_path, files=FullFiles()) as broker:
+            await create(broker, 1, 2)
+            assert len(broker.services.replicas) == 0
+            assert list(broker.services.image.topics) == ["t0"]
+
+    asyncio.run(main())
