@@ -4,6 +4,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,19 @@ def test_the_guide_has_an_example_of_every_command() -> None:
         "log dump",
     ):
         assert any(example.startswith(command) for example in EXAMPLES), command
+
+
+@pytest.mark.parametrize("arguments", [["produce", "t", "--records", "1"], ["consume", "t"]])
+def test_columns_are_compiled_with_progress_before_they_are_measured(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    @contextmanager
+    def working(what: str) -> Iterator[None]:
+        said.append(what)
+        yield
+
+    monkeypatch.setattr("rookery.cli.progress.working", working)
+    assert invoke("perf", *arguments, "--columns", *NOBODY).exit_code == 1
+    assert said == ["compiling the code for columns (once on a machine)"]

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from rookery.cli.commands import app
 from rookery.client import Consumer, Producer
+from rookery.testing import EmbeddedBroker
 from tests.support.broker import BrokerProcess, start_broker
 
 
@@ -376,14 +377,21 @@ GUIDE_LIMITS = {"produce": (), "consume": ("--until-end",), "perf": ("--records"
 
 
 @pytest.fixture(scope="module")
-def guided(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the files, and a broker with the topics, that the guide names."""
+def guided(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with the files, a broker with the topics and a registry with the schemas that the guide names."""
     rookery(broker, "topics", "create", "orders", "users", "greetings", "--if-not-exists")
     rookery(broker, "perf", "produce", "orders", "--records", "20")
     directory = tmp_path_factory.mktemp("guide")
     (directory / "users.tsv").write_text("ada\tenglish\n")
     (directory / "orders.txt").write_text("one\ntwo\n")
-    return directory
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
+    (directory / "order.avsc").write_text(order)
+    (directory / "orders.jsonl").write_text('{"id": 7}\n')
+    with EmbeddedBroker(schema_registry=True) as registry, pytest.MonkeyPatch.context() as environment:
+        registry.register_schema("orders-value", order)
+        registry.register_schema("orders-key", '"string"')
+        environment.setenv("ROOKERY_SCHEMA_REGISTRY", registry.schema_registry_url)
+        yield directory
 
 
 @pytest.mark.parametrize(("source", "line"), GUIDE_LINES, ids=[line for _, line in GUIDE_LINES])

@@ -5,6 +5,7 @@ import pytest
 from rookery.cli.errors import CommandError
 from rookery.cli.output import Styled, confirm, print_table
 from rookery.cli.produce import split_lines
+from rookery.cli.progress import working
 
 
 class Terminal(io.StringIO):
@@ -73,3 +74,14 @@ class Chunks:
 )
 def test_lines_come_as_reads_complete_them(chunks: tuple[bytes, ...], expected: list[list[bytes]]) -> None:
     assert list(split_lines(Chunks(*chunks))) == expected
+
+
+def test_work_of_unknown_length_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[type, str] = {}
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", stream)
+        with working("compiling"):
+            pass
+        shown[type(stream)] = stream.getvalue()
+    assert "compiling" in shown[Terminal]
+    assert shown[io.StringIO] == ""

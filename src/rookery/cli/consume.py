@@ -8,9 +8,18 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.client_configs import consumer_config
-from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, ClientSettings, Timeout
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_REGISTRY,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    ClientSettings,
+    Registry,
+    Timeout,
+)
 from rookery.cli.parsing import unescape
 from rookery.cli.session import with_consumer
+from rookery.cli.value_formats import Format, ReadKeyFormat, ReadValueFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,6 +37,7 @@ EXAMPLES = (
     "\n\nrookery consume orders --from -10 --format '%p:%o %k=%v\\n'"
     "\n\nrookery consume orders --from 2026-03-01T12:00Z --count 5"
     "\n\nrookery consume orders --group billing --from beginning"
+    "\n\nrookery consume orders --from beginning --value-format auto --json"
 )
 
 
@@ -58,36 +68,40 @@ Group = Annotated[
         help="Read as a member of this group: go on where it committed (else at --from), and commit as it goes.",
     ),
 ]
+Partitions = Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. Repeatable.")]
+Template = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="%k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %% percent; \\n, \\t.",
+    ),
+]
+IsolationLevel = Annotated[
+    Isolation | None,
+    typer.Option(
+        "--isolation-level",
+        help="read_committed leaves out open and aborted transactions.",
+        show_default=Isolation.READ_UNCOMMITTED,
+    ),
+]
 
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
     start: From = "end",
-    partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one. Repeatable.")
-    ] = None,
+    partitions: Partitions = None,
     group: Group = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at what is the end when the command starts.")
     ] = False,
-    template: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="%k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %% percent; \\n, \\t.",
-        ),
-    ] = "%v\\n",
+    template: Template = "%v\\n",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     null_text: Annotated[str, typer.Option("--null-marker", "-Z", help="How --format shows null.")] = "null",
-    isolation: Annotated[
-        Isolation | None,
-        typer.Option(
-            "--isolation-level",
-            help="read_committed leaves out open and aborted transactions.",
-            show_default=Isolation.READ_UNCOMMITTED,
-        ),
-    ] = None,
+    isolation: IsolationLevel = None,
+    value_format: ReadValueFormat = Format.TEXT,
+    key_format: ReadKeyFormat = Format.TEXT,
+    registry: Registry = DEFAULT_REGISTRY,
     settings: ClientSettings = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -106,9 +120,12 @@ def consume(
 
     options = {"isolation.level": isolation, "group.id": group, "enable.auto.commit": group is not None}
     config = {"auto.offset.reset": "earliest", **consumer_config(bootstrap_server, timeout_s, settings, options)}
+    show = (
+        render if value_format is key_format is Format.TEXT else _decoding(render, registry, key_format, value_format)
+    )
 
     async def work(consumer: "Consumer[bytes, bytes]") -> None:
-        reader = _Reader(consumer, topic, render, count_max=count)
+        reader = _Reader(consumer, topic, show, count_max=count)
         if group is None:
             await reader.run(position, partitions or [], until_end=until_end)
         else:
@@ -120,6 +137,17 @@ def consume(
         # The usual way to end a command that has no end of its own.
         if count is not None or until_end:
             raise
+
+
+def _decoding(
+    render: "Callable[[Record], bytes]", registry: str, key: Format, value: Format
+) -> "Callable[[Record], bytes]":
+    """Decode records before they are rendered."""
+    from rookery.cli.registry_access import connect_registry
+    from rookery.cli.value_formats import record_decoder
+
+    decode = record_decoder(connect_registry(registry, None), key=key, value=value)
+    return lambda record: render(decode(record))
 
 
 class _Reader:

@@ -20,6 +20,12 @@ DEFAULT_NULL_TEXT = b"null"
 _FORMAT_PART = re.compile(r"%.?|[^%]+", re.DOTALL)
 
 
+class Decoded(NamedTuple):
+    """A key or value that a schema of a registry decoded, in JSON's types; a record has it in the place of bytes."""
+
+    value: Any
+
+
 class LineError(ValueError):
     """A line does not have the parts that the format asks for."""
 
@@ -110,9 +116,17 @@ def _render_headers(record: Record, null_text: bytes) -> bytes:
     )
 
 
+def _text(data: bytes | Decoded | None) -> bytes | None:
+    return _dump(data.value) if isinstance(data, Decoded) else data
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 _FIELDS: dict[str, Callable[[Record, bytes], bytes | None]] = {
-    "k": lambda record, _: record.key,
-    "v": lambda record, _: record.value,
+    "k": lambda record, _: _text(record.key),
+    "v": lambda record, _: _text(record.value),
     "t": lambda record, _: record.topic.encode(),
     "p": lambda record, _: b"%d" % record.partition,
     "o": lambda record, _: b"%d" % record.offset,
@@ -122,7 +136,7 @@ _FIELDS: dict[str, Callable[[Record, bytes], bytes | None]] = {
 
 
 def render_json(record: Record) -> bytes:
-    """One line of JSON. What is not UTF-8 appears as `<name>_base64` instead of `<name>`."""
+    """One line of JSON. What is not UTF-8 appears as `<name>_base64` instead of `<name>`, what was decoded as JSON."""
     value: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -133,16 +147,18 @@ def render_json(record: Record) -> bytes:
         **json_bytes("value", record.value),
         "headers": [json_header(name, data) for name, data in record.headers],
     }
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _dump(value) + b"\n"
 
 
 def json_header(name: str, value: bytes | None) -> dict[str, Any]:
     return {**json_bytes("name", name.encode("utf-8", "surrogateescape")), **json_bytes("value", value)}
 
 
-def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:
+def json_bytes(name: str, data: bytes | Decoded | None) -> dict[str, Any]:
     if data is None:
         return {name: None}
+    if isinstance(data, Decoded):
+        return {name: data.value}
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:

@@ -22,6 +22,17 @@ BootstrapServer = Annotated[
 DEFAULT_BOOTSTRAP_SERVER = BROKER
 DEFAULT_REGISTRY = REGISTRY
 
+Registry = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="ROOKERY_SCHEMA_REGISTRY",
+        metavar="URL[,...]",
+        help="The registry, with user and password where it asks for them: http://user:password@host:8081",
+    ),
+]
+
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on the cluster after this time.")
 ]

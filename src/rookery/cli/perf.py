@@ -57,6 +57,7 @@ def produce(
     config = producer_config(bootstrap_server, timeout_s, settings)
     values = values_of(size, payload_file)
     if columns:
+        _compile_columns()
         _report(produce_columns(config, topic, values, records), as_json=as_json, durations="acknowledged after")
     else:
         _report(produce_records(config, topic, values, records, rate), as_json=as_json, durations="acknowledged after")
@@ -81,8 +82,19 @@ def consume(
     """Read a topic from its beginning and measure how many records a second, and how long each poll takes."""
     from rookery.cli.perf_loads import consume_topic
 
+    if columns:
+        _compile_columns()
     config = consumer_config(bootstrap_server, timeout_s, settings)
     _report(consume_topic(config, topic, records, columns=columns), as_json=as_json, durations="polls took")
+
+
+def _compile_columns() -> None:
+    """Compile before the clock runs: it takes seconds, once on a machine."""
+    from rookery.cli.progress import working
+    from rookery.client import arrow
+
+    with working("compiling the code for columns (once on a machine)"):
+        arrow.load()
 
 
 def _report(measured: "Measured", *, as_json: bool, durations: str) -> None:

@@ -5,15 +5,34 @@ import sys
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
 from rookery.cli import completion
 from rookery.cli.client_configs import producer_config
-from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, ClientSettings, Timeout
+from rookery.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_REGISTRY,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServer,
+    ClientSettings,
+    Registry,
+    Timeout,
+)
 from rookery.cli.parsing import parse_pairs, unescape
 from rookery.cli.session import with_producer
+from rookery.cli.value_formats import (
+    Encode,
+    Format,
+    KeySchema,
+    Side,
+    ValueMessage,
+    ValueSchema,
+    WriteKeyFormat,
+    WriteValueFormat,
+    line_encoder,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +49,7 @@ EXAMPLES = (
     "\n\necho hello | rookery produce greetings"
     "\n\nrookery produce users --file users.tsv --key-separator '\\t' --null-marker NULL"
     "\n\nrookery produce orders --file orders.txt --transactional-id nightly-load"
+    "\n\nrookery produce orders --file orders.jsonl --value-schema order.avsc"
 )
 
 _CHUNK_SIZE_BYTES = 256 * 1024
@@ -55,39 +75,56 @@ class AcksChoice(StrEnum):
     ALL = "all"
 
 
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)]
+InputFile = Annotated[
+    Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this instead of stdin.")
+]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help="What ends the key in a line; \\t is a tab.")
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="One key for all records.")]
+HeaderTexts = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable.")
+]
+HeadersSeparator = Annotated[
+    str | None,
+    typer.Option("--headers-separator", help="What ends the headers (name=value,...) at the start of a line."),
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, help="Write to this one; else the key's hash decides.")
+]
+CompressionType = Annotated[Compression | None, typer.Option("--compression", "-z", show_default=Compression.NONE)]
+AcksOption = Annotated[
+    AcksChoice | None,
+    typer.Option("--acks", "-a", help="Who must have it before it counts.", show_default=AcksChoice.ALL),
+]
+NullMarker = Annotated[
+    str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
+]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option("--transactional-id", metavar="ID", help="Write everything in one transaction: all or nothing."),
+]
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=completion.topics)],
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this instead of stdin.")
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What ends the key in a line; \\t is a tab.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="One key for all records.")] = None,
-    headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable.")
-    ] = None,
-    headers_separator: Annotated[
-        str | None,
-        typer.Option("--headers-separator", help="What ends the headers (name=value,...) at the start of a line."),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Write to this one; else the key's hash decides.")
-    ] = None,
-    compression: Annotated[
-        Compression | None, typer.Option("--compression", "-z", show_default=Compression.NONE)
-    ] = None,
-    acks: Annotated[
-        AcksChoice | None,
-        typer.Option("--acks", "-a", help="Who must have it before it counts.", show_default=AcksChoice.ALL),
-    ] = None,
-    null_marker: Annotated[
-        str | None, typer.Option("--null-marker", "-Z", help="A key or value of this text is null (a tombstone).")
-    ] = None,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option("--transactional-id", metavar="ID", help="Write everything in one transaction: all or nothing."),
-    ] = None,
+    topic: Topic,
+    file: InputFile = None,
+    key_separator: KeySeparator = None,
+    key: Key = None,
+    headers: HeaderTexts = None,
+    headers_separator: HeadersSeparator = None,
+    partition: Partition = None,
+    compression: CompressionType = None,
+    acks: AcksOption = None,
+    null_marker: NullMarker = None,
+    transactional_id: TransactionalId = None,
+    value_format: WriteValueFormat = Format.TEXT,
+    key_format: WriteKeyFormat = Format.TEXT,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    value_message: ValueMessage = None,
+    registry: Registry = DEFAULT_REGISTRY,
     settings: ClientSettings = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -95,6 +132,7 @@ def produce(
     """Write each line of stdin or a file as a record."""
     from rookery.cli.lines import LineFormat
 
+    value_side, key_side = Side(value_format, value_schema, value_message), Side(key_format, key_schema)
     if key is not None and key_separator is not None:
         raise typer.BadParameter("give --key or --key-separator, not both", param_hint="--key")
     line_format = LineFormat(_bytes(key_separator), _bytes(headers_separator), _bytes(null_marker))
@@ -103,8 +141,10 @@ def produce(
     options = {"acks": acks, "compression.type": compression, "transactional.id": transactional_id}
     config = producer_config(bootstrap_server, timeout_s, settings, options)
 
+    encoders = _encoders(registry, topic, key_side, value_side)
+
     async def work(producer: "Producer[bytes, bytes]") -> None:
-        writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common)
+        writer = _Writer(producer, topic, key=_bytes(key), partition=partition, headers=common, encoders=encoders)
         rest = "the lines before it were written" if transactional_id is None else "nothing was written"
         with _progress(file) as progress, _source(file) as source:
             async with nullcontext() if transactional_id is None else _new_transaction(producer):
@@ -114,6 +154,27 @@ def produce(
         progress.finish(f"wrote {writer.acknowledged:,} records to {topic}")
 
     with_producer(config, work)
+
+
+class _Encoders(NamedTuple):
+    key: Encode
+    value: Encode
+
+
+def _encoders(registry: str, topic: str, key: Side, value: Side) -> "_Encoders":
+    """Return how keys and values are encoded; the registry is asked before the first line is read."""
+    if not (key.uses_registry or value.uses_registry):
+        return _Encoders(_unchanged, _unchanged)
+    from rookery.cli.registry_access import connect_registry
+
+    client = connect_registry(registry, None)
+    return _Encoders(
+        key=line_encoder(client, topic, key, is_key=True), value=line_encoder(client, topic, value, is_key=False)
+    )
+
+
+def _unchanged(data: bytes | None) -> bytes | None:
+    return data
 
 
 @asynccontextmanager
@@ -155,8 +216,10 @@ class _Writer:
         key: bytes | None,
         partition: int | None,
         headers: "Headers",
+        encoders: _Encoders,
     ) -> None:
         self.acknowledged = 0
+        self._encoders = encoders
         self._producer = producer
         self._topic = topic
         self._key = key
@@ -191,8 +254,8 @@ class _Writer:
         parsed = line_format.parse(line)
         sent = await self._producer.send(
             self._topic,
-            parsed.value,
-            key=parsed.key if self._key is None else self._key,
+            self._encoders.value(parsed.value),
+            key=self._encoders.key(parsed.key if self._key is None else self._key),
             partition=self._partition,
             headers=self._headers + parsed.headers,
         )

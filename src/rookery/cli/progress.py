@@ -63,6 +63,18 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda count: bar.update(task, advance=count)
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that something of unknown length goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 def _build_bar(*, with_total: bool) -> "RichProgress":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn, TransferSpeedColumn

@@ -7,31 +7,17 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.app import App
-from rookery.cli.options import DEFAULT_REGISTRY, Json, Yes
-from rookery.cli.parsing import parse_pairs
+from rookery.cli.options import DEFAULT_REGISTRY, Json, Registry, Yes
+from rookery.cli.registry_access import connect_registry, read_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rookery.schemas.interface import Reference
     from rookery.serdes.client import RegistryClient
     from rookery.serdes.entities import RegisteredSchema, Schema
 
 app = App(help="Register, compare and delete the schemas of a schema registry.")
 
-_STANDARD_INPUT = Path("-")
 _INCOMPATIBLE = 409
 
-Registry = Annotated[
-    str,
-    typer.Option(
-        "--registry",
-        "-r",
-        envvar="ROOKERY_SCHEMA_REGISTRY",
-        metavar="URL[,...]",
-        help="The registry, with user and password where it asks for them: http://user:password@host:8081",
-    ),
-]
 RegistrySet = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the connection: ssl.ca.location=FILE. Repeatable."),
@@ -70,8 +56,8 @@ def register(
     from rookery.cli.output import print_json
     from rookery.serdes.errors import RegistryRequestError
 
-    schema = _read_schema(file, schema_type, references)
-    with _connect(registry, settings) as client:
+    schema = read_schema(file, schema_type, references)
+    with connect_registry(registry, settings) as client:
         try:
             client.register(subject, schema, normalize=normalize)
         except RegistryRequestError as error:
@@ -99,7 +85,7 @@ def list_(
     """Show subjects with their latest version, or all versions of a subject."""
     from rookery.cli.output import print_json, print_table
 
-    with _connect(registry, settings) as client:
+    with connect_registry(registry, settings) as client:
         if subject is None:
             found = client.list_schemas(prefix=prefix, latest_only=True, deleted=deleted)
         else:
@@ -129,7 +115,7 @@ def get(
 
     if (subject is None) == (schema_id is None):
         raise typer.BadParameter("give a subject or an --id, and not both")
-    with _connect(registry, settings) as client:
+    with connect_registry(registry, settings) as client:
         if schema_id is not None:
             schema = client.get_by_id(schema_id)
             described: dict[str, Any] = {"id": schema_id, **_schema_as_json(schema)}
@@ -161,8 +147,8 @@ def check(
     from rookery.cli.errors import FAILED
     from rookery.cli.output import print_json
 
-    schema = _read_schema(file, schema_type, references)
-    with _connect(registry, settings) as client:
+    schema = read_schema(file, schema_type, references)
+    with connect_registry(registry, settings) as client:
         chosen = None if version is None else _version(version)
         if as_json:
             found = client.test_compatibility(subject, schema, version=chosen, normalize=normalize)
@@ -195,7 +181,7 @@ def delete(
 
     what = subject if version is None else f"version {version} of {subject}"
     confirm(f"Delete {what}{' permanently' if permanent else ''}?", yes=yes)
-    with _connect(registry, settings) as client:
+    with connect_registry(registry, settings) as client:
         if version is None:
             versions = client.delete_subject(subject, permanent=permanent)
         else:
@@ -232,7 +218,7 @@ def config(
     """Show or change which schemas may follow on which."""
     from rookery.cli.output import print_json
 
-    with _connect(registry, settings) as client:
+    with connect_registry(registry, settings) as client:
         if reset:
             client.delete_config(subject)
         if (level, policy, normalize) != (None, None, None):
@@ -263,7 +249,7 @@ def mode(
     """Show or change whether schemas can be registered."""
     from rookery.cli.output import print_json
 
-    with _connect(registry, settings) as client:
+    with connect_registry(registry, settings) as client:
         if to is not None:
             client.put_mode(to, subject=subject, force=force)
         found = client.get_mode(subject, default_to_global=subject is not None)
@@ -271,44 +257,6 @@ def mode(
         print_json({"subject": subject, "mode": found})
     else:
         typer.echo(f"{subject or 'all subjects'}: {found}")
-
-
-def _connect(registry: str, settings: "Iterable[str] | None") -> "RegistryClient":
-    try:
-        from rookery.serdes.client import RegistryClient
-    except ImportError as error:
-        from rookery.cli.errors import needs_extra
-
-        raise needs_extra("registry", error) from None
-    return RegistryClient(registry, parse_pairs(settings or (), "--set"))
-
-
-def _read_schema(file: Path, schema_type: str | None, references: "Sequence[str] | None") -> "Schema":
-    from rookery.cli.errors import CommandError
-    from rookery.schemas.formats import SCHEMA_TYPES
-    from rookery.serdes.entities import Schema, schema_type_of
-
-    named = schema_type.upper() if schema_type else schema_type_of(file)
-    chosen = next((known for known in SCHEMA_TYPES if known == named), None)
-    if chosen is None:
-        raise typer.BadParameter(
-            f"tell what '{schema_type or file}' is: {', '.join(SCHEMA_TYPES)}", param_hint="--type"
-        )
-    try:
-        text = typer.get_text_stream("stdin").read() if file == _STANDARD_INPUT else file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not UTF-8: {error}") from None
-    return Schema(text, chosen, tuple(map(_reference, (references or ()))))
-
-
-def _reference(text: str) -> "Reference":
-    from rookery.schemas.interface import Reference
-
-    name, equals, where = text.partition("=")
-    subject, colon, version = where.rpartition(":")
-    if not (name and equals and subject and colon and version.isdecimal()):
-        raise typer.BadParameter(f"'{text}' is not NAME=SUBJECT:VERSION", param_hint="--reference")
-    return Reference(name, subject, int(version))
 
 
 def _version(text: str) -> Any:

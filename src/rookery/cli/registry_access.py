@@ -1,0 +1,55 @@
+"""How commands reach a schema registry, and read the schemas that they bring."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from rookery.cli.parsing import parse_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rookery.schemas.interface import Reference
+    from rookery.serdes.client import RegistryClient
+    from rookery.serdes.entities import Schema
+
+_STANDARD_INPUT = Path("-")
+
+
+def connect_registry(registry: str, settings: "Iterable[str] | None") -> "RegistryClient":
+    try:
+        from rookery.serdes.client import RegistryClient
+    except ImportError as error:
+        from rookery.cli.errors import needs_extra
+
+        raise needs_extra("registry", error) from None
+    return RegistryClient(registry, parse_pairs(settings or (), "--set"))
+
+
+def read_schema(file: Path, schema_type: str | None, references: "Sequence[str] | None") -> "Schema":
+    from rookery.cli.errors import CommandError
+    from rookery.schemas.formats import SCHEMA_TYPES
+    from rookery.serdes.entities import Schema, schema_type_of
+
+    named = schema_type.upper() if schema_type else schema_type_of(file)
+    chosen = next((known for known in SCHEMA_TYPES if known == named), None)
+    if chosen is None:
+        raise typer.BadParameter(
+            f"tell what '{schema_type or file}' is: {', '.join(SCHEMA_TYPES)}", param_hint="--type"
+        )
+    try:
+        text = typer.get_text_stream("stdin").read() if file == _STANDARD_INPUT else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8: {error}") from None
+    return Schema(text, chosen, tuple(map(_reference, (references or ()))))
+
+
+def _reference(text: str) -> "Reference":
+    from rookery.schemas.interface import Reference
+
+    name, equals, where = text.partition("=")
+    subject, colon, version = where.rpartition(":")
+    if not (name and equals and subject and colon and version.isdecimal()):
+        raise typer.BadParameter(f"'{text}' is not NAME=SUBJECT:VERSION", param_hint="--reference")
+    return Reference(name, subject, int(version))
