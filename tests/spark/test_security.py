@@ -45,7 +45,7 @@ def test_a_query_logs_in_to_read_and_to_write(spark: "SparkSession", tmp_path: P
         )
         copying.awaitTermination()
         copies = spark.read.format("rookery").options(**options).option("subscribe", "copies").load()
-        found = {(row.key, row.value) for row in copies.select("key", "value").collect()}
+        found = {(bytes(row.key), bytes(row.value)) for row in copies.select("key", "value").collect()}
         assert found == {(b"%d" % number, b"%d" % number**2) for number in range(100)}
         assert set(gate.logins) == {"SCRAM-SHA-512 alice"}
         assert not gate.hang_ups

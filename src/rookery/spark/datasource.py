@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from rookery.spark.compat import Feature, has
 from rookery.spark.options import ReadOptions, parse_read_options, parse_write_options
 from rookery.spark.spark_names import FORMAT
 
@@ -38,9 +39,14 @@ class DefaultSource(DataSource):
         return BatchReader(self._plan(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name
-        from rookery.spark.source.stream_reader import StreamReader
+        plan = self._plan(schema, streaming=True)
+        if has(Feature.ADMISSION_CONTROL):
+            from rookery.spark.source.admitting_reader import AdmittingReader
 
-        return StreamReader(self._plan(schema, streaming=True))
+            return AdmittingReader(plan)
+        from rookery.spark.source.plain_reader import PlainReader
+
+        return PlainReader(plan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from rookery.spark.sink.batch_writer import BatchWriter
@@ -53,15 +59,14 @@ class DefaultSource(DataSource):
         return StreamWriter(parse_write_options(self.options, streaming=True), schema)
 
     def _plan(self, schema: StructType, *, streaming: bool) -> "ReadPlan":
-        from pyspark.sql.pandas.types import to_arrow_schema
-
+        from rookery.spark.formats.columns import arrow_schema_of
         from rookery.spark.source.reading import ReadPlan
         from rookery.spark.source.schema import check_schema, plan_decoders, source_schema
 
         options = parse_read_options(self.options, streaming=streaming)
         decoders = plan_decoders(options, partial(_topics, options), schema)
         check_schema(source_schema(options, decoders), schema)
-        return ReadPlan(options, decoders, to_arrow_schema(schema, timezone="UTC"))
+        return ReadPlan(options, decoders, arrow_schema_of(schema))
 
 
 def _topics(options: ReadOptions) -> frozenset[str]:

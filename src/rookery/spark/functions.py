@@ -4,24 +4,26 @@ For data that does not come from a topic, or is decoded later: the source and th
 quicker, since rows then do not travel to Python and back once more.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.functions import col
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
+from rookery.spark.compat import Feature, has, lacking
 from rookery.spark.formats import ColumnDecoder, ColumnEncoder, FormatError, plan_decoder, plan_encoder
 from rookery.spark.formats.columns import Array, DecodedColumn, arrow_type_of
 from rookery.spark.option_table import FORMATS, REGISTRY_PREFIX
 from rookery.spark.options import FormatOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 OnError = Literal["fail", "null"]
+RecordBatch: TypeAlias = Any
+Encoding: TypeAlias = Callable[[Array], Array]
 
 
 def from_registry(
@@ -72,10 +74,63 @@ def to_registry(
 
     The schema is registered by the first task, under `subject` or `<topic>-value`.
     """
+    encoding = plan_encoding(
+        format=format,
+        url=url,
+        settings=settings,
+        topic=topic,
+        subject=subject,
+        version=version,
+        schema=schema,
+        message=message,
+        is_key=is_key,
+    )
+    return _apply(encoding, BinaryType(), column)
+
+
+def plan_encoding(
+    *,
+    format: str,
+    settings: Mapping[str, str],
+    topic: str | None,
+    subject: str | None,
+    schema: str | None,
+    message: str | None,
+    is_key: bool,
+    url: str | None = None,
+    version: int | Literal["latest"] = "latest",
+) -> Encoding:
+    """What `to_registry` does to a column."""
     options = _options(format, url, settings, subject=subject, version=version, schema=schema, message=message)
     if topic is None and subject is None and format in ("avro", "json-schema", "protobuf"):
         raise FormatError("give the topic or the subject, under which the schema is registered")
-    return _apply(_encoding(options, topic or "", is_key=is_key), BinaryType(), column)
+    return _encoding(options, topic or "", is_key=is_key)
+
+
+def encode_columns(rows: "DataFrame", encodings: Mapping[str, Encoding]) -> "DataFrame":
+    """`rows` with the columns that `encodings` names as binary. Works with every version of Spark: where functions of
+    columns cannot take Arrow, all columns go through Python."""
+    if not encodings:
+        return rows
+    if has(Feature.ARROW_COLUMN_FUNCTIONS):
+        return rows.withColumns({name: _apply(encode, BinaryType(), name) for name, encode in encodings.items()})
+    kinds = {field.name: BinaryType() if field.name in encodings else field.dataType for field in rows.schema}
+    return rows.mapInArrow(
+        _encoding_batches(encodings), StructType([StructField(name, kind) for name, kind in kinds.items()])
+    )
+
+
+def _encoding_batches(encodings: Mapping[str, Encoding]) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
+    def encode(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict(
+                {
+                    name: encodings[name](column) if name in encodings else column
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                }
+            )
+
+    return encode
 
 
 def detailed_type(kind: DataType) -> StructType:
@@ -122,6 +177,11 @@ def _options(
 
 
 def _apply(function: Callable[[Array], Array], kind: DataType, column: "Column | str") -> "Column":
+    if not has(Feature.ARROW_COLUMN_FUNCTIONS):
+        told = lacking(Feature.ARROW_COLUMN_FUNCTIONS, "a column function of Rookery")
+        raise FormatError(f"{told}. The options keyFormat and valueFormat of source and sink do the same")
+    from pyspark.sql.pandas.functions import arrow_udf
+
     # Its stubs know no function whose arguments are Any.
     make: Any = arrow_udf
     made: Column = make(function, kind)(col(column) if isinstance(column, str) else column)
@@ -149,7 +209,7 @@ def _encoding(options: FormatOptions, topic: str, *, is_key: bool) -> Callable[[
 
     def encode(column: pa.Array) -> pa.Array:
         if column.type not in encoders:
-            kind = from_arrow_type(column.type)
+            kind = from_arrow_type(column.type, prefer_timestamp_ntz=True)
             encoders[column.type] = plan_encoder(options, kind, topic=topic, is_key=is_key)
         return encoders[column.type].encode(column, topic)
 

@@ -22,6 +22,7 @@ CLIENT_PREFIX: Final = "kafka."
 REGISTRY_PREFIX: Final = "schema.registry."
 
 FORMATS: Final = ("avro", "json", "json-schema", "protobuf", "string")
+TRIGGERS: Final = ("processing-time", "available-now", "once")
 DEFAULT_LEDGER_TOPIC: Final = "__rookery_sink_ledger"
 
 _DURATION: Final = re.compile(r"(-?\d{1,18})\s*([a-z]*)", re.ASCII)
@@ -220,6 +221,15 @@ _SPLIT_ROWS: Final = (
         None,
         Place.STREAM_READ,
         "About the most bytes of a micro-batch as the broker stores them, such as `64m`. Not in Spark's connector.",
+    ),
+    _row(
+        "trigger",
+        _STRING,
+        None,
+        Place.STREAM_READ,
+        "The query's trigger, which Spark 4.0 and 4.1 do not tell a source: they need it where one of the limits above "
+        "is given. Newer ones do not need it. Not in Spark's connector.",
+        choices=TRIGGERS,
     ),
 )
 _READ_ROWS: Final = (

@@ -98,6 +98,8 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     max_bytes_per_trigger: int | None
+    # One of TRIGGERS; None if it was not given.
+    trigger: str | None
     include_headers: bool
     group_id: str | None
     key_format: FormatOptions | None
@@ -156,6 +158,7 @@ def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOpti
         min_offsets_per_trigger=low,
         max_trigger_delay_ms=parse_duration_ms(given.text("maxTriggerDelay") or "") or 0,
         max_bytes_per_trigger=None if size is None else parse_size_bytes(size),
+        trigger=given.text("trigger"),
         include_headers=given.boolean("includeHeaders", default=False),
         group_id=given.text("groupId"),
         key_format=_format(given, "key"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.base.distribution import install_hint
 from rookery.spark.class_archive import archive_settings, find_archive
+from rookery.spark.compat import OLDEST, installed_version
 from rookery.spark.interpreter import python_of_tasks
 from rookery.spark.nursery.starting import preloaded_python
 from rookery.spark.quiet_start import SparkStartError, start_java
@@ -88,9 +89,11 @@ def start_session(
 
 def _check_installed() -> None:
     try:
-        import pyspark  # noqa: F401
+        version = installed_version()
     except ImportError as error:
         raise SparkUnavailableError(f"PySpark is not installed: {install_hint('spark')}") from error
+    if version < OLDEST:
+        raise SparkUnavailableError(f"Spark {version} has no data sources in Python: Rookery needs {OLDEST} or newer")
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").exists():
         raise SparkUnavailableError(f"JAVA_HOME is {home}, where there is no bin/java: Spark needs Java 17 or newer")

@@ -1,5 +1,6 @@
 """`from_registry` and `to_registry` in queries, with a real registry."""
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,8 @@ from pyspark.errors import PythonException
 from pyspark.sql.functions import col, expr, struct
 
 from rookery.serdes import AvroDeserializer, AvroSerializer, RegistryClient
-from rookery.spark import from_registry, to_registry
+from rookery.spark import compat, from_registry, functions, to_registry
+from rookery.spark.compat import Feature, SparkVersion, has
 from rookery.spark.formats import FormatError
 from rookery.testing.embedded import EmbeddedBroker
 
@@ -19,6 +21,12 @@ OLD = {"type": "record", "name": "Item", "fields": [{"name": "id", "type": "long
 NEW = OLD | {"fields": [*OLD["fields"], {"name": "at", "type": ["null", "string"], "default": None}]}
 
 
+needs_functions = pytest.mark.skipif(
+    not has(Feature.ARROW_COLUMN_FUNCTIONS), reason="this version of Spark has no functions of columns in Arrow"
+)
+
+
+@needs_functions
 def test_columns_there_and_back(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
     url = broker.schema_registry_url
     rows = spark.range(5).select(
@@ -37,6 +45,7 @@ def test_columns_there_and_back(spark: "SparkSession", broker: EmbeddedBroker, t
         assert AvroDeserializer(registry)(topic, data[2])["text"] is None
 
 
+@needs_functions
 def test_errors_are_told_or_kept(spark: "SparkSession", broker: EmbeddedBroker, topic: str) -> None:
     url = broker.schema_registry_url
     with RegistryClient(url) as registry:
@@ -77,3 +86,50 @@ def test_mistakes_are_told_on_the_driver(broker: EmbeddedBroker, topic: str) -> 
         to_registry("data", url=broker.schema_registry_url)
     with pytest.raises(FormatError, match="dead letters"):
         from_registry("data", url=broker.schema_registry_url, schema="long", on_error="dead-letter")  # type: ignore[arg-type]
+
+
+def test_functions_of_columns_are_refused_where_spark_has_none(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compat, "installed_version", lambda: SparkVersion(4, 0))
+    with pytest.raises(FormatError, match=r"needs Spark 4\.1, and this is Spark 4\.0\. The options keyFormat and"):
+        to_registry("value", url=broker.schema_registry_url, topic="t")
+
+
+@pytest.mark.parametrize("version", [SparkVersion(4, 0), SparkVersion(4, 1)])
+def test_columns_of_a_frame_are_encoded_with_every_spark(
+    spark: "SparkSession", broker: EmbeddedBroker, topic: str, version: SparkVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pipelines do it so: in 4.0, which has no functions of columns in Arrow, by a function of whole batches."""
+    if version > compat.installed_version():
+        pytest.skip("this version of Spark is older")
+    monkeypatch.setattr(compat, "installed_version", lambda: version)
+    plan = functools.partial(
+        functions.plan_encoding,
+        settings={"schema.registry.url": broker.schema_registry_url},
+        topic=topic,
+        subject=None,
+        schema=None,
+        message=None,
+    )
+    rows = spark.range(3).select(
+        expr("cast(id as string)").alias("key"),
+        struct("id", expr("timestamp_millis(id * 1000)").alias("at"), expr("id * 0.5BD").alias("half")).alias("value"),
+        expr("array(named_struct('key', 'h', 'value', cast('v' as binary)))").alias("headers"),
+        expr("timestamp_millis(id)").alias("timestamp"),
+    )
+    encodings = {"key": plan(format="string", is_key=True), "value": plan(format="avro", is_key=False)}
+    encoded = functions.encode_columns(rows, encodings)
+    assert encoded.columns == rows.columns
+    assert functions.encode_columns(rows, {}) is rows
+    found = sorted(encoded.collect(), key=lambda row: row.timestamp)
+    assert [(bytes(row.key), row.headers[0].key, row.timestamp.microsecond) for row in found] == [
+        (b"%d" % number, "h", number * 1000) for number in range(3)
+    ]
+    with RegistryClient(broker.schema_registry_url) as registry:
+        values = [AvroDeserializer(registry)(topic, bytes(row.value)) for row in found]
+    assert [(value["id"], value["at"].second, float(value["half"])) for value in values] == [
+        (0, 0, 0.0),
+        (1, 1, 0.5),
+        (2, 2, 1.0),
+    ]

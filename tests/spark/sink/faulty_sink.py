@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rookery.spark.options import parse_write_options
-from rookery.spark.sink.stream_writer import StreamWriter
+from rookery.spark.sink.stream_writer import ArrowWriterOfBatchesAndStreams, MicroBatchWriter, StreamWriter
 
 SLOW_S = 8.0
 
@@ -31,15 +31,16 @@ class FaultySink(DataSource):
     def name(cls) -> str:
         return "faulty-rookery"
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "FaultyWriter | FaultyWriterOf40":  # noqa: N802
         options = dict(self.options)
-        directory = Path(options.pop("faults"))
-        made = FaultyWriter(parse_write_options(options, streaming=True), schema)
+        directory, version = Path(options.pop("faults")), options.pop("writer-of", "")
+        kind = FaultyWriterOf40 if version == "4.0" else FaultyWriter
+        made = kind(parse_write_options(options, streaming=True), schema)
         made.directory = directory
         return made
 
 
-class FaultyWriter(StreamWriter):
+class _Faulty(MicroBatchWriter):
     directory: Path
 
     async def on_step(self, step: str) -> None:
@@ -63,6 +64,14 @@ class FaultyWriter(StreamWriter):
         if happens(self.directory, "executor is killed"):
             os.kill(parent_of(os.getppid()), signal.SIGKILL)
         return message
+
+
+class FaultyWriter(_Faulty, StreamWriter):
+    pass
+
+
+class FaultyWriterOf40(_Faulty, ArrowWriterOfBatchesAndStreams):  # type: ignore[misc]
+    """With the base that Spark 4.0 needs."""
 
 
 def parent_of(process_id: int) -> int:

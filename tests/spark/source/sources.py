@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rookery.client.admin import NewTopic
 from rookery.client.sync import Admin, Producer
+from rookery.spark.formats.columns import arrow_schema_of
 from rookery.spark.options import parse_read_options
 from rookery.spark.source.reading import ReadPlan
 from rookery.spark.source.schema import Decoders, source_schema
@@ -37,5 +37,5 @@ def make_topic(broker: EmbeddedBroker, admin: Admin, topic: str, *, partitions: 
 
 def plan_for(broker: EmbeddedBroker, options: Mapping[str, str], *, streaming: bool = False) -> ReadPlan:
     parsed = parse_read_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **options}, streaming=streaming)
-    schema = to_arrow_schema(source_schema(parsed, Decoders()), timezone="UTC")
+    schema = arrow_schema_of(source_schema(parsed, Decoders()))
     return ReadPlan(parsed, Decoders(), schema)

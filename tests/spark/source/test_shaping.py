@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from rookery.dead_letters.standard import Failure, Origin
 from rookery.records.columnar import SCHEMA
 from rookery.spark.formats import ColumnDecoder, DecodedColumn, RowError
+from rookery.spark.formats.columns import arrow_schema_of
 from rookery.spark.options import OptionError, ReadOptions, parse_read_options
 from rookery.spark.source.schema import PIN_KEY, Decoders, check_schema, source_schema
 from rookery.spark.source.shaping import DecodingError, Shaped, shape
@@ -59,7 +59,7 @@ def options_with(**options: str) -> ReadOptions:
 
 def shaped(batch: pa.RecordBatch, **options: str) -> Shaped:
     parsed, decoders = options_with(**options), Decoders(None, NumberDecoder())
-    schema = to_arrow_schema(source_schema(parsed, decoders), timezone="UTC")
+    schema = arrow_schema_of(source_schema(parsed, decoders))
     result = shape(batch, schema, decoders, parsed)
     assert result.rows.schema == schema
     return result

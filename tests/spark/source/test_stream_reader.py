@@ -1,4 +1,4 @@
-"""The stream reader as Spark calls it, against a real broker, without Spark."""
+"""What the stream readers of all versions of Spark have in common, against a real broker, without Spark."""
 
 import logging
 import pickle
@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from rookery.base.clock import Clock, ManualClock
 from rookery.base.types import TopicPartition
@@ -63,7 +62,7 @@ def begin(reader: StreamReader) -> OffsetJson:
 
 def step(reader: StreamReader, start: OffsetJson) -> tuple[OffsetJson, list[bytes]]:
     """A micro-batch: its end and its values."""
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    end = reader.next_end(start, takes_all=False)
     return end, read_between(reader, start, end)
 
 
@@ -83,7 +82,7 @@ def test_a_stream_goes_on_where_it_was(broker: EmbeddedBroker, admin: Admin, top
     assert (end, sorted(values)) == ({topic: {"0": 2, "1": 2}}, [b"v0", b"v0", b"v1", b"v1"])
     send(broker, topic, [b"new"], 1)
     assert step(reader, end) == ({topic: {"0": 2, "1": 3}}, [b"new"])
-    assert reader.reportLatestOffset() == {topic: {"0": 2, "1": 3}}
+    assert reader.latest_seen() == {topic: {"0": 2, "1": 3}}
     assert reader.partitions(end, end) == []
 
 
@@ -147,8 +146,7 @@ def test_partitions_that_came_before_the_first_batch_was_repeated(
 def test_trigger_once_has_no_batch_to_spare(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic, EARLIEST)
-    assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
-    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {topic: {"0": 3}}
+    assert reader.next_end(reader.initialOffset(), takes_all=True) == {topic: {"0": 3}}
 
 
 @pytest.mark.parametrize(
@@ -171,25 +169,24 @@ def test_an_idle_stream_waits_for_the_first_record(broker: EmbeddedBroker, admin
     reader = open_stream(broker, topic, EARLIEST)
     start = {topic: {"0": 1}}
     began_s = time.monotonic()
-    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    assert reader.next_end(start, takes_all=True) is start
     assert time.monotonic() - began_s > 0.4, "it must not spin"
     sender = threading.Timer(0.1, send, (broker, topic, [b"new"]))
     sender.start()
     # Its time stands still: only the record ends the waiting.
     patient = open_stream(broker, topic, EARLIEST, clock=ManualClock())
-    assert patient.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 2}}
+    assert patient.next_end(start, takes_all=True) == {topic: {"0": 2}}
     sender.join()
 
 
 def test_limits_of_a_batch(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, records=10)
     reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "6"})
-    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
     start = begin(reader)
     end, values = step(reader, start)
     assert (end, len(values)) == ({topic: {"0": 3, "1": 3}}, 6)
     # Trigger.Once asks for all.
-    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 10, "1": 10}}
+    assert reader.next_end(start, takes_all=True) == {topic: {"0": 10, "1": 10}}
 
 
 def test_too_few_records_wait_for_more(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
@@ -197,7 +194,6 @@ def test_too_few_records_wait_for_more(broker: EmbeddedBroker, admin: Admin, top
     make_topic(broker, admin, topic, partitions=1, records=3)
     options = {**EARLIEST, "minOffsetsPerTrigger": "3", "maxTriggerDelay": "100s"}
     reader = open_stream(broker, topic, options, clock=clock)
-    assert reader.getDefaultReadLimit() == ReadMinRows(3)
     end, _ = step(reader, begin(reader))
     assert end == {topic: {"0": 3}}
     send(broker, topic, [b"a", b"b"])
@@ -213,7 +209,6 @@ def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> N
             for _ in range(200):
                 sender.send(topic, bytes(size), partition=partition)
     reader = open_stream(broker, topic, {**EARLIEST, "maxBytesPerTrigger": "22k"})
-    assert reader.getDefaultReadLimit() == ReadMaxBytes(22 * 1024)
     start = begin(reader)
     _, values = step(reader, start)
     # About a tenth of each.
@@ -226,10 +221,10 @@ def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> N
 def test_available_now_ends_where_the_topic_ended(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, records=3)
     reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "4", "minOffsetsPerTrigger": "4"})
-    reader.prepareForTriggerAvailableNow()
+    reader.stop_at_present_ends()
     send(broker, topic, [b"late"])
     position, values = begin(reader), []
-    while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
+    while (end := reader.next_end(position, takes_all=False)) != position:
         values += read_between(reader, position, end)
         position = end
     assert sorted(values) == sorted([b"v0", b"v1", b"v2"] * 2)
@@ -240,7 +235,7 @@ def test_available_now_after_a_crash_in_the_first_batch(broker: EmbeddedBroker, 
     make_topic(broker, admin, topic, partitions=1, records=3)
     end = begin(open_stream(broker, topic, EARLIEST))
     again = open_stream(broker, topic, EARLIEST)
-    again.prepareForTriggerAvailableNow()
+    again.stop_at_present_ends()
     assert read_between(again, again.initialOffset(), end) == []
     assert step(again, end) == ({topic: {"0": 3}}, [b"v0", b"v1", b"v2"])
 
@@ -262,7 +257,7 @@ def test_available_now_survives_a_look_up_that_missed(
     make_topic(broker, admin, topic, partitions=1, records=3)
     monkeypatch.setattr(stream_reader, "Lookups", Forgetful)
     reader = open_stream(broker, topic, {"startingOffsets": starting, "failOnDataLoss": "false"})
-    reader.prepareForTriggerAvailableNow()
+    reader.stop_at_present_ends()
     assert reader.initialOffset() == {topic: {"0": 0 if starting == "earliest" else 3}}
     end, _ = step(reader, begin(reader))
     assert end == {topic: {"0": 3}}
@@ -294,7 +289,7 @@ def test_partitions_without_a_beginning(
     reader = open_stream(broker, topic, EARLIEST)
     start = begin(reader)
     monkeypatch.setattr(reader, "_ends", lambda: {TopicPartition(topic, 0): 3, TopicPartition(topic, 9): 7})
-    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == {topic: {"0": 3}}
+    assert reader.next_end(start, takes_all=False) == {topic: {"0": 3}}
     with pytest.raises(DataLossError, match=f"{topic}-9 does not exist any more; it was to be read to 7"):
         reader.partitions(start, {topic: {"0": 3, "9": 7}})
 
@@ -302,7 +297,7 @@ def test_partitions_without_a_beginning(
 def test_available_now_from_the_latest_reads_nothing(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic)
-    reader.prepareForTriggerAvailableNow()
+    reader.stop_at_present_ends()
     send(broker, topic, [b"late"])
     admin.create_partitions({topic: 2})
     start = reader.initialOffset()
@@ -328,7 +323,7 @@ def test_a_pattern_that_matches_nothing_yet(broker: EmbeddedBroker, admin: Admin
     assert reader.initialOffset() == {}
     assert step(reader, {}) == ({}, [])
     assert step(reader, {}) == ({}, [])
-    assert reader.reportLatestOffset() is None
+    assert reader.latest_seen() == {}
     make_topic(broker, admin, f"{topic}.a", partitions=1, records=1)
     assert step(reader, {}) == ({f"{topic}.a": {"0": 1}}, [b"v0"])
 

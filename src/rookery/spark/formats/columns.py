@@ -5,15 +5,21 @@ its `pin` holds: a decoder that is planned with the same pin, in another process
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from rookery.spark.compat import Feature, has
 
 # pyarrow has no type information.
 Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
+ArrowSchema: TypeAlias = Any
+
+# Versions that cannot be told take UTC.
+_IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if has(Feature.ARROW_TIME_ZONES) else {}
 
 
 class RowError(NamedTuple):
@@ -57,7 +63,11 @@ class ColumnEncoder(ABC):
 
 
 def arrow_type_of(spark_type: DataType) -> ArrowType:
-    return to_arrow_type(spark_type, timezone="UTC")
+    return to_arrow_type(spark_type, **_IN_UTC)
+
+
+def arrow_schema_of(schema: StructType) -> ArrowSchema:
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def without_schema_ids(length: int) -> Array:

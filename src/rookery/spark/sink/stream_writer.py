@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rookery.spark.clients import admin_for
+from rookery.spark.compat import Feature, has
 from rookery.spark.option_table import OptionError
 from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
@@ -29,7 +30,23 @@ _CONTINUOUS: Final = (
 )
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class ArrowWriterOfBatchesAndStreams(DataSourceArrowWriter, DataSourceStreamWriter):  # type: ignore[misc]  # two commits
+    """A base for writers of streams under Spark 4.0, which has none that takes Arrow.
+
+    Spark 4.0 hands a stream's rows to its writer as it does a batch's: as Arrow to a `DataSourceArrowWriter`, otherwise
+    one by one. Which of the two kinds the writer is for, it looks at elsewhere.
+    """
+
+
+if TYPE_CHECKING or has(Feature.ARROW_STREAM_WRITER):
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as ArrowStreamWriter
+else:
+    ArrowStreamWriter = ArrowWriterOfBatchesAndStreams
+
+
+class MicroBatchWriter:
+    """What Spark calls of a stream's writer, whatever its base."""
+
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         if options.txn_app_id is not None or options.txn_version is not None:
             # Batches of a new checkpoint begin at 0 again, and would be taken for those of the old one.
@@ -71,3 +88,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             partition=context.partitionId(),
             is_streaming=True,
         )
+
+
+class StreamWriter(MicroBatchWriter, ArrowStreamWriter):
+    """With the base that the installed version of Spark has."""

@@ -8,7 +8,7 @@ micro-batch only: its query begins at once, unless that is at the latest offset.
 
 A topic that is deleted and made again has another id. The checkpoint has no ids: only a query that is running notices.
 
-An idle query waits in `latestOffset`, in a fetch that the broker answers as soon as there is something.
+An idle query waits in `next_end`, in a fetch that the broker answers as soon as there is something.
 """
 
 import logging
@@ -17,14 +17,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import ApiError
@@ -65,12 +57,14 @@ _PATIENCE_S: Final = 0.5
 _PAUSE_S: Final = 0.1
 # Enough to see some batches of usual size.
 _SAMPLE_BYTES: Final = 64 * 1024
-# Not ReadAllAvailable, which is what Trigger.Once asks for.
-_NO_LIMIT: Final = ReadMaxRows(2**63 - 1)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Methods have Spark's names. It is pickled into tasks, which use `read` alone."""
+class StreamReader(DataSourceStreamReader):
+    """What all versions of Spark have in common. How they ask for the end of a micro-batch differs: `admitting_reader`
+    and `plain_reader`.
+
+    Methods that Spark calls have its names. A reader is pickled into tasks, which use `read` alone.
+    """
 
     def __init__(self, plan: "ReadPlan", *, clock: Clock | None = None) -> None:
         self._plan = plan
@@ -113,28 +107,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = offsets
         return offsets_to_json(self._initial)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._ends()
+    def next_end(self, start: OffsetJson, *, takes_all: bool) -> OffsetJson:
+        """The end of the micro-batch that begins at `start`, which is the very same object if there is nothing to read.
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """One of the limits: Spark gives it back to `latestOffset`, which keeps all of them."""
-        options = self._options
-        if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
-        if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
-        if options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(options.max_bytes_per_trigger)
-        return _NO_LIMIT
-
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
+        `takes_all`: the query may have no further micro-batch, so that this one keeps no limits, and is not left empty.
+        """
         starts = offsets_from_json(start)
         if self._group is not None:
             self._group.commit(starts)
-        if self._begins_empty(starts, limit):
+        if self._begins_empty(starts, takes_all=takes_all):
             self._latest = starts
             return start
-        limits = self._limits(limit)
+        limits = self._limits(takes_all=takes_all)
         deadline_s = self._clock.monotonic() + _PATIENCE_S
         while True:
             self._latest = self._look(starts)
@@ -145,12 +129,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None or not self._wait(deadline_s):
                 return start
 
-    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        return offsets_to_json(self._latest) or None
+    def stop_at_present_ends(self) -> None:
+        """What comes later is not read."""
+        self._target = self._ends()
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def latest_seen(self) -> OffsetJson:
+        """The ends of all partitions, as the last call of `next_end` found them."""
+        return offsets_to_json(self._latest)
+
+    def _limits(self, *, takes_all: bool) -> Limits:
         options = self._options
-        if isinstance(limit, ReadAllAvailable):
+        if takes_all:
             return Limits()
         return Limits(
             max_offsets=options.max_offsets_per_trigger,
@@ -160,13 +149,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_bytes=options.max_bytes_per_trigger,
         )
 
-    def _begins_empty(self, starts: Offsets, limit: ReadLimit) -> bool:
+    def _begins_empty(self, starts: Offsets, *, takes_all: bool) -> bool:
         """Once, for the first micro-batch of a query."""
         is_first = starts == self._initial and not self._has_begun
         self._has_begun = True
         if is_first and self._complaint is not None:
             raise self._complaint
-        return is_first and (not isinstance(limit, ReadAllAvailable) or _depends_on_now(self._options))
+        return is_first and (not takes_all or _depends_on_now(self._options))
 
     def _ends(self) -> Offsets:
         return self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
@@ -265,6 +254,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What to read.
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        if start == end and self._initial is None:
+            # Before a restarted query replays its last micro-batch, Spark 4.0 asks for this to tell where that ends. If
+            # it counted as the query's beginning, the replay of a first micro-batch would not be known as one.
+            return []
         starts, ends = offsets_from_json(start), offsets_from_json(end)
         if starts == self._initial and not self._has_begun:
             starts = self._repeat_first(starts, ends)
