@@ -12,12 +12,14 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from rookery.base.clock import ManualClock
 from rookery.base.types import TopicPartition
+from rookery.spark import compat
 from rookery.spark.pipelines import running
 from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.parsing import parse_pipeline
 from rookery.spark.pipelines.progress import Figures
 from rookery.spark.pipelines.running import Runner, stop_after_batch
+from rookery.spark.pipelines.sinks import runs_twice
 from rookery.spark.pipelines.spec import FlowFailedError
 
 PIPELINE = parse_pipeline(
@@ -129,6 +131,48 @@ def test_flows_start_one_after_the_other_and_run_to_their_end() -> None:
     stage.run()
     assert stage.starts == ["one", "two"]
     assert [(each.state, each.batches) for each in stage.last.values()] == [("finished", 2), ("finished", 1)]
+
+
+def test_available_now_without_admission_control_runs_again_after_an_interrupted_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first query finishes that batch alone, and ends."""
+    unfinished = iter([True, False])
+    monkeypatch.setattr(running, "runs_twice", lambda flow, pipeline: next(unfinished))
+    stage = Stage({"one": [["batch", "end"], ["batch", "end"]]})
+    stage.run()
+    assert stage.starts == ["one", "one"]
+    assert (stage.last["one"].state, stage.last["one"].batches, stage.last["one"].restarts) == ("finished", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "trigger", "committed", "expected"),
+    [
+        ((4, 1), "available-now", False, True),
+        ((4, 1), "available-now", True, False),
+        ((4, 1), "continuous", False, False),
+        ((4, 2), "available-now", False, False),
+    ],
+)
+def test_which_flows_run_twice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: tuple[int, int],
+    trigger: str,
+    committed: bool,
+    expected: bool,
+) -> None:
+    monkeypatch.setattr(compat, "installed_version", lambda: compat.SparkVersion(*version))
+    text = f"name: p\ncheckpoint: {tmp_path}\ntrigger: {trigger}\nsources: {{t: {{generator: {{}}}}}}\n"
+    pipeline = parse_pipeline(f"{text}sinks: [{{console: true, from: t}}]", Path("p.yaml"), {})
+    checkpoint = Path(pipeline.checkpoint_of("one"))
+    for directory in ("offsets", "commits"):
+        (checkpoint / directory).mkdir(parents=True)
+    (checkpoint / "offsets" / "0").touch()
+    if committed:
+        (checkpoint / "commits" / "0").touch()
+    flow = Flow("one", None, cast(Any, SimpleNamespace(sparkSession=None)), None)
+    assert runs_twice(flow, pipeline) is expected
 
 
 def test_a_flow_that_fails_is_started_again_and_a_batch_makes_up_for_it() -> None:

@@ -69,3 +69,12 @@ def mend_checkpoint(checkpoint: str, files: CheckpointFiles) -> None:
     if all(name.startswith(".") for name in names):
         for name in names:
             files.remove(f"{directory}/{name}")
+
+
+def has_unfinished_batch(checkpoint: str, files: CheckpointFiles) -> bool:
+    """Whether the query ended inside a micro-batch, with which it begins when it is started again."""
+    return _last_batch(f"{checkpoint}/offsets", files) > _last_batch(f"{checkpoint}/commits", files)
+
+
+def _last_batch(directory: str, files: CheckpointFiles) -> int:
+    return max((int(name) for name in files.names(directory) if name.isdecimal()), default=-1)

@@ -15,13 +15,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rookery.base.clock import Clock
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.settings.consumer import CONSUMER_KEYS
+from rookery.spark.compat import Feature, has
 from rookery.spark.pipelines.building import Flow
 from rookery.spark.pipelines.explaining import explain
 from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, partition_lags, read_report
 from rookery.spark.pipelines.restarts import restart_pause_s
-from rookery.spark.pipelines.sinks import start_flow
-from rookery.spark.pipelines.spec import FlowFailedError, Pipeline
+from rookery.spark.pipelines.sinks import runs_twice, start_flow
+from rookery.spark.pipelines.spec import AvailableNow, FlowFailedError, Pipeline
 from rookery.spark.quiet_start import is_java_gone
 from rookery.spark.source.group_offsets import GroupOffsets
 
@@ -52,6 +53,7 @@ class _FlowRun:
         self._query: StreamingQuery | None = None
         self._failures = 0
         self._batches_at_start = 0
+        self._is_again_due = False
         self.start_at_s = 0.0
         self.report: BatchReport | None = None
         self.figures = Figures(flow=flow.name)
@@ -73,6 +75,7 @@ class _FlowRun:
     def start(self, now_s: float) -> None:
         self._batches_at_start = self.figures.batches
         try:
+            self._is_again_due = runs_twice(self._flow, self._pipeline)
             self._query = self._start(self._flow, self._pipeline)
         except Exception as error:
             # Not only PySpark's own: what Spark does not expect comes as an exception of the bridge to Java.
@@ -91,7 +94,10 @@ class _FlowRun:
             return
         self._query = None
         error = query.exception()
-        if error is None:
+        if error is None and self._is_again_due:
+            self.start_at_s = now_s
+            self.figures = replace(self.figures, state="starting")
+        elif error is None:
             self.figures = replace(self.figures, state="finished", rows_in_per_s=0.0, rows_out_per_s=0.0)
         else:
             self._fail(str(error), now_s)
@@ -110,7 +116,11 @@ class _FlowRun:
         self.figures = replace(self.figures, state="running", error=None)
 
     def _read(self, text: str) -> BatchReport:
-        return self._flow.refused.complete(read_report(text))
+        report = self._flow.refused.complete(read_report(text))
+        if has(Feature.ADMISSION_CONTROL) or isinstance(self._pipeline.trigger, AvailableNow):
+            return report
+        # Older versions give the end of the micro-batch as the latest offset: a flow with limits would seem to be done.
+        return replace(report, latest={})
 
     def _fail(self, text: str, now_s: float) -> None:
         self._failures = 1 if self.figures.batches > self._batches_at_start else self._failures + 1

@@ -3,6 +3,8 @@
 A table may refuse rows: where these become dead letters, each row comes with the record that it is.
 """
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, DataType, StringType
@@ -26,6 +28,9 @@ from rookery.spark.pipelines.spec import (
     TopicSink,
 )
 from rookery.spark.postgres.letters import ORIGIN
+
+if TYPE_CHECKING:
+    from rookery.spark.functions import Encoding
 
 
 class SinkRowsError(Exception):
@@ -82,16 +87,21 @@ def _check_columns(sink: ParquetSink | PostgresSink, rows: DataFrame) -> None:
 
 
 def _topic_rows(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    from rookery.spark.functions import encode_columns
+
+    # Columns that the registry's formats encode, once all columns have their names.
+    encodings: dict[str, Encoding] = {}
     columns = {
-        "key": _key(sink, rows, pipeline),
-        "value": _value(sink, rows, pipeline),
+        "key": _key(sink, rows, pipeline, encodings),
+        "value": _value(sink, rows, pipeline, encodings),
         "topic": F.coalesce(F.col(ROUTE_COLUMN), F.lit(sink.topic))
         if ROUTE_COLUMN in rows.columns
         else F.lit(sink.topic),
     }
     if rows.columns.count(HEADERS_COLUMN) == 1:
         columns["headers"] = F.col(HEADERS_COLUMN)
-    return rows.select(*(column.alias(name) for name, column in columns.items()))
+    shaped = rows.select(*(column.alias(name) for name, column in columns.items()))
+    return encode_columns(shaped, encodings)
 
 
 def _unless_tombstone(value: Column, rows: DataFrame) -> Column:
@@ -101,7 +111,7 @@ def _unless_tombstone(value: Column, rows: DataFrame) -> Column:
     return F.when(~F.coalesce(F.col(TOMBSTONE_COLUMN), F.lit(False)), value)
 
 
-def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
+def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline, encodings: "dict[str, Encoding]") -> Column:
     """By default the key that the record came with."""
     if sink.key is not None:
         key = F.expr(sink.key)
@@ -110,7 +120,8 @@ def _key(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
     else:
         return F.lit(None).cast("binary")
     if sink.key_format is not None:
-        return _encoded(key, sink.key_format, sink, pipeline, is_key=True)
+        encodings["key"] = _encoding(sink.key_format, sink, pipeline, is_key=True)
+        return key
     return _as_bytes(key, rows.select(key.alias("key")).schema["key"].dataType)
 
 
@@ -118,7 +129,7 @@ def _as_bytes(column: Column, kind: DataType) -> Column:
     return column if isinstance(kind, BinaryType) else column.cast("string").cast("binary")
 
 
-def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
+def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline, encodings: "dict[str, Encoding]") -> Column:
     shown = visible(rows)
     lone = shown.schema.fields[0] if len(shown.columns) == 1 else None
     is_plain = lone is not None and isinstance(lone.dataType, BinaryType | StringType)
@@ -134,16 +145,16 @@ def _value(sink: TopicSink, rows: DataFrame, pipeline: Pipeline) -> Column:
     record = _unless_tombstone(F.struct(*(F.col(f"`{name}`") for name in shown.columns)), rows)
     if sink.value_format in (None, "json"):
         return F.to_json(record).cast("binary")
-    return _encoded(record, str(sink.value_format), sink, pipeline, is_key=False)
+    encodings["value"] = _encoding(str(sink.value_format), sink, pipeline, is_key=False)
+    return record
 
 
-def _encoded(column: Column, form: str, sink: TopicSink, pipeline: Pipeline, *, is_key: bool) -> Column:
-    from rookery.spark.functions import to_registry
+def _encoding(form: str, sink: TopicSink, pipeline: Pipeline, *, is_key: bool) -> "Encoding":
+    from rookery.spark.functions import plan_encoding
 
     part = "key" if is_key else "value"
     given = {name.lower(): text for name, text in sink.options.items()}
-    return to_registry(
-        column,
+    return plan_encoding(
         format=form,
         settings={key: text for key, text in platform_options(pipeline).items() if key.startswith(REGISTRY_PREFIX)},
         topic=sink.topic,

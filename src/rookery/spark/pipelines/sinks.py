@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from rookery.spark.compat import Feature, has
 from rookery.spark.pipelines.building import Flow
-from rookery.spark.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
+from rookery.spark.pipelines.checkpoint_files import CheckpointFiles, has_unfinished_batch, mend_checkpoint
 from rookery.spark.pipelines.origins import refused_topic, refusing_sinks
 from rookery.spark.pipelines.sources import platform_options
 from rookery.spark.pipelines.spec import (
@@ -33,7 +34,7 @@ _ENCODING_PREFIXES: Final = ("key", "value", "schema.registry.")
 
 def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
     session, checkpoint = flow.rows.sparkSession, pipeline.checkpoint_of(flow.name)
-    _activate(session)
+    activate(session)
     mend_checkpoint(checkpoint, CheckpointFiles(session))
     writer = flow.rows.writeStream.outputMode(output_mode(flow.sink))
     writer = writer.option("checkpointLocation", checkpoint)
@@ -51,7 +52,18 @@ def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
             return writer.format("console").options(**flow.sink.options).start()
 
 
-def _activate(session: SparkSession) -> None:
+def runs_twice(flow: Flow, pipeline: Pipeline) -> bool:
+    """Whether the query that is about to start would end before it has read what is there.
+
+    Without admission control, Spark runs the trigger available-now as one micro-batch. If that is an interrupted one,
+    which is finished first, all that came since stays unread, though the flow would seem to have done its work.
+    """
+    if has(Feature.ADMISSION_CONTROL) or not isinstance(pipeline.trigger, AvailableNow):
+        return False
+    return has_unfinished_batch(pipeline.checkpoint_of(flow.name), CheckpointFiles(flow.rows.sparkSession))
+
+
+def activate(session: SparkSession) -> None:
     """Spark looks for the sink in the session of the thread that starts a query, which may have none yet."""
     classes: Any = SparkSession._get_j_spark_session_class(session._jvm)
     classes.setActiveSession(session._jsparkSession)

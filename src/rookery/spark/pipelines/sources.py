@@ -22,6 +22,7 @@ from rookery.spark.pipelines.spec import (
     RAW_COLUMNS,
     RECORD_COLUMNS,
     TOMBSTONE_COLUMN,
+    AvailableNow,
     FileSource,
     GeneratorSource,
     JdbcSource,
@@ -112,6 +113,8 @@ def _read_topic(
         **_topic_options(pipeline, source),
         "startingOffsets": source.starting_offsets,
         "groupId": pipeline.group_id(flow),
+        # Spark 4.0 and 4.1 do not tell the source, which then could not keep limits.
+        "trigger": "available-now" if isinstance(pipeline.trigger, AvailableNow) else "processing-time",
         **source.options,
     }
     if makes_dead_letters:
