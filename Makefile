@@ -25,6 +25,8 @@ NONE_SELECTED := 5
 # The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
 SEEDS ?= 1..100
 SIM_ARGS ?=
+# The versions of Spark before the newest, which is in .venv, with which `make sparks` runs the Spark suite.
+SPARKS ?= 4.0 4.1 4.2
 # How many runs `make soak` makes.
 RUNS ?= 200
 # Which rows `make bench` runs (all without it), how often, and further arguments: make bench ROWS="produce/*" ROUNDS=5
@@ -43,7 +45,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
+<<<<<<< HEAD
 .PHONY: help setup check format test pythons sim explore conformance soak demo tour up bench profile wheel compiled test-compiled docs clean
+=======
+.PHONY: help setup check format test sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
+>>>>>>> 9d8af76 (Run the Spark suite with each supported Spark)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +89,10 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	scripts/conformance-setup.sh .cache/java
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not spark and not soak" tests/conformance tests/faults tests/spark $(PYTEST_ARGS)
 	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
+	$(MAKE) sparks
+
+sparks: $(INSTALLED) ## The Spark suite with older versions of Spark, from PyPI: make sparks SPARKS=4.1
+	for version in $(SPARKS); do PYTHON="$(PYTHON)" WORKERS=$(WORKERS) scripts/spark-suite.sh $$version $(PYTEST_ARGS); done
 
 soak: $(INSTALLED) ## The Spark sink under kills of drivers, workers and brokers: make soak RUNS=300
 	$(BIN)/python -m tests.soak --runs $(RUNS)

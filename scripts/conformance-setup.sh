@@ -2,7 +2,8 @@
 # Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, Spark's own
 # connector, and PostgreSQL's JDBC driver.
 # Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat is
-# not needed.
+# not needed. With SPARK=4.0, or another version that spark.xml names, only the jars for that Spark, into
+# DIRECTORY-spark-4.0.
 set -euo pipefail
 
 jars="${1:-.cache/java}"
@@ -22,16 +23,20 @@ if [ "${#missing[@]}" -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
 
-# fetch POM DIRECTORY
+# fetch POM DIRECTORY [further arguments of Maven...]
 fetch() {
     # The stamp is newer than the pom only if the last download was complete.
     if [ ! "$2/.complete" -nt "$1" ]; then
         rm -rf "$2"
         mkdir -p "$2"
-        mvn --quiet --batch-mode --file "$1" dependency:copy-dependencies -DoutputDirectory="$(realpath "$2")"
+        mvn --quiet --batch-mode --file "$1" dependency:copy-dependencies -DoutputDirectory="$(realpath "$2")" "${@:3}"
         touch "$2/.complete"
     fi
 }
 
+if [ -n "${SPARK:-}" ]; then
+    fetch "$poms/spark.xml" "$jars-spark-$SPARK" -P "spark-$SPARK"
+    exit 0
+fi
 fetch "$poms/pom.xml" "$jars"
 fetch "$poms/spark.xml" "$jars-spark"

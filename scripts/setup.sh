@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Creates a virtual environment and installs Rookery with its development dependencies into it.
-# Usage: scripts/setup.sh [DIRECTORY], with PYTHON naming the interpreter.
+# Usage: scripts/setup.sh [DIRECTORY [REQUIREMENTS that pip must meet as well...]], with PYTHON naming the interpreter.
 set -euo pipefail
 
 venv="${1:-.venv}"
+requirements=("${@:2}")
 python="${PYTHON:-python3}"
 
 warn() {
@@ -63,7 +64,7 @@ fi
 if [ ! -x "$venv/bin/pip" ] || [ "$made_for" != "$version" ]; then
     "$python" -m venv --clear "$venv"
 fi
-"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[dev]'
+"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[dev]' ${requirements[@]+"${requirements[@]}"}
 
 # Spark starts in half the time with an archive of its classes (docs/spark.md), and without one as ever.
 if [ -n "${JAVA_HOME:-}" ] || command -v java > /dev/null; then
