@@ -11,16 +11,32 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicName, TopicPartition
 from rookery.client.errors import AuthenticationError
 from rookery.spark.offsets import describe
+from rookery.spark.query_error import QueryError
 
 _LOG: Final = logging.getLogger(__name__)
+# Answers of a broker after which the same request is refused again. A producer that was fenced has a successor, with
+# which it would fight.
+LASTING_CODES: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
 
 
-class SourceError(Exception):
+class SourceError(QueryError):
     """A topic cannot be read, and what to do about it."""
 
 
 class DataLossError(SourceError):
     """Records are gone that the query was to read."""
+
+    is_lasting = True
 
     def __init__(self, what: str) -> None:
         super().__init__(

@@ -11,6 +11,7 @@ from typing import Final
 
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
 from rookery.base.values import value_class
+from rookery.spark.query_error import QueryError
 
 _BOOLEAN: Final = ConfigType.BOOLEAN
 _INT: Final = ConfigType.INT
@@ -31,8 +32,10 @@ _SIZE: Final = re.compile(r"(\d{1,18})\s*([a-z]*)", re.ASCII)
 _SIZE_LETTERS: Final = ("", "k", "m", "g", "t", "p")
 
 
-class OptionError(Exception):
+class OptionError(QueryError):
     """An option is wrong; the text names it and says what to change."""
+
+    is_lasting = True
 
 
 class Place(Flag):

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from rookery.spark.postgres.connecting import FencedError, PostgresError
+from rookery.spark.postgres.errors import FencedError, PostgresError, ServerError
 from rookery.spark.postgres.ledger import LEDGER
 from rookery.spark.postgres.letters import DeadLetters, from_bytes
 from rookery.spark.postgres.outbox import OUTBOX
@@ -141,8 +141,9 @@ def test_a_commit_that_the_server_never_saw(postgres: Postgres, connection: psyc
     cut_off = PostgresSink(dsn=postgres.dsn, table=table, sink_id=table, on_step=on_step)
     cut_off.begin(SCHEMA, 0)
     staged = stage(cut_off.staging(SCHEMA), 0, [_batch([(1, "a")])])
-    with pytest.raises(psycopg.OperationalError):
+    with pytest.raises(ServerError, match="terminating connection") as caught:
         cut_off.publish(SCHEMA, 0, staged)
+    assert not caught.value.is_lasting
     assert content(connection, table) == []
     assert Writer(postgres, table, sink_id=table, key_columns=[]).write(0, [(1, "a")]).row_count == 1
     assert content(connection, table) == [(1, "a")]

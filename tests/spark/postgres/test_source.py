@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from rookery.spark.postgres.connecting import PostgresError
+from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.postgres.source import plan_parts, read_part
 from tests.support.postgres import Postgres
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import types as spark
 
-from rookery.spark.postgres.connecting import PostgresError
+from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.postgres.sink import PostgresSink
 from rookery.spark.postgres.staging import stage
 from rookery.spark.postgres.tables import check_table

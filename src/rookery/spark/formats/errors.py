@@ -11,14 +11,19 @@ from contextlib import contextmanager
 
 from rookery.base.errors import ConfigError
 from rookery.serdes.errors import RegistryRequestError, RegistryUnavailableError
+from rookery.spark.query_error import QueryError
 
 
-class FormatError(Exception):
+class FormatError(QueryError):
     """A column cannot be decoded or encoded as it was asked for."""
+
+    is_lasting = True
 
 
 class RegistryDownError(FormatError):
     """Try again later, or with another schema.registry.url."""
+
+    is_lasting = False
 
 
 @contextmanager

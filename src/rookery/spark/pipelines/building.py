@@ -43,7 +43,7 @@ from rookery.spark.pipelines.spec import (
     Watermark,
 )
 from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
-from rookery.spark.postgres.connecting import PostgresError
+from rookery.spark.postgres.errors import PostgresError
 
 _REFUSALS = (
     PySparkException,

@@ -66,7 +66,7 @@ def _check_postgres(flow: Flow) -> Iterator[Problem]:
     sink = flow.sink
     if not isinstance(sink, PostgresSink) or flow.record_type is None:
         return
-    from rookery.spark.postgres.connecting import PostgresError
+    from rookery.spark.postgres.errors import PostgresError
     from rookery.spark.postgres.tables import check_table
 
     try:

@@ -10,12 +10,13 @@ from typing import Final, NamedTuple
 from rookery.client.settings.admin import ADMIN_KEYS
 from rookery.client.settings.consumer import CONSUMER_KEYS
 from rookery.client.settings.producer import PRODUCER_KEYS
+from rookery.spark.query_error import Raised, read_traceback, restore
 
 _LINE: Final = re.compile(r"[;(]\s*line (\d+),? pos \d+\)?")
-_END: Final = re.compile(r"\s*(?:SQLSTATE: \w+|== SQL|JVM stacktrace|Driver stacktrace|\n\s+at [\w.$]+\(|\n'?\w+ ?\[)")
+_END: Final = re.compile(
+    r"\s*(?:SQLSTATE: \w+|== SQL|=== Streaming Query|JVM stacktrace|Driver stacktrace|\n\s+at [\w.$]+\(|\n'?\w+ ?\[)"
+)
 _CONDITION: Final = re.compile(r"^\s*\[[A-Z][A-Z_.\d]+\]\s*")
-_TRACEBACK: Final = "Traceback (most recent call last)"
-_RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.*)", re.MULTILINE | re.DOTALL)
 _MESSAGE_LENGTH_MAX: Final = 500
 _FILE_KEYS: Final = {
     "keyFormat": "key_format",
@@ -41,20 +42,21 @@ class Explanation(NamedTuple):
 def explain(text: str) -> Explanation:
     match = _LINE.search(text)
     line = int(match[1]) if match else None
-    if _TRACEBACK in text:
-        return Explanation(_last_raised(text), line)
+    ours, raised = restore(text), read_traceback(text)
+    if ours is not None:
+        return Explanation(shortened(in_words_of_the_file(" ".join(str(ours).split()))), line)
+    if raised is not None:
+        return Explanation(_said(raised), line)
     end = min((found.start() for found in (match, _END.search(text)) if found), default=len(text))
     message = " ".join(_CONDITION.sub("", text[:end]).split())
-    return Explanation(_short(message) or _short(text.strip()), line)
+    return Explanation(shortened(message) or shortened(text.strip()), line)
 
 
-def _last_raised(text: str) -> str:
-    """What Python raised, without its class: the innermost is written last, at the beginning of a line."""
-    behind = text.rpartition(_TRACEBACK)[2]
-    found = _RAISED.search(behind)
-    said = found[2] if found else behind.strip().splitlines()[-1]
-    end = _END.search(said)
-    return _short(in_words_of_the_file(" ".join((said[: end.start()] if end else said).split())))
+def _said(raised: Raised) -> str:
+    """What Python raised, without its class, if it has something to say."""
+    end = _END.search(raised.message)
+    said = " ".join((raised.message[: end.start()] if end else raised.message).split())
+    return shortened(in_words_of_the_file(said or raised.class_name))
 
 
 def in_words_of_the_file(message: str) -> str:
@@ -71,5 +73,5 @@ def _platform_key(found: re.Match[str]) -> str:
     return name if name in _CLIENT_KEYS or name.endswith(".*") else found[0]
 
 
-def _short(message: str) -> str:
+def shortened(message: str) -> str:
     return message if len(message) <= _MESSAGE_LENGTH_MAX else f"{message[:_MESSAGE_LENGTH_MAX]}..."

@@ -17,9 +17,9 @@ from rookery.base.types import Offset, TopicPartition
 from rookery.client.settings.consumer import CONSUMER_KEYS
 from rookery.spark.compat import Feature, has
 from rookery.spark.pipelines.building import Flow
-from rookery.spark.pipelines.explaining import explain
 from rookery.spark.pipelines.lag import LagLookup
 from rookery.spark.pipelines.progress import BatchReport, Figures, advance, gaps, partition_lags, read_report
+from rookery.spark.pipelines.query_failures import failure_of
 from rookery.spark.pipelines.restarts import restart_pause_s
 from rookery.spark.pipelines.sinks import runs_twice, start_flow
 from rookery.spark.pipelines.spec import AvailableNow, FlowFailedError, Pipeline
@@ -81,7 +81,7 @@ class _FlowRun:
             # Not only PySpark's own: what Spark does not expect comes as an exception of the bridge to Java.
             if is_java_gone(error):
                 raise
-            self._fail(str(error), now_s)
+            self._fail(error, now_s)
 
     def look(self, now_s: float) -> None:
         """Takes over what the query reports, and that it ended."""
@@ -100,7 +100,7 @@ class _FlowRun:
         elif error is None:
             self.figures = replace(self.figures, state="finished", rows_in_per_s=0.0, rows_out_per_s=0.0)
         else:
-            self._fail(str(error), now_s)
+            self._fail(error, now_s)
 
     def _take_progress(self, query: StreamingQuery) -> None:
         last = query.lastProgress
@@ -122,10 +122,11 @@ class _FlowRun:
         # Older versions give the end of the micro-batch as the latest offset: a flow with limits would seem to be done.
         return replace(report, latest={})
 
-    def _fail(self, text: str, now_s: float) -> None:
+    def _fail(self, error: Exception, now_s: float) -> None:
+        failure = failure_of(error)
         self._failures = 1 if self.figures.batches > self._batches_at_start else self._failures + 1
-        pause_s = restart_pause_s(text, self._failures, failures_max=self._pipeline.restarts_max)
-        message = explain(text).message
+        pause_s = restart_pause_s(failure, self._failures, failures_max=self._pipeline.restarts_max)
+        message = str(failure)
         if pause_s is None:
             self.figures = replace(self.figures, state="failed", error=message)
         else:

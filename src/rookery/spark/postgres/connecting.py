@@ -1,29 +1,39 @@
-"""Connections to PostgreSQL, and the errors of this package, whose texts never hold a password.
+"""Connections to PostgreSQL, and the names of tables.
 
 A wrong connection string is described by libpq with words out of it, which may be the password: nothing of that is
 handed on. What a server answers names user and host only; the password is still taken out, should it occur.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from rookery.spark.postgres.errors import PostgresError, UnavailableError, from_server
+
 _CONNECT_TIMEOUT_S: Final = 20
 _HIDDEN: Final = "***"
 
 
-class PostgresError(Exception):
-    """What PostgreSQL cannot do for us; the text says what to change."""
+@contextmanager
+def connect(dsn: str) -> Iterator[psycopg.Connection]:
+    """A connection whose transaction is committed at the end, or rolled back after an exception.
+
+    Exceptions of psycopg leave as PostgresError, since Spark loses their class and what the server said.
+    """
+    connection = _open(dsn)
+    try:
+        with connection:
+            yield connection
+    except psycopg.Error as error:
+        raise from_server(error) from error
 
 
-class FencedError(PostgresError):
-    """Another run of the same sink has taken over: this one must end."""
-
-
-def connect(dsn: str, *, autocommit: bool = False) -> psycopg.Connection:
-    """The session speaks of times in UTC. Raises PostgresError."""
+def _open(dsn: str) -> psycopg.Connection:
+    """The session speaks of times in UTC."""
     try:
         settings = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -36,9 +46,9 @@ def connect(dsn: str, *, autocommit: bool = False) -> psycopg.Connection:
         application_name=settings.get("application_name") or "rookery",
     )
     try:
-        return psycopg.connect(complete, autocommit=autocommit)
+        return psycopg.connect(complete)
     except psycopg.Error as error:
-        raise PostgresError(_without(str(settings.get("password") or ""), str(error).strip())) from None
+        raise UnavailableError(_without(str(settings.get("password") or ""), str(error).strip())) from None
 
 
 def _without(password: str, text: str) -> str:

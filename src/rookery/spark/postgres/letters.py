@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rookery.base.values import value_class
 from rookery.dead_letters.standard import TASK_PUT, Failure, Origin, attempt_of
 from rookery.spark.dead_letter_columns import dead_letter_table
-from rookery.spark.postgres.connecting import PostgresError
+from rookery.spark.postgres.errors import PostgresError
 
 # A struct: topic, partition, offset, timestamp_ms, key, value, headers.
 ORIGIN: Final = "__rookery_origin"

@@ -18,7 +18,9 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import Column, functions
 
-from rookery.spark.postgres.connecting import PostgresError, connect, parse_table
+from rookery.spark.postgres.connecting import connect, parse_table
+from rookery.spark.postgres.errors import PostgresError
+from rookery.spark.sqlstates import is_lasting_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,7 +139,9 @@ def plan_parts(
             columns = read_columns(connection, rows)
             conditions = _conditions(connection, rows, partition_column, partitions)
         except psycopg.Error as error:
-            raise PostgresError(f"the {'query' if table is None else 'table'} cannot be read: {error}") from None
+            what = "query" if table is None else "table"
+            is_lasting = is_lasting_state(error.sqlstate)
+            raise PostgresError(f"the {what} cannot be read: {error}", is_lasting=is_lasting) from None
         return [Part(dsn, _copy(connection, rows, columns, condition), columns) for condition in conditions]
 
 

@@ -25,7 +25,8 @@ from psycopg import sql
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from rookery.spark.postgres.connecting import PostgresError, TableName, connect
+from rookery.spark.postgres.connecting import TableName, connect
+from rookery.spark.postgres.errors import PostgresError, UnavailableError
 from rookery.spark.postgres.letters import ORIGIN, DeadLetters, make_letters, portions, to_bytes
 from rookery.spark.postgres.refusals import Limits, describe, find_refusals
 from rookery.spark.postgres.tables import type_name
@@ -239,12 +240,12 @@ def _copy(
 
 
 def check_complete(connection: psycopg.Connection, target: TableName, staged: Sequence[Staged]) -> None:
-    """A server that crashes empties tables that are not logged. Raises PostgresError: the batch must be replayed."""
+    """A server that crashes empties tables that are not logged. Raises UnavailableError: the batch must be replayed."""
     for table in staged:
         query = sql.SQL("SELECT count(*) FROM {}").format(target.beside(table.name).identifier)
         (row_count,) = connection.execute(query).fetchone() or (0,)
         if row_count != table.row_count:
-            raise PostgresError(
+            raise UnavailableError(
                 f"of {table.row_count} rows staged for {target}, {row_count} are there: the server was restarted after "
                 "a crash; nothing of the batch was written, start the query again"
             )

@@ -88,7 +88,7 @@ class SinkColumns:
         """What is to be sent, in one part, or in one for each topic where each has schemas of its own."""
         chosen = rows.select(self._names)
         if self._topic is None and chosen.column(_TOPIC).null_count:
-            raise SinkError(_NULL_TOPIC)
+            raise SinkError(_NULL_TOPIC, is_lasting=True)
         if not self._formats:
             yield chosen
         elif self._topic is not None:

@@ -32,6 +32,7 @@ from typing import Final, TypeAlias
 
 from rookery.base.values import value_class
 from rookery.client.prepared import EndOutcome, PreparedTransaction
+from rookery.spark.query_error import QueryError
 
 # Of an entry that was written before any decision.
 _BEFORE_ALL: Final = -1
@@ -42,12 +43,26 @@ Outcomes: TypeAlias = Mapping[PreparedTransaction, EndOutcome]
 _Identity: TypeAlias = tuple[str, int, int]
 
 
-class SinkError(Exception):
+class SinkError(QueryError):
     """A batch that could not be written, and why. Spark replays it when the query is started again."""
 
 
 class TornBatchError(SinkError):
     """Some rows of a batch were committed and others are lost."""
+
+    is_lasting = True
+
+
+class StaleCheckpointError(SinkError):
+    """The ledger is further than the query's checkpoint."""
+
+    is_lasting = True
+
+
+class RivalDriverError(SinkError):
+    """Other drivers write to the same sink. Starting again would keep up the fight."""
+
+    is_lasting = True
 
 
 @value_class
@@ -137,7 +152,7 @@ def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_s
         known = Entry(batch=batch, abandoned=frozenset() if entry is None else entry.abandoned)
         return _decide(known, fresh) if fresh else Nothing()
     if entry.batch > batch and is_streaming:
-        raise SinkError(
+        raise StaleCheckpointError(
             f"batch {batch}: the ledger is at batch {entry.batch}, so this checkpoint is an older copy of the query's. "
             f"Batches {batch} to {entry.batch - 1} were written already, perhaps with other rows, and are neither "
             "repeated nor left out in silence. Go on with the newest checkpoint; or take a new one, with "

@@ -27,6 +27,7 @@ from rookery.spark.sink.commit_protocol import (
     Finish,
     Nothing,
     Piece,
+    RivalDriverError,
     SinkError,
     is_unsettled,
     plan_abort,
@@ -94,7 +95,7 @@ class Committer:
             except BaseException:
                 await self._ledger.let_go()
                 raise
-        raise SinkError(
+        raise RivalDriverError(
             f"batch {batch}: other drivers write to the sink {self._ledger.sink} at the same time ({reasons[-1]})"
         )
 

@@ -24,6 +24,7 @@ from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.values import value_class
 from rookery.client.errors import ClientStateError
 from rookery.client.sync import Producer
+from rookery.spark.failures import LASTING_CODES
 from rookery.spark.option_table import OptionError
 from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
@@ -205,22 +206,25 @@ def explained(error: ApiError | ConfigError, options: WriteOptions) -> Exception
                 "(transaction.max.timeout.ms, by default 900000); lower the option, or raise the broker's setting"
             )
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if "column partition" in str(error):
-            return SinkError(f"a row cannot be written: {error}. Correct the column 'partition', or add partitions")
+            told = f"a row cannot be written: {error}. Correct the column 'partition', or add partitions"
+            return SinkError(told, is_lasting=True)
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.INVALID_TOPIC_EXCEPTION:
             named = "the option topic" if options.topic is not None else "the column 'topic'"
             return SinkError(f"a topic cannot be written to: {error}. Check {named}, or create the topic")
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED | ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return SinkError(
                 f"not allowed: {error}. The sink writes to its topics and to {options.ledger_topic} (option "
-                "ledgerTopic), with transactional ids that begin with rookery-sink-"
+                "ledgerTopic), with transactional ids that begin with rookery-sink-",
+                is_lasting=True,
             )
         case ErrorCode.MESSAGE_TOO_LARGE:
             return SinkError(
                 f"a row cannot be written: {error}. A record must fit the option kafka.max.request.size and the "
-                "topic's max.message.bytes: raise them, the latter as with rookery configs alter"
+                "topic's max.message.bytes: raise them, the latter as with rookery configs alter",
+                is_lasting=True,
             )
         case ErrorCode.NETWORK_EXCEPTION | ErrorCode.BROKER_NOT_AVAILABLE | ErrorCode.REQUEST_TIMED_OUT:
             servers = options.client_config.get("bootstrap.servers")
             return SinkError(f"the brokers at {servers} do not answer: {error}. Check kafka.bootstrap.servers")
         case _:
-            return SinkError(str(error))
+            return SinkError(str(error), is_lasting=error.code in LASTING_CODES)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from rookery.dead_letters.standard import KEY_CONVERTER, VALUE_CONVERTER, Failure, Origin, attempt_of
 from rookery.spark.options import FormatOptions, ReadOptions
+from rookery.spark.query_error import QueryError
 from rookery.spark.source.schema import Decoders
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ _TIME_MS_MAX: Final = (2**63 - 1) // 1000
 _STAGES: Final = {"key": KEY_CONVERTER, "value": VALUE_CONVERTER}
 
 
-class DecodingError(Exception):
+class DecodingError(QueryError):
     """A record cannot be decoded, and onError is fail."""
+
+    is_lasting = True
 
 
 class Shaped(NamedTuple):
