@@ -330,3 +330,19 @@ def test_units_of_time_that_there_are_not() -> None:
         sinks: [{console: true, from: a}]
         """
     assert problems(text) == ["3: value cannot be read as unix_ns: did you mean unix_us?"]
+
+
+def test_sinks_are_numbered_as_they_stand_in_the_file() -> None:
+    text = """\
+        name: p
+        sources: {t: {generator: {}}}
+        sinks:
+          - {consle: true, from: t}
+          - nothing
+          - {console: true}
+          - {parquet: a, postgres: b, from: t}
+        """
+    found = problems(text)
+    assert [line.partition(" ")[0] for line in found] == sorted(line.partition(" ")[0] for line in found)
+    for number, line in ((1, 4), (2, 5), (3, 6), (4, 7)):
+        assert any(each.startswith(f"{line}: sink {number} ") for each in found), found

@@ -11,7 +11,7 @@ from rookery.spark.postgres.errors import ServerError
 TRACEBACK = 'Query terminated: Traceback (most recent call last):\n  File "worker.py", line 1, in main\n'
 QUERY = (
     "\n\n=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nLogical Plan:\n"
-    "~WriteToMicroBatchDataSourceV1 ForeachBatchSink, 3, [checkpointLocation=/tmp/x], Append\n"
+    "~WriteToMicroBatchDataSourceV1 ForeachBatchSink, 3, [checkpointLocation=checkpoint], Append\n"
     "+- ~StreamingDataSourceV2ScanRelation[a#0] rate\n"
 )
 

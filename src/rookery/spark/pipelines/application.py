@@ -44,6 +44,10 @@ def validate(file: Path, options: RunOptions, *, offline: bool) -> Pipeline:
     """Raises PipelineError."""
     pipeline = read_pipeline(file)
     if not offline:
+        from rookery.spark.pipelines.platform import check_platform
+
+        check_platform(pipeline)
+        # What Spark's own part needs takes seconds to load: only a pipeline that has come so far waits for it.
         from rookery.spark.pipelines.checks import check_pipeline
 
         log = _states().new_log(f"{pipeline.name}.validate")
@@ -81,6 +85,8 @@ def _stop(session: "SparkSession") -> None:
 
 def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
     """Until the pipeline ends, or somebody ends it. Raises PipelineError, FlowFailedError, AlreadyRunningError."""
+    from rookery.spark.pipelines.platform import check_platform
+
     pipeline = read_pipeline(file)
     if options.available_now:
         pipeline = replace(pipeline, trigger=AvailableNow())
@@ -95,6 +101,7 @@ def run(file: Path, options: RunOptions, *, say: Callable[[str], None]) -> None:
         notes = _Notes(pipeline, options, address, write, clock)
         notes.update(())
         stop = resources.enter_context(stopping_on_signals())
+        check_platform(pipeline)
         say(f"{pipeline.name}: starting Spark on {options.master}")
         log = states.new_log(pipeline.name)
         session = resources.enter_context(spark_session(pipeline, options, log))

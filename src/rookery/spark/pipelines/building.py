@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rookery.base.values import value_class
 from rookery.dead_letters.standard import TRANSFORMATION
 from rookery.spark.pipelines.explaining import explain
-from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes, needed_by
+from rookery.spark.pipelines.origins import dead_letter_origins, dependencies, keeps_bytes
 from rookery.spark.pipelines.progress import COUNT, DEAD_LETTERS, ROWS_OUT, observation_name
 from rookery.spark.pipelines.python_functions import FunctionError, load_function
 from rookery.spark.pipelines.refused_counts import RefusedCounts
@@ -70,9 +70,9 @@ class Flow:
 
 
 def build_flows(
-    spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False, missing: Collection[str] = ()
+    spark: SparkSession, pipeline: Pipeline, *, letters_come_later: bool = False
 ) -> tuple[list[Flow], list[Problem]]:
-    """Those that Spark agrees to, and everything that it objects to. What needs the sources `missing` is left out.
+    """Those that Spark agrees to, and everything that it objects to.
 
     The flow of dead letters is the first, since one that begins at the latest records must not begin after a sink that
     passes a bad one over. With `letters_come_later` sinks have begun before it, and it looks at everything there is.
@@ -81,9 +81,6 @@ def build_flows(
     flows: list[Flow] = []
     built: set[str] = set()
     for sink in (*([None] if dead_letter_origins(pipeline) else []), *pipeline.sinks):
-        origins = dead_letter_origins(pipeline) if sink is None else (sink.source,)
-        if _needs(pipeline, origins, missing):
-            continue
         name = DEAD_LETTER_FLOW if sink is None else sink.name
         is_late = sink is None and letters_come_later
         builder = FlowBuilder(spark.newSession(), _from_earliest(pipeline) if is_late else pipeline, name)
@@ -95,12 +92,8 @@ def build_flows(
             problems += error.problems
         built |= builder.built
     rest = [name for name in (*pipeline.sources, *pipeline.transforms) if name not in built]
-    problems += _problems_of(spark, pipeline, [name for name in rest if not _needs(pipeline, (name,), missing)])
+    problems += _problems_of(spark, pipeline, rest)
     return flows, problems
-
-
-def _needs(pipeline: Pipeline, names: Collection[str], missing: Collection[str]) -> bool:
-    return any(not needed_by(pipeline, name).isdisjoint(missing) for name in names)
 
 
 def _from_earliest(pipeline: Pipeline) -> Pipeline:

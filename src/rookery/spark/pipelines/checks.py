@@ -1,7 +1,7 @@
-"""What must be true before a pipeline starts: the platform has what it names, Spark agrees, sinks take what is written.
+"""What must be true before a pipeline starts, and Spark is needed to tell: it agrees, and sinks take what is written.
 
-Each check gives problems with their places, and all are told at once. Spark is not asked about what needs something
-that the platform does not have, since it would complain about the same things in other words.
+Each check gives problems with their places, and all are told at once. The platform was asked before
+(`platform.check_platform`): of what it does not have, Spark would complain in other words.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from rookery.spark.pipelines.building import Flow, build_flows
 from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
 from rookery.spark.pipelines.explaining import explain, in_words_of_the_file
 from rookery.spark.pipelines.pins import check_pins, letters_come_later
-from rookery.spark.pipelines.platform import check_registry, check_topics, registry_client
+from rookery.spark.pipelines.platform import registry_client
 from rookery.spark.pipelines.sinks import output_mode
-from rookery.spark.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink, TopicSource
+from rookery.spark.pipelines.spec import Pipeline, PipelineError, PostgresSink, Problem, TopicSink
 
 _NOT_FOUND: Final = 404
 
@@ -30,20 +30,10 @@ _NOT_FOUND: Final = 404
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Flow]:
     """The flows, ready to start; or PipelineError."""
     files = CheckpointFiles(spark)
-    of_platform = [*check_topics(pipeline), *check_registry(pipeline)]
-    places = {problem.place for problem in of_platform}
-    is_there = pipeline.platform_place not in places
-    missing = [
-        name
-        for name, source in pipeline.sources.items()
-        if source.place in places or (isinstance(source, TopicSource) and not is_there)
-    ]
-    is_late = letters_come_later(pipeline, files)
-    flows, problems = build_flows(spark, pipeline, letters_come_later=is_late, missing=missing)
-    problems += [*of_platform, *check_pins(pipeline, files)]
+    flows, problems = build_flows(spark, pipeline, letters_come_later=letters_come_later(pipeline, files))
+    problems += check_pins(pipeline, files)
     for flow in flows:
-        problems += [*_check_output_mode(flow, pipeline), *_check_postgres(flow)]
-        problems += _check_schema(flow, pipeline) if is_there else ()
+        problems += [*_check_output_mode(flow, pipeline), *_check_postgres(flow), *_check_schema(flow, pipeline)]
     if problems:
         raise PipelineError(problems)
     return flows
@@ -67,10 +57,12 @@ def _check_postgres(flow: Flow) -> Iterator[Problem]:
     if not isinstance(sink, PostgresSink) or flow.record_type is None:
         return
     from rookery.spark.postgres.errors import PostgresError
+    from rookery.spark.postgres.rights import column_problems
     from rookery.spark.postgres.tables import check_table
 
     try:
         problems = check_table(sink.connection, sink.table, flow.record_type, sink.key)
+        problems += column_problems(sink.connection, sink.table, flow.record_type.names, sink.key)
     except PostgresError as error:
         problems = [str(error)]
     yield from (Problem(sink.place, f"table {sink.table}: {problem}") for problem in problems)

@@ -275,8 +275,8 @@ def _parse_sinks(fields: Fields, file: Path, above: Sequence[str]) -> tuple[Sink
     if not fields.has("sinks") or fields.is_empty_list("sinks"):
         fields.complain("sinks", "the pipeline needs sinks")
     found: list[Sink] = []
-    for node in nodes:
-        inner = fields.mapping(node, f"sink {len(found) + 1}")
+    for number, node in enumerate(nodes, start=1):
+        inner = fields.mapping(node, f"sink {number}")
         sink = None if inner is None else _parse_sink(inner, file, above)
         if sink is not None:
             _check_flow_name(sink, found, fields.report)

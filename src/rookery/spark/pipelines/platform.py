@@ -1,4 +1,7 @@
-"""Questions about a pipeline to the platform it runs on: are its topics there, does its registry answer."""
+"""Questions about a pipeline to the platform it runs on: are its topics there, does its registry answer.
+
+`check_platform` needs no Spark, and so takes a moment where the start of a JVM takes seconds.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,11 +12,19 @@ from rookery.client.sync import Admin, NewTopic
 from rookery.dead_letters.standard import dead_letter_topic
 from rookery.serdes import RegistryClient
 from rookery.spark.option_table import REGISTRY_PREFIX
+from rookery.spark.pipelines.databases import check_databases
 from rookery.spark.pipelines.fields import nearest
 from rookery.spark.pipelines.origins import dead_letter_roots, refused_topic, refusing_sinks
-from rookery.spark.pipelines.spec import Pipeline, Problem, TopicSink, TopicSource
+from rookery.spark.pipelines.spec import Pipeline, PipelineError, Problem, TopicSink, TopicSource
 
 _URL = f"{REGISTRY_PREFIX}url"
+
+
+def check_platform(pipeline: Pipeline) -> None:
+    """Raises PipelineError with everything that is missing on the platform and in databases."""
+    problems = [*check_topics(pipeline), *check_registry(pipeline), *check_databases(pipeline)]
+    if problems:
+        raise PipelineError(problems)
 
 
 def check_topics(pipeline: Pipeline) -> list[Problem]:
