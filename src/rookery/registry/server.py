@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from rookery.base.errors import StartupError
+from rookery.registry.http_bounds import DEFAULT_BOUNDS, BoundedConfig, HttpBounds, Usage
 from rookery.registry.settings import RegistryListener, TlsFiles
 
 if TYPE_CHECKING:
@@ -29,9 +30,13 @@ _VERIFY: Final = {"NONE": ssl.CERT_NONE, "REQUESTED": ssl.CERT_OPTIONAL, "REQUIR
 class RegistryServer:
     """`bind`, `listen`, `serve`; `stop` at any time."""
 
-    def __init__(self, listeners: tuple[RegistryListener, ...], tls: TlsFiles) -> None:
+    def __init__(
+        self, listeners: tuple[RegistryListener, ...], tls: TlsFiles, *, bounds: HttpBounds = DEFAULT_BOUNDS
+    ) -> None:
         self._wanted = listeners
         self._tls = tls
+        self._bounds = bounds
+        self._usage = Usage()
         self._sockets: list[socket.socket] = []
         self._servers: list[_Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,11 +64,29 @@ class RegistryServer:
         """Returns when all listeners take requests. The first tells the app when it starts and stops."""
         context = _tls_context(self._tls) if any(each.scheme == "https" for each in self._wanted) else None
         for listener, bound in zip(self._wanted, self._sockets, strict=True):
-            server = _Server(app, context if listener.scheme == "https" else None, has_lifespan=not self._servers)
+            config = self._config(app, has_lifespan=not self._servers)
+            server = _Server(config, context if listener.scheme == "https" else None)
             self._servers.append(server)
             self._tasks.append(asyncio.get_running_loop().create_task(server.serve(sockets=[bound])))
         for server, task in zip(self._servers, self._tasks, strict=True):
             await _until_serving(server, task)
+
+    def _config(self, app: "ASGIApp", *, has_lifespan: bool) -> BoundedConfig:
+        return BoundedConfig(
+            app,
+            bounds=self._bounds,
+            usage=self._usage,
+            ws="none",
+            lifespan="on" if has_lifespan else "off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
 
     async def stop(self) -> None:
         """Requests under way are answered, for a while; idle connections are closed."""
@@ -82,21 +105,7 @@ class RegistryServer:
 class _Server(uvicorn.Server):
     """Uvicorn, as a part of a process: signals are the process's business, and logs go the process's way."""
 
-    def __init__(self, app: "ASGIApp", context: ssl.SSLContext | None, *, has_lifespan: bool) -> None:
-        config = uvicorn.Config(
-            app,
-            http="httptools",
-            ws="none",
-            lifespan="on" if has_lifespan else "off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            backlog=_BACKLOG,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_GRACE_S,
-        )
+    def __init__(self, config: BoundedConfig, context: ssl.SSLContext | None) -> None:
         config.load()
         config.ssl = context
         super().__init__(config)
