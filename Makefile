@@ -45,11 +45,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-<<<<<<< HEAD
-.PHONY: help setup check format test pythons sim explore conformance soak demo tour up bench profile wheel compiled test-compiled docs clean
-=======
-.PHONY: help setup check format test sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
->>>>>>> 9d8af76 (Run the Spark suite with each supported Spark)
+.PHONY: help setup check format test pythons sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
