@@ -22,6 +22,12 @@ PYTEST_ARGS ?=
 # What `make test` leaves to other targets, and pytest's exit code if arguments select no test of a kind.
 QUICK := not java and not kcat and not long and not soak
 NONE_SELECTED := 5
+# `make fresh`: which Debian, which users (root, user), which targets; empty is all that scripts/fresh.sh tells of
+SUITE ?=
+USERS ?=
+STEPS ?=
+MIRROR ?=
+KEEP ?=
 # The worlds that `make sim` runs, and further arguments, such as SIM_ARGS="--scenario power --trace"
 SEEDS ?= 1..100
 SIM_ARGS ?=
@@ -45,7 +51,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-.PHONY: help setup check format test pythons sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
+.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +79,9 @@ test: check ## The checks and the tests, with the Python clients' part of the co
 
 pythons: ## make test with each Python from 3.11 to 3.14 that the machine has, in PATH or pyenv; a table at the end
 	MAKE="$(MAKE)" $(PYTHON) scripts/pythons.py
+
+fresh: ## README's commands on an empty Debian by debootstrap, as root and as a user: make fresh SUITE=trixie USERS=root STEPS=test
+	SUITE="$(SUITE)" USERS="$(USERS)" STEPS="$(STEPS)" MIRROR="$(MIRROR)" KEEP="$(KEEP)" scripts/fresh.sh
 
 sim: $(INSTALLED) ## Whole nodes in simulated time, under faults: make sim SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(SIM_ARGS)
