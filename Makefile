@@ -102,7 +102,7 @@ sparks: $(INSTALLED) ## The Spark suite with older versions of Spark, from PyPI:
 soak: $(INSTALLED) ## The Spark sink under kills of drivers, workers and brokers: make soak RUNS=300
 	$(BIN)/python -m tests.soak --runs $(RUNS)
 
-demo: $(INSTALLED) ## A website's page views through broker, registry and Spark, and whether exactly the right things came out
+demo: $(INSTALLED) ## A website's page views through the platform, checked; KEEP=1 leaves everything running
 	$(BIN)/python -W ignore -m demo
 
 tour: $(INSTALLED) ## The broker with four clients: kills, restarts, groups, transactions, columns, schemas

@@ -1,10 +1,13 @@
 """`make demo`: a website's page views go through the whole platform, and what comes out is compared with what must.
 
+With KEEP=1 in the environment everything stays up afterwards, with the commands to look around, until Ctrl-C.
+
 Events -> Avro with the schema registry -> topic -> a pipeline on Spark (decode, dead letters, enrich by a compacted
 topic of users, count by minute and country) -> a topic in transactions, Parquet files, the lag of a consumer group. In
 the middle the pipeline is killed. The exit code is 0 only if everything agrees exactly.
 """
 
+import os
 import sys
 import tempfile
 import time
@@ -15,11 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.syntax import Syntax
 
 from demo.broker import Broker
 from demo.story import report, topics
 from demo.story.activity import ACT_LENGTH, MORNING, Act, acts
 from demo.story.expectation import expect, minute_of
+from demo.story.lag import LagMeter
 from demo.story.pipeline import GROUPS, Pipeline
 from rookery.spark.pipelines.progress import records_behind
 
@@ -28,7 +34,7 @@ VIEWS_OF_AN_ACT: Final = 10_000
 USERS: Final = 200
 # Of the morning; its window is still open when the afternoon begins.
 LAST_MINUTE: Final = minute_of(MORNING + ACT_LENGTH) - timedelta(minutes=1)
-PATIENCE_S: Final = 300.0
+PATIENCE_S: Final = 600.0
 _POLL_S: Final = 0.25
 
 
@@ -39,20 +45,36 @@ class Stage:
         self.console = console
 
     @contextmanager
-    def step(self, title: str) -> Iterator[Callable[[str], None]]:
-        """Inside, tell what came of it."""
+    def step(self, title: str, *, lag: LagMeter | None = None) -> Iterator[Callable[[str], None]]:
+        """Inside, tell what came of it. A step that works off a lag shows that instead of a spinner."""
         told: list[str] = []
         started = time.monotonic()
-        with self.console.status(f"{title} ..."):
-            yield told.append
+        if lag is None:
+            with self.console.status(f"{title} ..."):
+                yield told.append
+        else:
+            if self.console.is_terminal:
+                self.console.print(f"[dim]…[/] {title}", highlight=False)
+            with lag.shown(self.console):
+                yield told.append
         seconds = time.monotonic() - started
         self.console.print(f"[green]✓[/] [bold]{title}[/] [dim]{seconds:.1f} s[/]", highlight=False)
         for line in told:
             self.console.print(f"  {line}", highlight=False, soft_wrap=True)
 
+    def show_file(self, path: Path) -> None:
+        """Show the pipeline: it is all the code that the story needs."""
+        self.console.print(f"[bold]The pipeline[/] [dim]{path.name}[/]", highlight=False)
+        self.console.print(
+            Padding(Syntax(path.read_text(), "yaml", background_color="default", word_wrap=True), (0, 2))
+        )
+
 
 class Story:
-    def __init__(self, directory: Path, stage: Stage) -> None:
+    """All acts, and the comparison. With `keep`, broker, registry and pipeline stay up afterwards, until Ctrl-C."""
+
+    def __init__(self, directory: Path, stage: Stage, *, keep: bool) -> None:
+        self._keep = keep
         self._stage = stage
         self._output = directory / "views"
         self._broker = Broker(directory)
@@ -68,11 +90,15 @@ class Story:
                 )
             topics.create(self._broker.address, self._broker.registry)
             website = topics.Website(self._broker.address, self._broker.registry)
+            self._stage.show_file(self._pipeline.file)
             try:
                 self._run(website)
             finally:
                 website.close()
-            return self._check()
+            agrees = self._check()
+            if self._keep:
+                self._stay()
+            return agrees
         finally:
             self._pipeline.close()
             self._broker.close()
@@ -80,24 +106,29 @@ class Story:
     def _run(self, website: topics.Website) -> None:
         morning, afternoon, next_day = self._acts
         self._send(website, morning)
-        with self._stage.step("The pipeline starts on Spark and works off the morning") as tell:
-            self._pipeline.start()
-            self._wait_for_no_lag()
-            # A window is closed, and late from then on, when its result is written.
-            self._wait_for_counts(self._expected.closed_before(LAST_MINUTE))
-            tell(f"the lag of the consumer groups {' and '.join(GROUPS)} is 0, as any Kafka tool shows")
+        self._work_off("The pipeline starts on Spark and works off the morning", LagMeter(), self._pipeline.start)
+        # A window is closed, and late from then on, when its result is written.
+        self._wait_for_counts(self._expected.closed_before(LAST_MINUTE))
         self._send(website, afternoon)
-        with self._stage.step("The pipeline is killed with SIGKILL, and started again from its checkpoint") as tell:
-            lag = self._lag() or 0
+        lag = LagMeter()
+        with self._stage.step("The pipeline works on the afternoon, and is killed with SIGKILL", lag=lag) as tell:
+            self._wait(lambda: _is_in_the_middle(lag.add(self._lag())))
             self._pipeline.kill()
-            self._pipeline.start()
-            tell(f"{lag:,} records were not processed yet when it died")
-            self._wait_for_no_lag()
+            sent = len(afternoon.views) + len(afternoon.malformed)
+            tell(f"{self._lag() or 0:,} of {sent:,} records were not processed yet when it died")
+        self._work_off("It starts again from its checkpoint, and works off the rest", LagMeter(), self._pipeline.start)
         self._send(website, next_day)
-        with self._stage.step("The next day closes the last windows, and the pipeline stops"):
-            self._wait_for_no_lag()
+        with self._stage.step("The next day closes the last windows"):
+            self._wait_for_no_lag(LagMeter())
             self._wait_for_counts(len(self._expected.counts))
-            self._pipeline.stop()
+            if not self._keep:
+                self._pipeline.stop()
+
+    def _work_off(self, title: str, lag: LagMeter, begin: Callable[[], None]) -> None:
+        with self._stage.step(title, lag=lag) as tell:
+            begin()
+            self._wait_for_no_lag(lag)
+            tell(f"records behind, as any Kafka tool shows for the groups {' and '.join(GROUPS)}: {lag.summary()}")
 
     def _send(self, website: topics.Website, act: Act) -> None:
         with self._stage.step(f"Page views of the {act.name}") as tell:
@@ -113,8 +144,8 @@ class Story:
         lags = [topics.committed_lags(self._broker.address, group) for group in GROUPS]
         return None if None in lags else records_behind(lags)
 
-    def _wait_for_no_lag(self) -> None:
-        self._wait(lambda: self._lag() == 0)
+    def _wait_for_no_lag(self, lag: LagMeter) -> None:
+        self._wait(lambda: lag.add(self._lag()) == 0)
 
     def _wait_for_counts(self, count: int) -> None:
         self._wait(lambda: topics.read_counts(self._broker.address)[1] >= count)
@@ -126,6 +157,30 @@ class Story:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the pipeline did not get on within {PATIENCE_S:.0f} s\n{self._pipeline.log()}")
             time.sleep(_POLL_S)
+
+    def _stay(self) -> None:
+        broker = self._broker
+        console = self._stage.console
+        console.print("\n[bold]Everything is still running.[/] In another terminal, in this directory:\n")
+        for command in (
+            f"export PATH={Path(sys.executable).parent}:$PATH ROOKERY_STATE_DIR={self._pipeline.state_dir}",
+            f"export ROOKERY_BOOTSTRAP_SERVER={broker.address} ROOKERY_SCHEMA_REGISTRY={broker.registry}",
+            "rookery topics list",
+            f"rookery consume {topics.COUNTS} --from -3 --until-end --json",
+            f"rookery consume {topics.VIEWS} --from -3 --until-end --value-format auto --format '%k %v\\n'",
+            f"rookery groups describe {GROUPS[0]}",
+            "rookery schemas list",
+            f"rookery dlq show {topics.DEAD_LETTERS}",
+            "rookery pipelines status website",
+        ):
+            console.print(f"  {command}", highlight=False, soft_wrap=True)
+        console.print("\nCtrl-C stops it and removes its files.")
+        try:
+            while True:
+                self._pipeline.check_alive()
+                time.sleep(1)
+        except KeyboardInterrupt:
+            console.print("stopped")
 
     def _check(self) -> bool:
         address = self._broker.address
@@ -140,10 +195,16 @@ class Story:
         return report.show(self._stage.console, self._expected, found)
 
 
+def _is_in_the_middle(lag: int | None) -> bool:
+    """Some of an act is processed, and some is not."""
+    return lag is not None and VIEWS_OF_AN_ACT // 5 < lag < VIEWS_OF_AN_ACT * 4 // 5
+
+
 def main() -> int:
     console = Console()
+    keep = os.environ.get("KEEP", "0") not in ("", "0")
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as directory:
-        agrees = Story(Path(directory), Stage(console)).play()
+        agrees = Story(Path(directory), Stage(console), keep=keep).play()
     console.print("[bold green]Every check passed.[/]" if agrees else "[bold red]A check failed.[/]")
     return 0 if agrees else 1
 

@@ -23,13 +23,15 @@ _LOG_TAIL: Final = 5000
 
 class Pipeline:
     def __init__(self, directory: Path, broker: Broker, output: Path) -> None:
+        self.file = FILE
+        self.state_dir = directory / "state"
         self._log_path = directory / "pipeline.log"
         self._environment = os.environ | {
             "BROKER": broker.address,
             "REGISTRY": broker.registry,
             "CHECKPOINT": str(directory / "checkpoint"),
             "OUTPUT": str(output),
-            "ROOKERY_STATE_DIR": str(directory / "state"),
+            "ROOKERY_STATE_DIR": str(self.state_dir),
         }
         self._process: subprocess.Popen[bytes] | None = None
 

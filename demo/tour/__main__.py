@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from demo.broker import Broker
 from demo.tour.scenes import SCENES, SceneError
@@ -24,24 +23,19 @@ def main() -> int:
     # The clients warn of rebalances, which are what is shown.
     logging.disable(logging.WARNING)
     console = Console()
-    table = Table(title="What happened", title_justify="left")
-    for column in ("", "scene", "result", "s"):
-        table.add_column(column, justify="right" if column == "s" else "left", overflow="fold")
     with tempfile.TemporaryDirectory(prefix="rookery-tour-") as directory:
         broker = Broker(Path(directory), *SETTINGS)
         try:
-            passed = play(broker, console, table)
+            passed = play(broker, console)
         finally:
             broker.close()
-        console.print()
-        console.print(table)
         if not passed:
             console.print(f"[bold]The broker's log[/]\n{broker.log_path.read_text()[-5000:]}", highlight=False)
     console.print("[bold green]Every check passed.[/]" if passed else "[bold red]A check failed.[/]")
     return 0 if passed else 1
 
 
-def play(broker: Broker, console: Console, table: Table) -> bool:
+def play(broker: Broker, console: Console) -> bool:
     """Play until the first scene that fails: the later ones stand on it."""
     for scene in SCENES:
         title = scene.__doc__ or scene.__name__
@@ -54,8 +48,8 @@ def play(broker: Broker, console: Console, table: Table) -> bool:
         except Exception as error:
             result, passed = f"{type(error).__name__}: {error}", False
         mark = "[green]✓[/]" if passed else "[red]✗[/]"
-        console.print(f"{mark} [bold]{title}[/]\n  {result}", highlight=False, soft_wrap=True)
-        table.add_row(mark, title, result, f"{time.monotonic() - started:.1f}")
+        seconds = f"[dim]{time.monotonic() - started:.1f} s[/]"
+        console.print(f"{mark} [bold]{title}[/] {seconds}\n  {result}", highlight=False, soft_wrap=True)
         if not passed:
             return False
     return True

@@ -100,3 +100,8 @@ def test_an_override_names_its_source() -> None:
 def test_the_node_id_is_described_under_both_names(overrides: list[str], node_id: str, broker_id: str) -> None:
     entries = {entry.name: entry.value for entry in describe_broker(Settings.load(overrides=overrides).layers)}
     assert (entries["node.id"], entries["broker.id"]) == (node_id, broker_id)
+
+
+def test_a_wrong_address_is_blamed_on_the_option_that_it_was_given_with() -> None:
+    with pytest.raises(ConfigError, match=r"--listen: expected HOST:PORT, got 'somewhere:here'"):
+        Settings.load(listen="somewhere:here")

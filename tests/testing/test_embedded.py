@@ -226,7 +226,7 @@ def test_settings_are_checked() -> None:
         EmbeddedBroker(settings={"log.dirs": "x"})
     with pytest.raises(ValueError, match="mode must be"):
         EmbeddedBroker(mode="nowhere")  # type: ignore[arg-type]  # the mistake that is tested
-    with pytest.raises(ConfigError, match=r"num\.partitions"):
+    with pytest.raises(ConfigError, match=r"^settings: unknown key 'num.partition'; did you mean num\.partitions"):
         EmbeddedBroker(settings={"num.partition": "3"}).start()
 
 
