@@ -437,7 +437,7 @@ def test_a_zombie_cannot_write(broker: EmbeddedBroker) -> None:
 
 
 class SlowDecision:
-    """Registers `text 1`; the first time it has decided, it stands still until `go_on`, and its event loop with it."""
+    """Registers `text 1`; the first time it has decided, it stands still until `go_on`, in the worker."""
 
     def __init__(self) -> None:
         self.decided, self.go_on = threading.Event(), threading.Event()
@@ -456,9 +456,11 @@ def test_a_decision_from_before_the_fall_is_not_written(broker: EmbeddedBroker) 
         eventually(lambda: deposed.service.is_leader and not heir.service.is_leader, "the first leads")
         late = deposed.submit(deposed.service.write(decide))
         assert decide.decided.wait(60)
+        deposed.pause()
         eventually(lambda: heir.service.is_leader, "the second leads")
         assert heir.run(heir.service.write(register("a", "text 2"))) == 1
         decide.go_on.set()
+        deposed.resume()
         assert late.result(60) == 2
         for each in (deposed, heir):
             each.run(each.service.catch_up())

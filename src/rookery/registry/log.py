@@ -12,7 +12,7 @@ An append that failed may have been written: the answer to the commit may be los
 import asyncio
 from bisect import insort
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Final, TypeAlias
 
 import structlog
@@ -127,11 +127,14 @@ class SchemasReader:
         on_record: OnRecord,
         *,
         on_restart: Callable[[], None] | None = None,
+        turn: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
+        """`turn` is held while records are told."""
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
         self._on_record = on_record
         self._on_restart = on_restart
+        self._turn = nullcontext() if turn is None else turn
         self._consumer: Consumer[bytes, bytes] = Consumer(
             {
                 **client_config,
@@ -225,10 +228,12 @@ class SchemasReader:
 
     async def _read(self) -> None:
         try:
-            for record in await self._consumer.poll(_WATCHED_POLL_S if self._waiting else _IDLE_POLL_S):
-                self._tell(record)
+            records = await self._consumer.poll(_WATCHED_POLL_S if self._waiting else _IDLE_POLL_S)
         except WakeupError:
             return
+        async with self._turn:
+            for record in records:
+                self._tell(record)
         self._move(await self._consumer.position(self._partition, timeout_s=_POSITION_S))
         # Who has caught up may go on before the next portion is looked at.
         await asyncio.sleep(0)

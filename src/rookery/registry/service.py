@@ -34,6 +34,7 @@ from rookery.registry.log import (
 )
 from rookery.registry.settings import RegistrySettings
 from rookery.registry.state import State
+from rookery.registry.worker import SchemaWorker
 from rookery.schemas.levels import find_level
 
 logger = structlog.get_logger(__name__)
@@ -58,11 +59,13 @@ class RegistryService:
         # Rises whenever the state changes.
         self.revision = 0
         self.kafka_cluster_id = ""
+        self._worker = SchemaWorker()
         self._reader = SchemasReader(
             settings.client_config,
             settings.topic,
             self._replay,
             on_restart=self._forget,
+            turn=self._worker.turn,
         )
         self._election = Election(settings, identity, self)
         self._leader: NodeIdentity | None = None
@@ -147,6 +150,7 @@ class RegistryService:
         while unfinished := self._writes | self._tasks:
             await asyncio.wait(unfinished)
         await self._reader.stop()
+        await self._worker.close()
 
     async def catch_up(self) -> None:
         """Returns when the state has everything that was written, by any node, before the call; or late, with a word
@@ -155,6 +159,13 @@ class RegistryService:
             await self._reader.catch_up(self._timeout_s)
         except ApiError as error:
             logger.warning("the state may be behind the topic of the schemas", error=str(error))
+
+    async def ask(self, query: Callable[[State], T]) -> T:
+        """The answer to a question for which schemas are parsed: in the worker's thread, on a state that stands still.
+
+        What needs no parsing may look at `state` on the event loop.
+        """
+        return await self._worker.run(lambda: query(self.state))
 
     async def write(self, decide: Callable[[State], Decision[T]]) -> T:
         """Decide on the newest state, write the records and answer with the result, one after the other.
@@ -176,7 +187,10 @@ class RegistryService:
             async with asyncio.timeout(self._timeout_s), self._turn:
                 while True:
                     writer = await self._find_writer()
-                    decision = decide(self.state)
+                    decision = await self.ask(decide)
+                    if not self._is_current(writer):
+                        # The term ended meanwhile, and perhaps the state was another one.
+                        continue
                     if not decision.records:
                         return decision.result
                     failure = await self._append(writer, decision.records)
@@ -263,8 +277,7 @@ class RegistryService:
 
     def _doubt(self, writer: SchemasWriter, error: BaseException) -> None:
         """Nobody knows what became of an append. That of an earlier term is no concern of this one."""
-        term = self._term
-        if term is None or not term.done() or term.result() is not writer:
+        if not self._is_current(writer):
             return
         self._end_term()
         if is_fenced(error):
@@ -272,6 +285,10 @@ class RegistryService:
             self._election.run_again("another registry has fenced this one")
         else:
             self._begin_term()
+
+    def _is_current(self, writer: SchemasWriter) -> bool:
+        term = self._term
+        return term is not None and term.done() and term.result() is writer
 
     def _forget(self) -> None:
         """Everything is read anew; so long nothing can be decided."""

@@ -30,6 +30,9 @@ class MemoryRegistry:
     def revision(self) -> int:
         return len(self.records)
 
+    async def ask(self, query: Callable[[State], T]) -> T:
+        return query(self.state)
+
     async def write(self, decide: Callable[[State], Decision[T]]) -> T:
         decision = decide(self.state)
         for key, value in decision.records:

@@ -4,7 +4,7 @@ The order of these checks decides which of several mistakes is told; it is that 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import structlog
@@ -24,6 +24,8 @@ from rookery.registry.rest.paths import parse_query
 from rookery.registry.settings import RegistrySettings
 
 _log = structlog.get_logger(__name__)
+# Decoded on the event loop: a millisecond or two, if every value has to be made to fit.
+_SMALL_BODY_BYTES: Final = 16 * 1024
 
 
 class Resource:
@@ -75,22 +77,33 @@ class Resource:
     async def _call(self, endpoint: Endpoint, request: Request, media_type: str) -> Response:
         values = _decode_values(endpoint, request)
         sent = b"" if endpoint.body is None else await bodies.read(request, self._settings.request_body_bytes_max)
-        body = None if endpoint.body is None else bodies.decode(endpoint, sent)
-        call = Call(self._registry, self._settings, values, body)
+        call = Call(self._registry, self._settings, values, await self._decode_body(endpoint, sent))
         if endpoint.writing is None:
-            answer = endpoint.handler(self._registry.state, call)
+            answer = await self._ask(endpoint, call)
             return raw_answer(answer, media_type) if endpoint.raw else entity_answer(answer, media_type)
         if self._registry.is_leader:
             written = await self._registry.write(lambda state: endpoint.handler(state, call))
             return entity_answer(written, media_type)
-        if endpoint.writing.is_often_done and (done := self._already_done(endpoint, call)) is not None:
+        if endpoint.writing.is_often_done and (done := await self._already_done(endpoint, call)) is not None:
             return entity_answer(done, media_type)
         return await self._forwarder.forward(request, sent, endpoint.writing)
 
-    def _already_done(self, endpoint: Endpoint, call: Call) -> Any:
+    async def _decode_body(self, endpoint: Endpoint, sent: bytes) -> Any:
+        if endpoint.body is None:
+            return None
+        if len(sent) <= _SMALL_BODY_BYTES:
+            return bodies.decode(endpoint, sent)
+        return await self._registry.ask(lambda _: bodies.decode(endpoint, sent))
+
+    async def _ask(self, endpoint: Endpoint, call: Call) -> Any:
+        if call.parses_schemas:
+            return await self._registry.ask(lambda state: endpoint.handler(state, call))
+        return endpoint.handler(self._registry.state, call)
+
+    async def _already_done(self, endpoint: Endpoint, call: Call) -> Any:
         """The answer if there is nothing to write; None if the leader has to decide, whose state is newer."""
         try:
-            decision = endpoint.handler(self._registry.state, call)
+            decision = await self._ask(endpoint, call)
         except RegistryError:
             return None
         return None if decision.records else decision.result

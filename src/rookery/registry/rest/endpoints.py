@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
 
 from rookery.registry.decisions import Decision
+from rookery.registry.entities import RegisterSchemaRequest
 from rookery.registry.rest.parameters import ID, SUBJECT, VERSION, Parameter, Value
 from rookery.registry.settings import RegistrySettings, SearchLimit
 from rookery.registry.state import State
@@ -41,6 +42,10 @@ class Registry(Protocol):
 
     @property
     def kafka_cluster_id(self) -> str: ...
+
+    async def ask(self, query: Callable[[State], T]) -> T:
+        """For questions that take long: other requests are served meanwhile."""
+        ...
 
     async def write(self, decide: Callable[[State], Decision[T]]) -> T:
         """Raises RegistryError if the records cannot be written."""
@@ -94,6 +99,11 @@ class Call:
         """A limit that is too large counts as none, as in Confluent's registry; offsets below 0 count as 0."""
         asked = self.number("limit")
         return Page(offset=max(self.number("offset"), 0), limit=asked if 0 < asked <= limit.maximum else limit.default)
+
+    @property
+    def parses_schemas(self) -> bool:
+        """Whether the answer takes parsing: one of a schema that was sent, or in another form than the stored one."""
+        return isinstance(self.body, RegisterSchemaRequest) or bool(self.values.get("format"))
 
     def texts(self, name: str) -> list[str]:
         value = self.values[name]
