@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from rookery.base.errors import ErrorCode
+from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, UnsyncedFiles, running
+from tests.broker.harness import Broker, UnsyncedFiles, request_frame, running, settle
 from tests.support.stalls import CALLS_MAX, counted_turns
 
 METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
@@ -96,3 +100,85 @@ def test_a_failed_disk_leaves_the_topic_without_its_partitions(tmp_path: Path) -
             assert list(broker.services.image.topics) == ["t0"]
 
     asyncio.run(main())
+
+
+ITEMS = 20_000
+RESOURCES = [Message(resource_type=2, resource_name="t", configuration_keys=None)] * ITEMS
+OFFSETS = [
+    Message(partition_index=index, committed_offset=1, committed_leader_epoch=-1, committed_metadata=None)
+    for index in range(ITEMS)
+]
+LONG_REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
+    (
+        ApiKey.METADATA,
+        12,
+        {"topics": [Message(name=f"n{index}", topic_id=NO_TOPIC_ID) for index in range(ITEMS)], **METADATA},
+    ),
+    (ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [f"g{index}" for index in range(ITEMS)]}),
+    (
+        ApiKey.OFFSET_FETCH,
+        8,
+        {
+            "groups": [Message(group_id="g", topics=[Message(name="t", partition_indexes=[*range(ITEMS)])])],
+            "require_stable": False,
+        },
+    ),
+    (
+        ApiKey.OFFSET_COMMIT,
+        8,
+        {
+            "group_id": "g",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [Message(name="t", partitions=OFFSETS)],
+        },
+    ),
+    (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        {"resources": RESOURCES, "include_synonyms": True, "include_documentation": False},
+    ),
+    (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [Message(name="t", partitions=[*range(ITEMS - 1)])],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("api_key", "version", "fields"), LONG_REQUESTS, ids=lambda value: getattr(value, "name", ""))
+def test_a_request_with_many_items_does_not_hold_the_loop(
+    tmp_path: Path, api_key: ApiKey, version: int, fields: dict[str, Any]
+) -> None:
+    async def main() -> int:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("t")
+            for kind in (0, 1):
+                await broker.call(ApiKey.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["g"])
+            await settle()
+            frame = memoryview(request_frame(api_key, version, **fields))
+            with counted_turns() as turns:
+                await asyncio.sleep(0)
+                answer = broker.dispatcher.handle(frame, broker.connection)
+                if isinstance(answer, Awaitable):
+                    await answer
+        return turns.longest
+
+    assert asyncio.run(main()) < CALLS_MAX
+
+
+def test_a_repeated_resource_is_described_once(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        await broker.create_topic("t")
+        answer = await broker.call(
+            ApiKey.DESCRIBE_CONFIGS, 4, resources=RESOURCES, include_synonyms=True, include_documentation=False
+        )
+        assert [result.resource_name for result in answer.results] == ["t"]
+
+    measure(tmp_path, scene)

@@ -12,7 +12,7 @@ import pytest
 
 from rookery.base.errors import ProtocolError
 from rookery.base.files import FileSlice, OsFiles
-from rookery.net.connection import FRAMES_PER_TURN, Answer, ConnectionInfo
+from rookery.net.connection import FRAMES_PER_TURN, Answer, ConnectionInfo, Held
 from rookery.net.listener import Listener
 from rookery.net.send import Reply
 from tests.net.support import (
@@ -162,6 +162,45 @@ def test_replies_keep_the_order_of_requests_while_one_waits(run: Run) -> None:
             expected = [b"later 1", b"second", b"later 2", b"third"]
             assert [await read_reply(reader) for _ in expected] == expected
             writer.close()
+
+    run(scenario())
+
+
+@BOTH_LOOPS
+def test_a_request_that_holds_its_connection_is_answered_before_the_next_is_looked_at(run: Run) -> None:
+    async def scenario() -> None:
+        gate, parked, handled = asyncio.Event(), asyncio.Event(), list[bytes]()
+
+        async def hold() -> Reply:
+            await gate.wait()
+            return [frame(b"held")]
+
+        async def wait() -> Reply:
+            await parked.wait()
+            return [frame(b"waited")]
+
+        def handle(request: memoryview, info: ConnectionInfo) -> Answer:
+            handled.append(bytes(request))
+            if handled[-1] == b"hold":
+                return Held(hold())
+            return wait() if handled[-1] == b"wait" else echo(request, info)
+
+        async with listening(handle) as listener:
+            reader, writer = await connect(listener)
+            other_reader, other_writer = await connect(listener)
+            writer.write(frame(b"wait") + frame(b"hold") + frame(b"after"))
+            await until(lambda: len(handled) == 2)
+            # Neither more bytes, nor an earlier answer, lets the connection go on.
+            writer.write(frame(b"last"))
+            parked.set()
+            assert await read_reply(reader) == b"waited"
+            other_writer.write(frame(b"other"))
+            assert await read_reply(other_reader) == b"other"
+            assert handled == [b"wait", b"hold", b"other"]
+            gate.set()
+            assert [await read_reply(reader) for _ in range(3)] == [b"held", b"after", b"last"]
+            for each in (writer, other_writer):
+                each.close()
 
     run(scenario())
 

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from rookery.base.bounds import REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError, UnsupportedVersionError
 from rookery.base.types import Buffer
 from rookery.protocol import codec, wire
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from rookery.protocol.wire import ITEMS_MAX
 from tests.protocol import oracle
 
 MESSAGES = list(oracle.all_messages())
@@ -103,16 +103,16 @@ def test_absurd_lengths_cost_no_memory() -> None:
 
 def test_a_request_with_too_many_items_is_refused_before_they_are_made() -> None:
     """Two bytes on the wire are hundreds in memory: a large request could otherwise take all there is."""
-    topics = b"\x01\x00" * (ITEMS_MAX + 1)
+    topics = b"\x01\x00" * (REQUEST_ITEMS_MAX + 1)
     count = bytearray()
-    wire.write_varint(count, ITEMS_MAX + 2)
+    wire.write_varint(count, REQUEST_ITEMS_MAX + 2)
     with pytest.raises(ProtocolError, match="too many"):
         codec.decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, bytes(count) + topics + bytes(8))
 
 
 def test_nested_items_count_together() -> None:
     topic = Message(name="a", partition_indexes=[0] * 1000)
-    partitions = Message(topics=[topic] * (ITEMS_MAX // 1000))
+    partitions = Message(topics=[topic] * (REQUEST_ITEMS_MAX // 1000))
     data = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, partitions)
     with pytest.raises(ProtocolError, match="too many"):
         codec.decode_request(ApiKey.DESCRIBE_PRODUCERS, 0, data)

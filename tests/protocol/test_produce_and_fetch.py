@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from rookery.base.bounds import PRODUCE_PARTITIONS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol import codec, dialect, fetch, produce
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.framing import parts_size
 from rookery.protocol.message import Message
-from rookery.protocol.wire import ITEMS_MAX
 from tests.protocol import oracle
 
 PRODUCE_VERSIONS = range(DEFINED[ApiKey.PRODUCE].minimum, DEFINED[ApiKey.PRODUCE].maximum + 1)
@@ -258,11 +258,11 @@ def _accepts(decode: Any, data: bytearray) -> bool:
 
 def test_requests_with_too_many_partitions_are_refused() -> None:
     partition = Message(index=0, records=None)
-    topics = [Message(name="a", partition_data=[partition] * (ITEMS_MAX // 2 + 1))] * 2
+    topics = [Message(name="a", partition_data=[partition] * (PRODUCE_PARTITIONS_MAX // 2 + 1))] * 2
     data = codec.encode_request(0, 9, Message(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics))
     with pytest.raises(ProtocolError, match="too many"):
         produce.decode_produce(9, data)
-    forgotten = [Message(topic="a", partitions=[0] * (ITEMS_MAX // 2 + 1))] * 2
+    forgotten = [Message(topic="a", partitions=[0] * (WHOLE_REQUEST_ITEMS_MAX // 2 + 1))] * 2
     request = Message(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=forgotten, replica_id=-1)
     with pytest.raises(ProtocolError, match="too many"):
         fetch.decode_fetch(9, codec.encode_request(1, 9, request))

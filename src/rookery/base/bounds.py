@@ -46,6 +46,57 @@ COORDINATOR_READ_BYTES_PER_SLICE: Final = _slice(
     "bytes",
     "more is read in a worker thread: a disk may be slow, and a partition's read is 5 MB",
 )
+REQUEST_BYTES_ON_LOOP: Final = _slice(
+    "bytes of a request that is decoded on the event loop (Produce apart)",
+    65_536,
+    "bytes",
+    "about 30 ms for the smallest items; a longer request is decoded, and its response encoded, in a worker thread",
+)
+ITEMS_PER_SLICE: Final = _slice(
+    "items of a request (partitions, keys) that are answered at once", 500, "items", "about 5 ms"
+)
+DESCRIPTIONS_PER_SLICE: Final = _slice(
+    "topics, groups or configs that are described at once",
+    25,
+    "items",
+    "a description has many parts: those of a topic's configs take 0.4 ms",
+)
+
+REQUEST_ITEMS_MAX: Final = _limit(
+    "array items of a request that is answered in slices",
+    100_000,
+    "items",
+    "the connection is closed",
+    "more partitions than a broker can have; an item of two bytes becomes an object of hundreds",
+)
+WHOLE_REQUEST_ITEMS_MAX: Final = _limit(
+    "array items of any other request, partitions of a Fetch",
+    20_000,
+    "items",
+    "the connection is closed",
+    "what must be decided as a whole is decided in one turn: about 5 microseconds for each item",
+)
+PRODUCE_PARTITIONS_MAX: Final = _limit(
+    "partitions of a Produce",
+    10_000,
+    "partitions",
+    "the connection is closed",
+    "they are appended in one turn; with an empty batch for each, 10,000 are a request of 700 KB",
+)
+LARGE_REQUESTS_AT_ONCE: Final = _limit(
+    "requests above the bytes that are decoded on the event loop, decoded at the same time",
+    1,
+    "request",
+    "the others wait, as bytes",
+    "a decoded request takes up to some hundred times its bytes",
+)
+FETCH_SESSION_PARTITIONS_MAX: Final = _limit(
+    "partitions of all fetch sessions together",
+    100_000,
+    "partitions",
+    "an older session ends as if no slot were left, or the fetcher gets no session and sends full fetches",
+    "a partition takes 400 bytes, and `max.incremental.fetch.session.cache.slots` counts sessions, however large",
+)
 
 _INTRODUCTION = """\
 # Bounds

@@ -35,6 +35,9 @@ _LISTENER_PREFIX = "listener.name."
 # Keys that stand for the same thing in other units, the first that is set counting.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
 
+# To compare a name with all others takes time with the square of its length.
+_GUESSED_NAME_MAX = 100
+
 
 class ConfigSynonym(NamedTuple):
     name: str
@@ -200,6 +203,8 @@ def _static_problems(name: str, value: Property) -> Iterator[str]:
 
 
 def _guess(name: str, known: Iterable[str]) -> str:
+    if len(name) > _GUESSED_NAME_MAX:
+        return ""
     # Only mistakes need it.
     import difflib
 

@@ -9,6 +9,7 @@ from dataclasses import field
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.files import FileSlice
+from rookery.base.slices import Slices
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, TopicPartition
 from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
@@ -55,6 +56,8 @@ class Services:
     # What the broker was started with; changes at run time are in the image.
     static_config: Mapping[str, str]
     fetch_max_bytes: int
+    # The long work of this node, of which one slice is done per turn of the event loop.
+    slices: Slices = field(default_factory=Slices)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     # The order of transactional produces that wait for their coordinator, by transactional id.
     produce_turns: Turns = field(default_factory=Turns)

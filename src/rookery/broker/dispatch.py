@@ -10,13 +10,24 @@ Handlers are of two kinds: those in `_HANDLERS` take a decoded message and retur
 the connection cancels if it is lost; a coroutine would hold on until its deadline. (A Produce that waits for its
 transaction's coordinator, or for schemas, is one: its records are still to be written.)
 
+What takes long is done in slices, and the connection looks at no further request meanwhile (`Held`): a request with
+many items is answered in pieces (`broker.splitting`), and one of many bytes is decoded in a worker thread, one such
+request of the broker at a time, because decoded it takes a multiple of its bytes.
+
 What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar, TypeVarTuple, cast
 
+from rookery.base.bounds import (
+    LARGE_REQUESTS_AT_ONCE,
+    REQUEST_BYTES_ON_LOOP,
+    REQUEST_ITEMS_MAX,
+    WHOLE_REQUEST_ITEMS_MAX,
+)
 from rookery.base.errors import ErrorCode, UnsupportedVersionError
 from rookery.broker.context import RequestContext, Services
 from rookery.broker.handlers import (
@@ -61,14 +72,17 @@ from rookery.broker.handlers import (
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
-from rookery.net.connection import Answer, ConnectionInfo
+from rookery.broker.splitting import SPLITS, Split, exceeds, join, pieces
+from rookery.net.connection import Answer, ConnectionInfo, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_served
-from rookery.protocol.codec import decode_request, encode_response
+from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_response
 from rookery.protocol.framing import RequestHeader, parse_request_header
 from rookery.protocol.message import Message
 
 Handler: TypeAlias = Callable[[RequestContext, Message], Message | Awaitable[Message]]
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Answer]
 
 _HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
@@ -125,6 +139,7 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._large_requests = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
         header, position = parse_request_header(frame)
@@ -135,9 +150,40 @@ class Dispatcher:
         hot_handler = _HOT_HANDLERS.get(api_key)
         if hot_handler is not None:
             return hot_handler(context, frame, position)
-        request = decode_request(api_key, api_version, frame, position)
+        if len(frame) > REQUEST_BYTES_ON_LOOP:
+            # The frame is reused when this returns.
+            return Held(self._answer_large(context, bytes(frame), position))
+        split = SPLITS.get((api_key, api_version))
+        items_max = WHOLE_REQUEST_ITEMS_MAX if split is None else REQUEST_ITEMS_MAX
+        request = decode_request(api_key, api_version, frame, position, items_max)
+        if split is not None and exceeds(split, request):
+            return Held(self._answer_split(context, request, split))
         response = _HANDLERS[api_key](context, request)
         return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
+
+    async def _answer_large(self, context: RequestContext, frame: bytes, position: int) -> Reply:
+        api_key, version = context.api_key, context.api_version
+        split = SPLITS.get((api_key, version))
+        items_max = WHOLE_REQUEST_ITEMS_MAX if split is None else REQUEST_ITEMS_MAX
+        async with self._large_requests:
+            request = await _in_worker(decode_request_in_worker, api_key, version, frame, position, items_max)
+            if split is not None and exceeds(split, request):
+                return await self._answer_split(context, request, split)
+            answer = _HANDLERS[api_key](context, request)
+        # A request that waits, for other members of a group for example, does not keep others waiting.
+        return await _encode_in_worker(context, await _result(answer))
+
+    async def _answer_split(self, context: RequestContext, request: Message, split: Split) -> Reply:
+        handler, whole = _HANDLERS[context.api_key], None
+        if split.prepare is not None:
+            await _in_worker(split.prepare, request)
+        for piece in pieces(request, split.request, split.size):
+            if whole is not None:
+                await self._services.slices.pause()
+            answer = handler(context, piece.message)
+            whole = join(whole, await _result(answer), split.response, piece.continued)
+        assert whole is not None, "a request has at least one piece"
+        return await _encode_in_worker(context, whole)
 
     def _handle_unserved(
         self, header: RequestHeader, frame: memoryview, position: int, connection: ConnectionInfo
@@ -157,3 +203,19 @@ def _encode(context: RequestContext, response: Message) -> Reply:
 
 async def _encode_later(context: RequestContext, response: Awaitable[Message]) -> Reply:
     return _encode(context, await response)
+
+
+async def _result(answer: Message | Awaitable[Message]) -> Message:
+    if isinstance(answer, Message):
+        return answer
+    return await cast("Awaitable[Message]", answer)
+
+
+async def _encode_in_worker(context: RequestContext, response: Message) -> Reply:
+    body = await _in_worker(encode_response, context.api_key, context.api_version, response)
+    return context.reply([body])
+
+
+async def _in_worker(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """Pure work in a worker thread: it takes turns with the event loop every few milliseconds."""
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)

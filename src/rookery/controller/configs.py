@@ -5,6 +5,7 @@ at run time, by name (`BROKER`, node id) or for all (`BROKER`, empty name). Grou
 configs here and are refused.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,8 +28,10 @@ from rookery.controller.decision import (
     Context,
     Decision,
     Outcome,
+    Steps,
     duplicates,
     refusal,
+    take_steps,
 )
 from rookery.metadata.image import ClusterImage, ConfigResource
 from rookery.metadata.records import ConfigRecord, MetadataRecord
@@ -60,6 +63,12 @@ def decide_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
 ) -> Decision[list[AlteredResource]]:
     """Replaces all configs of each resource by the given ones."""
+    return take_steps(steps_to_alter_configs(image, resources, context, validate_only=validate_only))
+
+
+def steps_to_alter_configs(
+    image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
+) -> Steps[list[AlteredResource]]:
     return _decide(image, resources, context, _replace, validate_only=validate_only)
 
 
@@ -67,6 +76,12 @@ def decide_incremental_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
 ) -> Decision[list[AlteredResource]]:
     """Changes single keys; a list may be added to or taken from."""
+    return take_steps(steps_to_incremental_alter_configs(image, resources, context, validate_only=validate_only))
+
+
+def steps_to_incremental_alter_configs(
+    image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
+) -> Steps[list[AlteredResource]]:
     return _decide(image, resources, context, _increment, validate_only=validate_only)
 
 
@@ -77,19 +92,20 @@ def _decide(
     apply: _Apply,
     *,
     validate_only: bool,
-) -> Decision[list[AlteredResource]]:
-    seen = [change.resource for change in resources]
+) -> Steps[list[AlteredResource]]:
+    given = Counter(change.resource for change in resources)
     records: list[MetadataRecord] = []
     results: list[AlteredResource] = []
     for change in resources:
         outcome = OK
         try:
-            if seen.count(change.resource) > 1:
+            if given[change.resource] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records += _alter(image, change, context, apply)
         except ApiError as error:
             outcome = refusal(error)
         results.append(AlteredResource(change.resource, outcome))
+        yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
         return Decision((), [AlteredResource(change.resource, TOO_LARGE) for change in resources])
     return Decision(() if validate_only else tuple(records), results)

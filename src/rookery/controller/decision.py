@@ -1,13 +1,14 @@
 """What a decision is: records to append and results to answer, from the newest image and plain values.
 
 Every function in this package called `decide_*` is pure: image, request and `Context` in, `Decision` out. `service`
-appends a decision's records as one batch, so they become true together or not at all.
+appends a decision's records as one batch, so they become true together or not at all. A decision about many items also
+comes in steps (`steps_to_*`), one per item: the image does not change before the last one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from rookery.base.config import BrokerLayers
@@ -22,6 +23,7 @@ from rookery.metadata.records import MetadataRecord
 RECORDS_PER_REQUEST_MAX = 10_000
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
+ResultT = TypeVar("ResultT")
 
 
 class Outcome(NamedTuple):
@@ -44,6 +46,20 @@ def refusal(error: ApiError) -> Outcome:
 class Decision(Generic[ResultT_co]):
     records: tuple[MetadataRecord, ...]
     results: ResultT_co
+
+
+# A decision about many items: a step for each, so that the caller can pause in between.
+Steps: TypeAlias = Generator[None, None, Decision[ResultT]]
+
+
+def take_steps(steps: Steps[ResultT]) -> Decision[ResultT]:
+    """Take all steps without a pause."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        decision: Decision[ResultT] = end.value
+        return decision
 
 
 @value_class(kw_only=True)

@@ -11,11 +11,12 @@ request sees either the old image everywhere or the new one. No other decision b
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
+from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, METADATA_RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.identifiers import encode_uuid
 from rookery.base.slices import Slices
@@ -24,10 +25,10 @@ from rookery.controller.brokers import Registration, decide_register_broker
 from rookery.controller.configs import (
     AlteredResource,
     ResourceChange,
-    decide_alter_configs,
-    decide_incremental_alter_configs,
+    steps_to_alter_configs,
+    steps_to_incremental_alter_configs,
 )
-from rookery.controller.decision import Context, Decision, Outcome
+from rookery.controller.decision import Context, Decision, Outcome, Steps
 from rookery.controller.features import FeatureUpdate, decide_update_features
 from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
 from rookery.controller.topics import (
@@ -36,9 +37,9 @@ from rookery.controller.topics import (
     DeletedTopic,
     MorePartitions,
     NewTopic,
-    decide_create_partitions,
-    decide_create_topics,
-    decide_delete_topics,
+    steps_to_create_partitions,
+    steps_to_create_topics,
+    steps_to_delete_topics,
 )
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
 from rookery.metadata.records import MetadataRecord, decode_record, encode_record
@@ -116,7 +117,9 @@ class Controller:
         self._publish(*self._image.apply(records, last_offset=last_offset))
 
     async def submit(
-        self, decide: Callable[[ClusterImage], Decision[ResultT]], failed: Callable[[Outcome], ResultT] | None = None
+        self,
+        decide: Callable[[ClusterImage], Decision[ResultT] | Steps[ResultT]],
+        failed: Callable[[Outcome], ResultT] | None = None,
     ) -> ResultT:
         """Make a decision true and return its results.
 
@@ -139,13 +142,13 @@ class Controller:
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
         return await self.submit(
-            lambda image: decide_create_topics(image, topics, self._context(), validate_only=validate_only),
+            lambda image: steps_to_create_topics(image, topics, self._context(), validate_only=validate_only),
             lambda outcome: [CreatedTopic(topic.name, outcome) for topic in topics],
         )
 
     async def delete_topics(self, topics: Sequence[tuple[TopicName | None, TopicId]]) -> list[DeletedTopic]:
         return await self.submit(
-            lambda image: decide_delete_topics(image, topics, self._context()),
+            lambda image: steps_to_delete_topics(image, topics, self._context()),
             lambda outcome: [DeletedTopic(name, topic_id, outcome) for name, topic_id in topics],
         )
 
@@ -153,7 +156,7 @@ class Controller:
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[ChangedTopic]:
         return await self.submit(
-            lambda image: decide_create_partitions(image, topics, self._context(), validate_only=validate_only),
+            lambda image: steps_to_create_partitions(image, topics, self._context(), validate_only=validate_only),
             lambda outcome: [ChangedTopic(topic.name, outcome) for topic in topics],
         )
 
@@ -161,7 +164,7 @@ class Controller:
         self, resources: Sequence[ResourceChange], *, validate_only: bool = False
     ) -> list[AlteredResource]:
         return await self.submit(
-            lambda image: decide_alter_configs(image, resources, self._context(), validate_only=validate_only),
+            lambda image: steps_to_alter_configs(image, resources, self._context(), validate_only=validate_only),
             lambda outcome: [AlteredResource(change.resource, outcome) for change in resources],
         )
 
@@ -169,7 +172,7 @@ class Controller:
         self, resources: Sequence[ResourceChange], *, validate_only: bool = False
     ) -> list[AlteredResource]:
         return await self.submit(
-            lambda image: decide_incremental_alter_configs(
+            lambda image: steps_to_incremental_alter_configs(
                 image, resources, self._context(), validate_only=validate_only
             ),
             lambda outcome: [AlteredResource(change.resource, outcome) for change in resources],
@@ -191,9 +194,10 @@ class Controller:
             lambda image: decide_allocate_producer_ids(image, node_id, broker_epoch), ProducerIdBlock
         )
 
-    async def _submit(self, decide: Callable[[ClusterImage], Decision[ResultT]]) -> ResultT:
+    async def _submit(self, decide: Callable[[ClusterImage], Decision[ResultT] | Steps[ResultT]]) -> ResultT:
         async with self._turn:
-            decision = decide(self._image)
+            decided = decide(self._image)
+            decision = decided if isinstance(decided, Decision) else await self._take_steps(decided)
             if decision.records:
                 base_offset = await self._log.append(await self._encode(decision.records))
                 image, delta = self._image.apply(decision.records, last_offset=base_offset + len(decision.records) - 1)
@@ -203,6 +207,18 @@ class Controller:
                 for settle in self._settlements:
                     await settle()
             return decision.results
+
+    async def _take_steps(self, steps: Steps[ResultT]) -> Decision[ResultT]:
+        # No other decision begins before this one is made, so a pause does not change the image.
+        for taken in count(1):
+            try:
+                next(steps)
+            except StopIteration as end:
+                decision: Decision[ResultT] = end.value
+                return decision
+            if taken % DESCRIPTIONS_PER_SLICE == 0:
+                await self._slices.pause()
+        raise AssertionError("count ends")
 
     async def _encode(self, records: Sequence[MetadataRecord]) -> list[bytes]:
         encoded: list[bytes] = []

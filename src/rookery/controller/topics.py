@@ -16,8 +16,10 @@ from rookery.controller.decision import (
     Context,
     Decision,
     Outcome,
+    Steps,
     duplicates,
     refusal,
+    take_steps,
 )
 from rookery.controller.placement import can_lead, place
 from rookery.metadata.image import ClusterImage, TopicImage
@@ -81,12 +83,19 @@ def decide_create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
 ) -> Decision[list[CreatedTopic]]:
     """One result per topic name; a name given twice is refused once."""
+    return take_steps(steps_to_create_topics(image, topics, context, validate_only=validate_only))
+
+
+def steps_to_create_topics(
+    image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
+) -> Steps[list[CreatedTopic]]:
     twice = duplicates(topic.name for topic in topics)
     names_taken = {_collision_key(name): name for name in image.topics}
     records: list[MetadataRecord] = []
     results: dict[TopicName, CreatedTopic] = {}
     configs = _TopicConfigs(context.broker(image))
     for topic in topics:
+        yield
         if topic.name in twice:
             results[topic.name] = CreatedTopic(topic.name, _invalid_request("Duplicate topic name."))
             continue
@@ -107,6 +116,12 @@ def decide_delete_topics(
     image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
 ) -> Decision[list[DeletedTopic]]:
     """Topics by name (with the zero id) or by id (without a name); duplicates are refused, as one item each."""
+    return take_steps(steps_to_delete_topics(image, topics, context))
+
+
+def steps_to_delete_topics(
+    image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
+) -> Steps[list[DeletedTopic]]:
     if not context.broker(image).boolean("delete.topic.enable"):
         return Decision((), [DeletedTopic(*item, Outcome(ErrorCode.TOPIC_DELETION_DISABLED)) for item in topics])
     names_twice = duplicates(name for name, _ in topics if name is not None)
@@ -114,6 +129,7 @@ def decide_delete_topics(
     results: dict[tuple[TopicName | None, TopicId], DeletedTopic] = {}
     chosen: dict[TopicId, DeletedTopic] = {}
     for name, topic_id in topics:
+        yield
         try:
             if name in names_twice or str(topic_id) in ids_twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
@@ -130,10 +146,17 @@ def decide_delete_topics(
 def decide_create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], context: Context, *, validate_only: bool = False
 ) -> Decision[list[ChangedTopic]]:
+    return take_steps(steps_to_create_partitions(image, topics, context, validate_only=validate_only))
+
+
+def steps_to_create_partitions(
+    image: ClusterImage, topics: Sequence[MorePartitions], context: Context, *, validate_only: bool = False
+) -> Steps[list[ChangedTopic]]:
     twice = duplicates(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[TopicName, ChangedTopic] = {}
     for topic in topics:
+        yield
         outcome = OK
         try:
             if topic.name in twice:

@@ -6,6 +6,8 @@ reply, or with an awaitable (stage 2), which may finish in any order while later
 `Sender` puts replies on the wire in the order of the requests, when the `Outbox` says that it is time. A small request
 that is answered at once is one `recv`, one call and one `write`: no task, no future, no timer.
 
+A large request takes its stage 1 in slices (`Held`): the connection looks at no further request before it is answered.
+
 A turn ends after a number of frames, so that others get theirs, and stalls while too many requests are unfinished: then
 reading stops too, and the peer feels it. Untrusted bytes end the connection with one log line; everything else that a
 handler raises is a bug and ends it with a traceback.
@@ -13,9 +15,9 @@ handler raises is a bug and ends it with a traceback.
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import structlog
 
@@ -56,6 +58,18 @@ class ConnectionInfo:
         return f"{self.peer_host}:{self.peer_port}"
 
 
+class Held:
+    """An answer to wait for, before which no later request of the connection is looked at: stage 1 is not over yet."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Coroutine[Any, Any, Reply | None]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, Any, Reply | None]:
+        return self._answer.__await__()
+
+
 Answer: TypeAlias = Reply | Awaitable[Reply | None] | None
 Handler: TypeAlias = Callable[[memoryview, ConnectionInfo], Answer]
 
@@ -93,6 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
         self._has_replies = False
+        self._held = False
+        self._holder: asyncio.Future[Reply | None] | None = None
         self._stalled = False
         self._turn_scheduled = False
         self._reading_paused = False
@@ -169,6 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether frames may be left for another turn."""
         handle, sender, frames, info = self._handle, self._sender, self._frames, self.info
         for _ in range(FRAMES_PER_TURN):
+            if self._held:
+                return True
             if sender.unfinished >= self._unfinished_max:
                 self._flush()
                 if sender.unfinished >= self._unfinished_max:
@@ -183,15 +201,21 @@ class Connection(asyncio.BufferedProtocol):
                 sender.push(answer)
                 self._has_replies = True
             elif answer is not None:
+                self._held = type(answer) is Held
                 self._await_answer(cast("Awaitable[Reply | None]", answer))
         return True
 
     def _await_answer(self, answer: Awaitable[Reply | None]) -> None:
         future = asyncio.ensure_future(answer)
         self._sender.push(future)
+        if self._held:
+            self._holder = future
         future.add_done_callback(self._on_answer)
 
     def _on_answer(self, future: "asyncio.Future[Reply | None]") -> None:
+        # A held request is the last that was taken, so an earlier one may be answered first: only its own end counts.
+        if self._held and self._holder is future:
+            self._held, self._holder = False, None
         if not self._closing:
             self._on_progress()
         elif not future.cancelled() and (error := future.exception()) is not None:
@@ -236,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
-        if not self._turn_scheduled and self._sender.unfinished < self._unfinished_max:
+        if not self._turn_scheduled and not self._held and self._sender.unfinished < self._unfinished_max:
             self._turn_scheduled = True
             self._loop.call_soon(self._take_scheduled_turn)
 

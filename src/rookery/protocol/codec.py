@@ -10,7 +10,7 @@ How fields appear in a `Message`:
 - arrays are lists, null arrays and null structs None; bytes and records are `bytes`, copied out of the request.
 
 Decoding raises ProtocolError and nothing else, and ignores bytes behind the message, as Kafka does. A request may make
-at most `ITEMS_MAX` array items: the smallest takes two bytes and becomes an object of hundreds. Encoding takes the
+at most `items_max` array items: the smallest takes two bytes and becomes an object of hundreds. Encoding takes the
 version's fields from the message, then their declared defaults; a field with neither is a bug and an AttributeError.
 """
 
@@ -26,13 +26,14 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, cast, get_args, get_origin
 
+from rookery.base.bounds import REQUEST_ITEMS_MAX
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
 from rookery.base.imports import module_replaced
 from rookery.base.types import NO_TIMESTAMP, NO_TOPIC_ID, Buffer
 from rookery.protocol import wire
 from rookery.protocol.api import ApiKey, is_defined
 from rookery.protocol.message import FrozenMessage, Message
-from rookery.protocol.wire import ITEMS_MAX, MALFORMED, Reader, Writer
+from rookery.protocol.wire import MALFORMED, Reader, Writer
 
 _Fields: TypeAlias = dict[str, Any]
 # Reads one or more fields into a message's dict, returns the next position.
@@ -57,12 +58,22 @@ _TIME_TYPES = {"timedelta_i32", "timedelta_i64", "datetime_i64"}
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-def decode_request(api_key: int, version: int, data: Buffer, position: int = 0) -> Message:
-    return _decode(_request_codec(api_key, version), data, position)
+def decode_request(
+    api_key: int, version: int, data: Buffer, position: int = 0, items_max: int = REQUEST_ITEMS_MAX
+) -> Message:
+    return _decode(_request_codec(api_key, version), data, position, items_max)
+
+
+def decode_request_in_worker(api_key: int, version: int, data: Buffer, position: int, items_max: int) -> Message:
+    """As `decode_request`, in another thread; of one thread at a time.
+
+    It has a codec of its own: two threads that share one would spend each other's items, and be refused for them.
+    """
+    return _decode(_worker_codec(api_key, version), data, position, items_max)
 
 
 def decode_response(api_key: int, version: int, data: Buffer, position: int = 0) -> Message:
-    return _decode(_response_codec(api_key, version), data, position)
+    return _decode(_response_codec(api_key, version), data, position, sys.maxsize)
 
 
 def encode_request(api_key: int, version: int, message: Message) -> bytes:
@@ -131,10 +142,7 @@ class _Field(NamedTuple):
 
 
 class _Budget:
-    """How many array items the current decoding may still make; shared by the readers of one message.
-
-    Two threads that decode the same message at once share it too, which only makes the limit less exact.
-    """
+    """How many array items the current decoding may still make; shared by the readers of one message."""
 
     __slots__ = ("items",)
 
@@ -153,11 +161,10 @@ class _Codec(NamedTuple):
     type: _Type
     name: str
     budget: _Budget
-    items_max: int
 
 
-def _decode(codec: _Codec, data: Buffer, position: int) -> Message:
-    codec.budget.items = codec.items_max
+def _decode(codec: _Codec, data: Buffer, position: int, items_max: int) -> Message:
+    codec.budget.items = items_max
     try:
         message, _ = codec.type.read(data, position)
     except MALFORMED as error:
@@ -173,17 +180,22 @@ def _encode(codec: _Codec, message: Message) -> bytes:
 
 @cache
 def _request_codec(api_key: int, version: int) -> _Codec:
-    return _compile(_load_schema(api_key, version, "request"), ITEMS_MAX)
+    return _compile(_load_schema(api_key, version, "request"))
+
+
+@cache
+def _worker_codec(api_key: int, version: int) -> _Codec:
+    return _compile(_load_schema(api_key, version, "request"))
 
 
 @cache
 def _response_codec(api_key: int, version: int) -> _Codec:
-    return _compile(_load_schema(api_key, version, "response"), sys.maxsize)
+    return _compile(_load_schema(api_key, version, "response"))
 
 
-def _compile(schema: Any, items_max: int) -> _Codec:
+def _compile(schema: Any) -> _Codec:
     budget = _Budget()
-    return _Codec(_compile_struct(schema, budget), schema.__name__, budget, items_max)
+    return _Codec(_compile_struct(schema, budget), schema.__name__, budget)
 
 
 def _load_schema(api_key: int, version: int, direction: str) -> Any:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from rookery.base.bounds import WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ProtocolError, UnsupportedVersionError
 from rookery.base.types import Buffer, LeaderEpoch, NodeId
 from rookery.protocol import wire
 from rookery.protocol.api import DEFINED, ApiKey
-from rookery.protocol.wire import ITEMS_MAX
 
 INT32 = struct.Struct(">i")
 _LEADER = struct.Struct(">ii")
@@ -99,8 +99,8 @@ def read_answer_count(dialect: Dialect, data: Buffer, position: int) -> tuple[in
     return count, position
 
 
-def check_items(count: int) -> None:
-    if count > ITEMS_MAX:
+def check_items(count: int, items_max: int = WHOLE_REQUEST_ITEMS_MAX) -> None:
+    if count > items_max:
         raise ProtocolError("a message with too many array items")
 
 

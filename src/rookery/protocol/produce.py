@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from rookery.base.bounds import PRODUCE_PARTITIONS_MAX
 from rookery.base.errors import ErrorCode
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, Offset, PartitionIndex, TimestampMs
 from rookery.protocol import wire
@@ -126,7 +127,7 @@ def _read_produce(dialect: Dialect, data: memoryview, position: int) -> ProduceR
         name, topic_id, position = read_topic(dialect, data, position)
         partitions, position = _read_produce_partitions(dialect, data, position)
         partition_count += len(partitions)
-        check_items(partition_count)
+        check_items(partition_count, PRODUCE_PARTITIONS_MAX)
         topics.append((name, topic_id, partitions))
     if dialect.flexible:
         skip_tags(data, position)

@@ -21,8 +21,6 @@ _INT32 = struct.Struct(">i")
 _ZERO_UUID = bytes(16)
 _VARINT_BYTES_MAX = 5
 
-# The most array items that a request may have in all: far more than any client sends, few enough to hold in memory.
-ITEMS_MAX = 500_000
 _TAGGED_FIELDS_MAX = 1000
 # The longest string that every version can say.
 _STRING_BYTES_MAX = 2**15 - 1

@@ -34,12 +34,9 @@ _VERSION_MIN_BY_PLACE: Final = {
 
 
 def handle(context: RequestContext, request: Message) -> Message:
-    counts = Counter(
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-    repeated = {partition for partition, count in counts.items() if count > 1}
+    if "repeated" not in vars(request):
+        note_repeated(request)
+    repeated: set[TopicPartition] = request.repeated
     return Message(
         throttle_time_ms=0,
         topics=[
@@ -53,6 +50,16 @@ def handle(context: RequestContext, request: Message) -> Message:
             for topic in request.topics
         ],
     )
+
+
+def note_repeated(request: Message) -> None:
+    """Find the partitions that are asked for more than once, which is refused; also where a request comes in pieces."""
+    counts = Counter(
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    request.repeated = {partition for partition, count in counts.items() if count > 1}
 
 
 def _find(

@@ -82,7 +82,7 @@ def _partitions(topics: Iterable[Message]) -> Iterator[TopicPartition]:
 
 
 def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartitions]:
-    refused = _refused(context, asked.add.partitions)
+    refused = _refused(context, asked.topics)
     if refused:
         answer: Answer[VerifiedPartitions] = asyncio.get_running_loop().create_future()
         answer.set_result(
@@ -96,31 +96,33 @@ def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartiti
     return cast(Answer[VerifiedPartitions], transactions.add_partitions(asked.add))
 
 
-def _refused(context: RequestContext, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
-    return {each: code for each in partitions if (code := _refuse(context, each)) is not ErrorCode.NONE}
-
-
-def _refuse(context: RequestContext, partition: TopicPartition) -> ErrorCode:
-    if context.api_version < _BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = context.services.image.topics.get(partition.topic)
-    if topic is None or partition.partition not in topic.partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
+def _refused(context: RequestContext, topics: Iterable[Message]) -> Mapping[TopicPartition, ErrorCode]:
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for topic in topics:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = context.services.image.topics.get(topic.name)
+        indexes = topic.partitions
+        if context.api_version < _BATCHES_SINCE and topic.name in INTERNAL_TOPICS:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif found is not None:
+            indexes = [index for index in indexes if index not in found.partitions]
+        refused.update((TopicPartition(topic.name, index), code) for index in indexes)
+    return refused
 
 
 def _results(context: RequestContext, asked: _Asked, outcome: VerifiedPartitions | ErrorCode) -> list[Message]:
-    codes = {} if isinstance(outcome, ErrorCode) else dict(outcome)
+    codes: Mapping[tuple[str, int], ErrorCode] = {} if isinstance(outcome, ErrorCode) else dict(outcome)
     for_all = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
 
-    def code(partition: TopicPartition) -> ErrorCode:
-        return known_to(context.api_version, codes.get(partition, for_all), fenced_since=_FENCED_SINCE)
-
+    told = {
+        code: known_to(context.api_version, code, fenced_since=_FENCED_SINCE) for code in {*codes.values(), for_all}
+    }
     return [
         Message(
             name=topic.name,
             results_by_partition=[
-                Message(partition_index=index, partition_error_code=code(TopicPartition(topic.name, index)))
+                # A plain tuple finds what was entered as a TopicPartition, and costs half as much: there may be many.
+                Message(partition_index=index, partition_error_code=told[codes.get((topic.name, index), for_all)])
                 for index in topic.partitions
             ],
         )

@@ -18,7 +18,20 @@ from rookery.protocol.message import Message
 
 
 def handle(context: RequestContext, request: Message) -> Message:
+    remove_repeated(request)
     return Message(throttle_time_ms=0, results=[_describe(context, request, each) for each in request.resources])
+
+
+def remove_repeated(request: Message) -> None:
+    """A resource that is asked for again with the same keys is answered once: a description is large."""
+    if len(request.resources) > 1:
+        distinct = {_identity(resource): resource for resource in request.resources}
+        request.resources = list(distinct.values())
+
+
+def _identity(resource: Message) -> tuple[int, str, tuple[str, ...] | None]:
+    keys = resource.configuration_keys
+    return resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
 
 
 def _describe(context: RequestContext, request: Message, resource: Message) -> Message:

@@ -1,0 +1,146 @@
+"""Requests about many items, answered piece by piece, so that no request holds the event loop.
+
+Most APIs ask for an independent answer to each item of an array: partitions of topics, keys, groups. Such a request is
+cut into pieces of a bounded number of items, each of which is a request of its own to the handler; the responses are
+joined into one. A handler knows nothing of it. Pure: `dispatch` calls the handler and pauses between the pieces.
+
+A `Split` names the array in the request and in the response, level by level: `("topics", "partitions")` are the
+partitions of the topics. A cut may go through a topic; its second half is then appended to the first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, ITEMS_PER_SLICE
+from rookery.broker.handlers import k02_list_offsets, k32_describe_configs
+from rookery.protocol.api import SERVED, ApiKey
+from rookery.protocol.message import Message
+
+Path: TypeAlias = tuple[str, ...]
+
+
+class Split(NamedTuple):
+    """`prepare` is called with the whole request before it is cut: for what concerns several of its items."""
+
+    request: Path
+    response: Path
+    size: int = ITEMS_PER_SLICE
+    prepare: Callable[[Message], None] | None = None
+
+
+class Piece(NamedTuple):
+    """`continued`: how many levels are continued by the piece's first item; a first piece continues none."""
+
+    message: Message
+    item_count: int
+    continued: int
+
+
+def exceeds(split: Split, request: Message) -> bool:
+    """Whether a request has more items than one piece may have."""
+    return _count(request, split.request, split.size) > split.size
+
+
+def _count(message: Message, path: Path, enough: int) -> int:
+    """The number of items; counted no further than is enough to know."""
+    items = message.get(path[0])
+    if items is None:
+        return 0
+    if len(path) == 1 or len(items) > enough:
+        return len(items)
+    total = 0
+    for item in items:
+        total += max(1, _count(item, path[1:], enough - total))
+        if total > enough:
+            break
+    return total
+
+
+def pieces(message: Message, path: Path, size: int) -> Iterator[Piece]:
+    """The message with at most `size` items at a time. An item without further items counts as one."""
+    name, rest = path[0], path[1:]
+    taken: list[Any] = []
+    item_count = continued = 0
+    for item in message.get(name) or ():
+        parts = pieces(item, rest, size) if rest else (Piece(item, 1, 0),)
+        for part in parts:
+            if taken and item_count + part.item_count > size:
+                yield Piece(_with(message, name, taken), item_count, continued)
+                taken, item_count, continued = [], 0, 1 + part.continued
+            taken.append(part.message)
+            item_count += part.item_count
+    yield Piece(message if message.get(name) is None else _with(message, name, taken), max(1, item_count), continued)
+
+
+def _with(message: Message, name: str, items: list[Any]) -> Message:
+    return Message(**{**vars(message), name: items})
+
+
+def join(whole: Message | None, response: Message, path: Path, continued: int) -> Message:
+    """The response to all pieces so far; `continued` is that of the piece which `response` answers."""
+    if whole is None:
+        # Handlers may return what is kept for others: only a copy can be appended to.
+        return _with(response, path[0], list(response.get(path[0]) or ()))
+    _append(whole, response, path, max(0, continued - 1))
+    return whole
+
+
+def _append(whole: Message, addition: Message, path: Path, continued: int) -> None:
+    if not whole.get("error_code") and addition.get("error_code"):
+        # The first error of a piece counts for all: what was answered before stays answered.
+        whole.error_code = addition.error_code
+    items, more = getattr(whole, path[0]), addition.get(path[0]) or []
+    if continued and items and more:
+        _append(items[-1], more[0], path[1:], continued - 1)
+        more = more[1:]
+    items.extend(more)
+
+
+def _distinct_topics(request: Message) -> None:
+    """Metadata: a name or id that is given twice is answered once."""
+    if request.topics is not None:
+        request.topics = list({(topic.name, topic.get("topic_id")): topic for topic in request.topics}.values())
+
+
+def _distinct_groups(request: Message) -> None:
+    """DeleteGroups: a group that is named twice is deleted once."""
+    request.groups_names = list(dict.fromkeys(request.groups_names))
+
+
+_PARTITIONS: Final = Split(("topics", "partitions"), ("topics", "partitions"))
+_INDEXES: Final = Split(("topics", "partition_indexes"), ("topics", "partitions"))
+_GROUPS_SINCE: Final = 8
+_KEYS_SINCE: Final = 4
+_MEMBERS_SINCE: Final = 3
+
+
+def _by_version(api_key: ApiKey, split: Split, since: int = 0) -> dict[tuple[int, int], Split]:
+    return {(api_key, version): split for version in range(since, SERVED[api_key].maximum + 1)}
+
+
+_GROUP_OFFSETS = Split(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
+_DESCRIBED_GROUPS = Split(("groups",), ("groups",), DESCRIPTIONS_PER_SLICE)
+_DESCRIBED_CONSUMERS = Split(("group_ids",), ("groups",), DESCRIPTIONS_PER_SLICE)
+_TRANSACTIONS = Split(("transactional_ids",), ("transaction_states",), DESCRIPTIONS_PER_SLICE)
+_CONFIGS = Split(("resources",), ("results",), DESCRIPTIONS_PER_SLICE, k32_describe_configs.remove_repeated)
+
+# By API and version. What is not here must be decided as a whole, and may have fewer items.
+SPLITS: Final[Mapping[tuple[int, int], Split]] = {
+    **_by_version(ApiKey.LIST_OFFSETS, _PARTITIONS._replace(prepare=k02_list_offsets.note_repeated)),
+    **_by_version(ApiKey.METADATA, Split(("topics",), ("topics",), DESCRIPTIONS_PER_SLICE, _distinct_topics)),
+    **_by_version(ApiKey.OFFSET_COMMIT, _PARTITIONS),
+    **_by_version(ApiKey.OFFSET_FETCH, _INDEXES),
+    **_by_version(ApiKey.OFFSET_FETCH, _GROUP_OFFSETS, since=_GROUPS_SINCE),
+    **_by_version(ApiKey.FIND_COORDINATOR, Split(("coordinator_keys",), ("coordinators",)), since=_KEYS_SINCE),
+    **_by_version(ApiKey.LEAVE_GROUP, Split(("members",), ("members",)), since=_MEMBERS_SINCE),
+    **_by_version(ApiKey.DESCRIBE_GROUPS, _DESCRIBED_GROUPS),
+    **_by_version(ApiKey.DELETE_RECORDS, _PARTITIONS),
+    **_by_version(ApiKey.OFFSET_FOR_LEADER_EPOCH, _PARTITIONS),
+    **_by_version(ApiKey.TXN_OFFSET_COMMIT, _PARTITIONS),
+    **_by_version(ApiKey.DESCRIBE_CONFIGS, _CONFIGS),
+    **_by_version(ApiKey.DELETE_GROUPS, Split(("groups_names",), ("results",), prepare=_distinct_groups)),
+    **_by_version(ApiKey.OFFSET_DELETE, _PARTITIONS),
+    **_by_version(ApiKey.DESCRIBE_PRODUCERS, _INDEXES),
+    **_by_version(ApiKey.DESCRIBE_TRANSACTIONS, _TRANSACTIONS),
+    **_by_version(ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBED_CONSUMERS),
+}
