@@ -13,7 +13,8 @@ import psycopg
 from rookery.spark.query_error import QueryError
 from rookery.spark.sqlstates import is_lasting_state
 
-_DETAIL_LENGTH_MAX: Final = 300
+# With the server's sentence and the advice it must fit what a pipeline shows of an error.
+_DETAIL_LENGTH_MAX: Final = 200
 # By SQLSTATE, or by its class; the longer one counts.
 _ADVICE: Final = {
     "22": "Cast or filter the values before they are written",
