@@ -96,7 +96,7 @@ conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools;
 	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 	$(MAKE) sparks
 
-sparks: $(INSTALLED) ## The Spark suite with older versions of Spark, from PyPI: make sparks SPARKS=4.1
+sparks: ## The Spark suite with older versions of Spark, from PyPI: make sparks SPARKS=4.1
 	for version in $(SPARKS); do PYTHON="$(PYTHON)" WORKERS=$(WORKERS) scripts/spark-suite.sh $$version $(PYTEST_ARGS); done
 
 soak: $(INSTALLED) ## The Spark sink under kills of drivers, workers and brokers: make soak RUNS=300

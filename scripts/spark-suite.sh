@@ -10,9 +10,11 @@ shift
 cache="${SPARK_CACHE:-.cache}"
 venv="$cache/spark-$version"
 
-if [ ! "$venv/.installed" -nt pyproject.toml ]; then
+# For another PYTHON the environment is made again.
+stamp="$venv/.installed-$("${PYTHON:-python3}" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')"
+if [ ! "$stamp" -nt pyproject.toml ]; then
     scripts/setup.sh "$venv" "pyspark==$version.*"
-    touch "$venv/.installed"
+    touch "$stamp"
 fi
 SPARK="$version" KCAT=no scripts/conformance-setup.sh "$cache/java"
 ROOKERY_SPARK_JARS="$(realpath "$cache/java-spark-$version")"

@@ -16,6 +16,7 @@ HANDLERS = SOURCE / "rookery" / "broker" / "handlers"
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
+MERGE_MARKERS = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 OPEN_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".xml", ".sh", ".yml", ".yaml", ".txt", ".properties", ""}
 # Paths that exist on one machine only, and the hosts that a mirror or proxy would replace.
@@ -71,6 +72,7 @@ def test_text_files_are_clean(path: Path) -> None:
     text = data.decode()
     assert not text or text.endswith("\n"), "ends with a newline"
     assert path.name == "LICENSE" or not text.endswith("\n\n"), "ends with one newline"
+    assert not MERGE_MARKERS.search(text), "a merge is not finished"
     if path.name not in {"Makefile", "LICENSE"}:
         assert "\t" not in text, "no tabs"
     if path != Path(__file__):
