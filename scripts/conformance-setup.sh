@@ -2,8 +2,8 @@
 # Fetches what the conformance suite needs besides Python: kcat, a Java runtime, Apache Kafka's own tools, Spark's own
 # connector, and PostgreSQL's JDBC driver.
 # Usage: scripts/conformance-setup.sh [DIRECTORY for the jars; Spark's go to DIRECTORY-spark]; with KCAT=no if kcat is
-# not needed. With SPARK=4.0, or another version that spark.xml names, only the jars for that Spark, into
-# DIRECTORY-spark-4.0.
+# not needed. With SPARK=4.0, or another version that spark.xml names, the jars for that Spark instead of
+# the newest, into DIRECTORY-spark-4.0.
 set -euo pipefail
 
 jars="${1:-.cache/java}"
@@ -34,9 +34,9 @@ fetch() {
     fi
 }
 
+fetch "$poms/pom.xml" "$jars"
 if [ -n "${SPARK:-}" ]; then
     fetch "$poms/spark.xml" "$jars-spark-$SPARK" -P "spark-$SPARK"
-    exit 0
+else
+    fetch "$poms/spark.xml" "$jars-spark"
 fi
-fetch "$poms/pom.xml" "$jars"
-fetch "$poms/spark.xml" "$jars-spark"
