@@ -123,7 +123,9 @@ class Broker:
     def append(self, topic: str, *values: bytes, partition: int = 0, **fields: Any) -> int:
         """Put one batch into a log as the leader; the base offset."""
         data = bytearray(batch(*values, **fields))
-        appended = self.replica(topic, partition).append(data, acks=1, now_ms=self.services.clock.now_ms())
+        appended = self.replica(topic, partition).append(
+            data, acks=1, now_ms=self.services.clock.now_ms(), is_inspected=True
+        )
         assert appended.error_code is ErrorCode.NONE, appended.message
         return appended.base_offset
 

@@ -134,13 +134,13 @@ def test_old_message_format_is_refused(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_keyless_record_on_a_compacted_topic_names_the_record(tmp_path: Path) -> None:
+def test_keyless_records_on_a_compacted_topic_are_all_named(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", cleanup_policy="compact")
             result = produce(broker, batch(b"a", b"b", key=None))
             assert result.error_code == ErrorCode.INVALID_RECORD
-            assert [error.batch_index for error in result.record_errors] == [0]
+            assert [error.batch_index for error in result.record_errors] == [0, 1]
 
     asyncio.run(main())
 

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rookery.base.errors import ErrorCode, ProtocolError, StorageError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.broker import schema_checks
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.inspections import Inspections
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
+from rookery.records import inspection
 from rookery.records.batch import Codec, read_header, seal
-from rookery.records.record import Headers, Record, build_batch
-from rookery.storage.config import SchemaRules
+from rookery.records.record import Record, build_batch
 from rookery.storage.producers import ProducerStates
 from tests.broker import harness, transactional
 from tests.broker.harness import Broker, batch, decode, settle
@@ -77,7 +76,7 @@ def play(path: Path, scene: Callable[[Broker, Schemas], Coroutine[Any, Any, None
 
     async def main(broker: Broker) -> None:
         schemas = Schemas(orders_value=1)
-        broker.services = replace(broker.services, schema_checks=SchemaChecks(schemas))
+        broker.services = replace(broker.services, inspections=Inspections(SchemaChecks(schemas)))
         broker.dispatcher = Dispatcher(broker.services)
         await broker.create_topic("orders", partitions=2, **({"value_schema_validation": "true"} | configs))
         await scene(broker, schemas)
@@ -166,10 +165,9 @@ def test_refused_values(tmp_path: Path, codec: Codec, value: bytes, reason: str)
         result = await outcome(broker, batch(framed(1), framed(1), value, framed(1), value, codec=codec))
         assert result.error_code == ErrorCode.INVALID_RECORD
         assert result.base_offset == -1
-        ((error),) = result.record_errors
-        assert error.batch_index == 2
-        assert error.batch_index_error_message == result.error_message
-        assert result.error_message.startswith("record 2: ")
+        assert [error.batch_index for error in result.record_errors] == [2, 4]
+        assert all(reason in error.batch_index_error_message for error in result.record_errors)
+        assert "due to 2 record errors in total" in result.error_message
         assert reason in result.error_message
         assert broker.replica("orders").log.end_offset == 0, "nothing of the batch is stored"
 
@@ -178,11 +176,46 @@ def test_refused_values(tmp_path: Path, codec: Codec, value: bytes, reason: str)
 
 def test_values_that_are_never_right_are_refused_at_once(tmp_path: Path) -> None:
     async def scene(broker: Broker, schemas: Schemas) -> None:
-        (result,) = produce(broker, (0, batch(framed(2), b"plain")))
+        (result,) = produce(broker, (0, batch(framed(1), b"plain")))
         assert (result.error_code, result.record_errors[0].batch_index) == (ErrorCode.INVALID_RECORD, 1)
         assert schemas.asked == 0
 
     play(tmp_path, scene)
+
+
+def test_all_bad_records_are_named_and_none_that_is_only_new(tmp_path: Path) -> None:
+    async def scene(broker: Broker, schemas: Schemas) -> None:
+        schemas.news = {(ORDERS, 2)}
+        data = batch(framed(2), b"plain", framed(3), framed(1), b"", key=b"k")
+        result = await outcome(broker, data)
+        assert result.error_code == ErrorCode.INVALID_RECORD
+        assert [(error.batch_index, error.batch_index_error_message) for error in result.record_errors] == [
+            (1, "its value does not begin with a schema id"),
+            (2, "the schema id of its value, 3, is not registered for subject orders-value"),
+            (4, "its value does not begin with a schema id"),
+        ]
+
+    play(tmp_path, scene)
+
+
+def test_a_record_is_named_once_and_time_decides_about_the_code(tmp_path: Path) -> None:
+    async def scene(broker: Broker, _: Schemas) -> None:
+        now_ms = broker.services.clock.now_ms()
+        records = [
+            Record(0, now_ms, None, b"plain"),
+            Record(1, now_ms - 2000, b"k", b"plain"),
+            Record(2, now_ms, b"k", b"plain"),
+            Record(3, now_ms, b"k", framed(1)),
+        ]
+        (result,) = produce(broker, (0, bytes(build_batch(records))))
+        assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in result.record_errors] == [0, 1, 2]
+        keyless, untimely, unframed = (error.batch_index_error_message for error in result.record_errors)
+        assert "without key" in keyless
+        assert "out of range" in untimely
+        assert "schema id" in unframed
+
+    play(tmp_path, scene, cleanup_policy="compact", message_timestamp_before_max_ms="1000")
 
 
 def test_partitions_and_topics_fail_on_their_own(tmp_path: Path) -> None:
@@ -235,7 +268,8 @@ def test_subjects_by_record_name(tmp_path: Path, strategy: str, subject: str) ->
         assert (await outcome(broker, batch(framed(3)))).error_code == 0
         refused = [await outcome(broker, batch(framed(schema_id))) for schema_id in (4, 1)]
         assert [result.error_code for result in refused] == [ErrorCode.INVALID_RECORD] * 2
-        assert refused[0].error_message.endswith("subject " + subject.replace("Order", "Bill"))
+        (first,) = refused[0].record_errors
+        assert first.batch_index_error_message.endswith("subject " + subject.replace("Order", "Bill"))
         assert "1, has no known record name" in refused[1].error_message
 
     play(tmp_path, scene, value_subject_name_strategy=strategy)
@@ -276,7 +310,7 @@ def test_the_order_stays_when_the_check_is_switched_off(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_without_a_check_those_behind_one_that_must_be_tried_again_must_be_too(
+def test_what_waits_is_written_if_the_check_is_switched_off_and_nothing_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not less: meanwhile the check is switched off, which writes to the disk.
@@ -289,9 +323,7 @@ def test_without_a_check_those_behind_one_that_must_be_tried_again_must_be_too(
         await switch(broker, "false")
         tasks = [parked, send(broker, (0, numbered(1)))]
         found = [summary(await answered(task)) for task in tasks]
-        assert found == [[(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]] * 2
-        again = [produce(broker, (0, data)) for data in (numbered(0, 2), numbered(1))]
-        assert [summary(each) for each in again] == [[(0, 0)], [(0, 1)]]
+        assert found == [[(0, 0)], [(0, 1)]]
 
     play(tmp_path, scene)
 
@@ -326,7 +358,7 @@ def test_a_log_that_cannot_be_asked_for_a_stored_batch(tmp_path: Path, monkeypat
 
 def test_batches_as_producers_write_them_are_read_in_a_hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(broker: Broker, _: Schemas) -> None:
-        monkeypatch.setattr(schema_checks, "unpack_records", None)
+        monkeypatch.setattr(inspection, "unpack_pieces", None)
         assert summary(produce(broker, (0, batch(*[framed(1)] * 100)))) == [(0, 0)]
 
     play(tmp_path, scene)
@@ -561,24 +593,3 @@ def test_coordinators_write_what_they_want(tmp_path: Path) -> None:
         assert committed.topics[0].partitions[0].error_code == 0
 
     play(tmp_path, scene)
-
-
-@given(
-    st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=8)), min_size=1, max_size=20),
-    st.sampled_from([SchemaRules("TopicNameStrategy", None), SchemaRules(None, "TopicNameStrategy")]),
-    st.sampled_from([(), (("name", b"text"),)]),
-)
-def test_what_is_read_of_a_batch(
-    bodies: list[tuple[bytes | None, bytes | None]], rules: SchemaRules, headers: Headers
-) -> None:
-    records = [Record(index, 0, key, value, headers) for index, (key, value) in enumerate(bodies)]
-    expected: dict[bytes, int] = {}
-    for index, record in enumerate(records):
-        body = record.key if rules.key else record.value
-        if body is not None:
-            expected.setdefault(body[:5], index)
-    data = build_batch(records)
-    claims = schema_checks._read_claims(read_header(data), data, rules, size_max=10_000)
-    assert [(claim.record_index, claim.prefix) for claim in claims] == sorted(
-        (index, prefix) for prefix, index in expected.items()
-    )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from bench.systems import KAFKA_SETTINGS
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
+from rookery.records.batch import Codec
+from rookery.records.record import Record, build_batch
 from tests.conformance import brokers
 from tests.support.wire import WireClient
 
@@ -182,3 +185,52 @@ def test_groups_of_the_other_protocol(both: Both, topic: str) -> None:
     )
     both.agree(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[classic], include_authorized_operations=False)
     both.agree(ApiKey.DESCRIBE_GROUPS, 6, groups=[consumer], include_authorized_operations=False)
+
+
+def produce(both: Both, topic: str, records: list[Record], codec: Codec = Codec.NONE) -> list[Message]:
+    """The result of either."""
+    numbered = [record._replace(offset=index) for index, record in enumerate(records)]
+    data = [Message(index=0, records=bytes(build_batch(numbered, codec=codec)))]
+    fields = {"transactional_id": None, "acks": -1, "timeout_ms": 30_000}
+    topics = [Message(name=topic, topic_id=None, partition_data=data)]
+    answers = both.call(ApiKey.PRODUCE, 9, topic_data=topics, **fields)
+    return [answer.responses[0].partition_responses[0] for answer in answers]
+
+
+def without_bounds(result: Message) -> dict[str, Any]:
+    """Without the bounds in messages about timestamps, which depend on the broker's time."""
+    errors = [
+        (error.batch_index, error.batch_index_error_message.partition(" within [")[0]) for error in result.record_errors
+    ]
+    return vars(result) | {"record_errors": errors}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+def test_invalid_records(both: Both, topic: str, codec: Codec) -> None:
+    create(both, f"{topic}-compacted", cleanup_policy="compact")
+    create(both, f"{topic}-timed", cleanup_policy="compact", message_timestamp_before_max_ms="3600000")
+    create(both, f"{topic}-plain")
+    now_ms = int(time.time() * 1000)
+    good = Record(0, now_ms, b"k", b"v")
+    keyless, old = good._replace(key=None), good._replace(timestamp_ms=now_ms - 4_000_000)
+    new = good._replace(timestamp_ms=now_ms + 4_000_000)
+    bare = good._replace(timestamp_ms=-1)
+    cases = [
+        ("compacted", [good, keyless, good, *[keyless] * 4], [1, 3, 4, 5, 6]),
+        ("compacted", [keyless], [0]),
+        ("compacted", [keyless, new, keyless._replace(timestamp_ms=now_ms + 4_000_000)], [0, 1, 2]),
+        ("timed", [keyless, good, old, bare, new, keyless], [0, 2, 4, 5]),
+        ("timed", [good, keyless], [1]),
+        ("plain", [keyless, new, good, new, old], [1, 3]),
+        ("plain", [new], [0]),
+        ("plain", [good, keyless, old, bare], []),
+    ]
+    for name, records, bad in cases:
+        retry_until_done(partial(produce_one, both, f"{topic}-{name}", good))
+        ours, theirs = produce(both, f"{topic}-{name}", records, codec)
+        assert [error.batch_index for error in ours.record_errors] == bad
+        assert without_bounds(ours) == without_bounds(theirs)
+
+
+def produce_one(both: Both, topic: str, record: Record) -> list[int]:
+    return [result.error_code for result in produce(both, topic, [record])]

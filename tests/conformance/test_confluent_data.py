@@ -51,6 +51,27 @@ def test_idempotent_producer(bootstrap: str, topic: str) -> None:
     assert [sample.value for sample in CLIENT.consume(bootstrap, topic, 500)] == [b"%d" % index for index in range(500)]
 
 
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_good_records_are_told_from_the_bad_ones_of_their_batch(bootstrap: str, topic: str, idempotent: bool) -> None:
+    create(bootstrap, topic, cleanup_policy="compact")
+    # One batch: nothing is sent before all are there.
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 1000, "enable.idempotence": idempotent}
+    )
+    errors: dict[bytes | None, int] = {}
+    for index in range(6):
+        producer.produce(
+            topic,
+            b"%d" % index,
+            key=None if index in (1, 3, 4) else b"key",
+            partition=0,
+            on_delivery=lambda error, message: errors.update({message.value(): error.code() if error else 0}),
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    bad, good = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
+    assert [errors[b"%d" % index] for index in range(6)] == [good, bad, good, bad, bad, good]
+
+
 def test_keys_choose_partitions(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, 4)
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})

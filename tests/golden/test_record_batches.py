@@ -8,7 +8,8 @@ import pytest
 
 from rookery.records.batch import Codec, check_batch, compute_crc, iterate_headers, read_header
 from rookery.records.control import Marker, build_marker
-from rookery.records.produce import ProducePolicy, prepare
+from rookery.records.policy import ProducePolicy
+from rookery.records.produce import prepare
 from rookery.records.record import Record, build_batch, decode_records
 
 _NOW_MS = 1_700_000_000_000
@@ -41,7 +42,9 @@ def test_records_of_captured_batch(client: str, codec: str) -> None:
 @pytest.mark.parametrize(("client", "codec"), _CASES)
 def test_captured_batch_passes_untouched(client: str, codec: str) -> None:
     data = _batch(client, codec)
-    assert prepare(data, ProducePolicy(), now_ms=_NOW_MS)[1] is data
+    prepared = prepare(data, ProducePolicy(), now_ms=_NOW_MS)
+    assert prepared is not None
+    assert prepared[1] is data
     assert data == _batch(client, codec)
 
 

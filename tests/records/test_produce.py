@@ -7,7 +7,9 @@ import pytest
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.records.batch import BatchHeader, Codec, check_batch, read_header, seal, write_header
 from rookery.records.compression import compress
-from rookery.records.produce import ProducePolicy, prepare
+from rookery.records.inspection import finish, inspect
+from rookery.records.policy import ProducePolicy
+from rookery.records.produce import prepare
 from rookery.records.record import Record, build_batch, decode_records, encode_records
 from rookery.storage.config import LogConfig
 
@@ -21,14 +23,22 @@ def _refused(
     data: bytearray | memoryview, policy: ProducePolicy = _POLICY, *, zstd_allowed: bool = True
 ) -> InvalidBatchError:
     with pytest.raises(InvalidBatchError) as caught:
-        prepare(data, policy, now_ms=_NOW_MS, zstd_allowed=zstd_allowed)
+        _accepted(data, policy, zstd_allowed=zstd_allowed)
     return caught.value
 
 
 def _accepted(
-    data: bytearray | memoryview, policy: ProducePolicy = _POLICY
+    data: bytearray | memoryview, policy: ProducePolicy = _POLICY, *, zstd_allowed: bool = True
 ) -> tuple[BatchHeader, bytearray | memoryview]:
-    return prepare(data, policy, now_ms=_NOW_MS)
+    """What is appended, after an inspection where the policy asks for one."""
+    prepared = prepare(data, policy, now_ms=_NOW_MS, zstd_allowed=zstd_allowed)
+    if prepared is None:
+        inspection = inspect(data, policy, partition="orders-0", now_ms=_NOW_MS, size_max=policy.decompressed_size_max)
+        inspected = finish(inspection)
+        assert isinstance(inspected, bytearray | memoryview)
+        prepared = prepare(inspected, policy, now_ms=_NOW_MS, zstd_allowed=zstd_allowed, is_inspected=True)
+    assert prepared is not None
+    return prepared
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -92,7 +102,10 @@ def test_keyless_record_on_compacted_topic(codec: Codec) -> None:
     assert _accepted(build_batch(_RECORDS, codec=codec), policy)
     records = [*_RECORDS[:3], _RECORDS[3]._replace(key=None), _RECORDS[4]]
     error = _refused(build_batch(records, codec=codec), policy)
-    assert (error.code, error.record_index) == (ErrorCode.INVALID_RECORD, 3)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert error.record_errors == (
+        (3, "Compacted topic cannot accept message without key in topic partition orders-0"),
+    )
     assert _accepted(build_batch([_RECORDS[0]._replace(key=b"")], codec=codec), policy)
 
 
@@ -109,7 +122,7 @@ def test_timestamp_too_far_ahead() -> None:
     assert _accepted(build_batch([Record(0, _NOW_MS + 100, None, b"v")]), policy)
     records = [Record(0, _NOW_MS, None, b"v"), Record(1, _NOW_MS + 101, None, b"v")]
     error = _refused(build_batch(records), policy)
-    assert (error.code, error.record_index) == (ErrorCode.INVALID_TIMESTAMP, 1)
+    assert (error.code, [index for index, _ in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1])
 
 
 def test_header_that_claims_a_timestamp_too_far_ahead() -> None:
@@ -124,7 +137,7 @@ def test_timestamp_too_old(codec: Codec) -> None:
     without = Record(0, -1, None, b"v")
     assert _accepted(build_batch([without, Record(1, _NOW_MS - 100, None, b"v")], codec=codec), policy)
     error = _refused(build_batch([without, Record(1, _NOW_MS - 101, None, b"v")], codec=codec), policy)
-    assert (error.code, error.record_index) == (ErrorCode.INVALID_TIMESTAMP, 1)
+    assert (error.code, [index for index, _ in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1])
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -197,4 +210,4 @@ def test_mutated_batches_raise_only_invalid_batch() -> None:
             header = read_header(batch)._replace(base_offset=0)
             batch = seal(header, batch[len(write_header(header)) :])
         with suppress(InvalidBatchError):
-            prepare(batch, source.choice(policies), now_ms=_NOW_MS)
+            _accepted(batch, source.choice(policies))

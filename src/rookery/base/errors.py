@@ -221,12 +221,24 @@ class ProtocolError(RookeryError):
 
 
 class InvalidBatchError(ProtocolError):
-    """A record batch that must be refused, with the code to answer and, where known, the record at fault."""
+    """A record batch that must be refused, with the code to answer.
 
-    def __init__(self, code: ErrorCode, message: str, *, record_index: int | None = None) -> None:
+    `record_index` is the record where reading it failed; `record_errors` are the (index, message) of records that can
+    be read and are refused.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        record_index: int | None = None,
+        record_errors: tuple[tuple[int, str], ...] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.record_index = record_index
+        self.record_errors = record_errors
 
 
 class UnsupportedVersionError(ProtocolError):

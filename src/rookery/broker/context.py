@@ -13,6 +13,7 @@ from rookery.base.slices import Slices
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, TopicPartition
 from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.inspections import Inspections
 from rookery.broker.known_answers import KnownAnswers
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
@@ -61,7 +62,7 @@ class Services:
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     # The order of transactional produces that wait for their coordinator, by transactional id.
     produce_turns: Turns = field(default_factory=Turns)
-    schema_checks: SchemaChecks = field(default_factory=lambda: SchemaChecks(NoSchemas()))
+    inspections: Inspections = field(default_factory=lambda: Inspections(SchemaChecks(NoSchemas())))
 
     @property
     def image(self) -> ClusterImage:

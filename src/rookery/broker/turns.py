@@ -18,6 +18,11 @@ class Turns:
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Task[Any]] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all names are free."""
+        return not self._last
+
     def is_free(self, name: str) -> bool:
         return name not in self._last
 

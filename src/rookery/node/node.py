@@ -25,6 +25,7 @@ from rookery.base.files import DirectoryLock, Files
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
+from rookery.broker.inspections import Inspections
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
@@ -233,7 +234,7 @@ class Node:
             transactions=coordination.transactions,
             static_config=settings.layers.static,
             fetch_max_bytes=settings.layers.integer("fetch.max.bytes"),
-            schema_checks=SchemaChecks(self._schemas),
+            inspections=Inspections(SchemaChecks(self._schemas)),
         )
 
     async def _register(self, controller: Controller, identity: Identity, *, is_clean: bool) -> None:

@@ -7,7 +7,7 @@ same size lie at equal distances, so that a slice with a step reads one byte of 
 first, and for as long as it goes well.
 
 Whatever it answers is what `unpack_records` answers: every length is compared with its record's size. Called by
-`client.consume` and `broker.schema_checks`, once per batch. Pure.
+`client.consume` and `records.inspection`, once per batch. Pure.
 """
 
 from functools import cache

@@ -4,11 +4,11 @@ One loop over a few local integers takes the records apart, with varints of one 
 `record.read_varint`. It makes no object per record but the key and the value. `record.read_records` says the same in
 plain words; tests compare.
 
-Like all reading of records it raises `InvalidBatchError` and nothing else, whatever the bytes are. Called by
-`client.consume` and `broker.schema_checks`, once per batch.
+Like all reading of records it raises `InvalidBatchError` and nothing else, whatever the bytes are. `unpack_records` is
+called by `client.consume`, once per batch; `unpack_pieces` by `records.inspection`, which must not take long at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
@@ -34,15 +34,55 @@ class RecordColumns(NamedTuple):
     headers: list[Headers] | None
 
 
+class _Piece(NamedTuple):
+    """Some records, and where the next one starts."""
+
+    end: int
+    # Timestamp and offset deltas as they are written: zigzag.
+    delays: list[int]
+    deltas: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    # Where headers start and end, of the records that have any.
+    endings: dict[int, tuple[int, int]]
+
+
 def unpack_records(header: BatchHeader, payload: bytes) -> RecordColumns:
     """The records that `header` counts; these must fill `payload`, which is decompressed, and go up in offset."""
+    piece = _read_piece(payload, 0, range(header.record_count))
+    if piece.end != len(payload):
+        raise _unfilled(header, payload)
+    columns = read_offsets(header, piece.deltas), _timestamps(header, piece.delays), piece.keys, piece.values
+    return RecordColumns(*columns, _read_all_headers(payload, piece.endings, header.record_count))
+
+
+def unpack_pieces(header: BatchHeader, payload: bytes, count_max: int) -> Iterator[RecordColumns]:
+    """The same, `count_max` records at a time, of a batch that has one record for each offset; headers are not read.
+
+    A single record can have millions of headers, which would take seconds.
+    """
+    end = 0
+    for first in range(0, header.record_count, count_max):
+        indexes = range(first, min(first + count_max, header.record_count))
+        piece = _read_piece(payload, end, indexes)
+        end = piece.end
+        if piece.deltas != [2 * index for index in indexes]:
+            raise _malformed(first)
+        offsets = range(header.base_offset + first, header.base_offset + indexes.stop)
+        yield RecordColumns(offsets, _timestamps(header, piece.delays), piece.keys, piece.values, None)
+    if end != len(payload):
+        raise _unfilled(header, payload)
+
+
+def _read_piece(payload: bytes, end: int, indexes: range) -> _Piece:
+    """The records with these indexes, which start at `end`."""
     keys, values = list[bytes | None](), list[bytes | None]()
-    # Timestamp and offset deltas as they are written, zigzag; where headers start and end, if there are any.
     delays, deltas, endings = list[int](), list[int](), dict[int, tuple[int, int]]()
     add_key, add_value, add_delay, add_delta = keys.append, values.append, delays.append, deltas.append
-    end = signs = 0
+    signs = 0
+    index = indexes.start
     try:
-        for index in range(header.record_count):
+        for index in indexes:
             if (raw := payload[end]) < 0x80:
                 position, end = end + 2, end + 1 + (raw >> 1)
             elif (second := payload[end + 1]) < 0x80:
@@ -89,10 +129,11 @@ def unpack_records(header: BatchHeader, payload: bytes) -> RecordColumns:
                 endings[index] = position, end
     except (IndexError, ValueError):
         raise _malformed(index) from None
-    if signs & 1 or end != len(payload):
-        raise _unfilled(header, payload)
-    columns = read_offsets(header, deltas), _timestamps(header, delays), keys, values
-    return RecordColumns(*columns, _read_all_headers(payload, endings, len(keys)))
+    # A key or a value that goes beyond its record.
+    beyond = next((index for index, (start, stop) in endings.items() if start >= stop), None)
+    if beyond is not None or signs & 1 or end > len(payload):
+        raise _malformed(index if beyond is None else beyond)
+    return _Piece(end, delays, deltas, keys, values, endings)
 
 
 def _timestamps(header: BatchHeader, delays: list[int]) -> Sequence[TimestampMs]:
@@ -111,9 +152,6 @@ def _read_all_headers(payload: bytes, endings: dict[int, tuple[int, int]], count
         return None
     headers: list[Headers] = [()] * count
     for index, (start, end) in endings.items():
-        # A key or a value that goes beyond its record.
-        if start >= end:
-            raise _malformed(index)
         headers[index] = read_headers(payload, start, end, index=index)
     return headers
 

@@ -29,7 +29,8 @@ from rookery.base.types import (
 )
 from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, read_header, stamp_log_append_time
 from rookery.records.control import Marker, build_marker
-from rookery.records.produce import ProducePolicy, prepare
+from rookery.records.policy import ProducePolicy
+from rookery.records.produce import prepare, prepare_own
 from rookery.replication.partition import Partition
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
@@ -62,7 +63,8 @@ class Appended(NamedTuple):
     log_append_time_ms: TimestampMs = NO_TIMESTAMP
     log_start_offset: Offset = NO_OFFSET
     message: str | None = None
-    record_index: int | None = None
+    # (index, message) of the records at fault.
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 class EpochEnd(NamedTuple):
@@ -103,13 +105,15 @@ class RecordsDeleted(NamedTuple):
 # A name of its own for the hot path: Python 3.11 takes ten times as long to look up an enum's member.
 _OK = ErrorCode.NONE
 _STORAGE_APPENDED = Appended(ErrorCode.KAFKA_STORAGE_ERROR)
+# Nothing was appended: the topic wants the batch to be inspected first, which may take too long to be done here.
+NOT_INSPECTED = Appended(ErrorCode.UNKNOWN_SERVER_ERROR)
 _STORAGE_FETCHED = Fetched(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Replica:
     """A partition whose log this node has."""
 
-    __slots__ = ("_changed", "_flush", "is_flushing", "log", "may_await_schemas", "policy", "schema_rules", "state")
+    __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "state")
 
     def __init__(
         self,
@@ -121,21 +125,14 @@ class Replica:
     ) -> None:
         self.state = state
         self.log = log
-        self.policy = ProducePolicy.of(log.config)
-        # For Produce, which sees to them before it appends.
-        self.schema_rules = log.config.schema_rules
-        # Stays once there were rules: those that came before the last change may still wait. One attribute away, for
-        # the hot path.
-        self.may_await_schemas = self.schema_rules is not None
+        self.policy = ProducePolicy.of(log.config, judged=log.config.schema_rules is not None)
         self.is_flushing = False
         self._changed = changed
         self._flush = flush
 
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
-        self.policy = ProducePolicy.of(config)
-        self.schema_rules = config.schema_rules
-        self.may_await_schemas |= config.schema_rules is not None
+        self.policy = ProducePolicy.of(config, judged=config.schema_rules is not None)
 
     # Appending
 
@@ -146,16 +143,23 @@ class Replica:
         acks: int,
         now_ms: TimestampMs,
         zstd_allowed: bool = True,
+        is_inspected: bool = False,
         verification: Verification | None = None,
     ) -> Appended:
-        """Take one produced batch into the log. `verification` is what `verification_of` asked for."""
+        """Take one produced batch into the log. `verification` is what `verification_of` asked for.
+
+        `NOT_INSPECTED`: the caller has to inspect the batch and come again, with `is_inspected` and what came of it.
+        """
         state, log = self.state, self.log
         if not state.is_leader:
             return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL and not self.has_enough_replicas:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
-            header, batch = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed)
+            prepared = prepare(data, self.policy, now_ms=now_ms, zstd_allowed=zstd_allowed, is_inspected=is_inspected)
+            if prepared is None:
+                return NOT_INSPECTED
+            header, batch = prepared
             if header.producer_id >= 0 or header.is_transactional:
                 known = log.producers.check(header)
                 if header.is_transactional and (known is None or isinstance(known, ErrorCode)):
@@ -164,7 +168,7 @@ class Replica:
                     return self._answer_known(known)
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
         except InvalidBatchError as error:
-            return self._refuse(error.code, str(error), error.record_index)
+            return self.refuse(error)
         except (StorageError, CorruptionError) as error:
             self._failed(error)
             return _STORAGE_APPENDED
@@ -210,7 +214,7 @@ class Replica:
     ) -> Appended:
         """Take a coordinator's own batch, which may be part of a producer's transaction, as safely as `acks=all`."""
         return self._append_own(
-            lambda: prepare(data, self.policy, now_ms=now_ms, is_internal=True),
+            lambda: prepare_own(data, self.policy, now_ms=now_ms),
             lambda header: self.log.producers.check_coordinated(header, guard),
         )
 
@@ -247,7 +251,7 @@ class Replica:
                 return Appended(refusal, log_start_offset=self.log.start_offset)
             base_offset = self.log.append(batch, header, leader_epoch=self.state.leader_epoch)
         except InvalidBatchError as error:
-            return self._refuse(error.code, str(error), error.record_index)
+            return self.refuse(error)
         except (StorageError, CorruptionError) as error:
             self._failed(error)
             return _STORAGE_APPENDED
@@ -265,8 +269,11 @@ class Replica:
         reached = self.state.high_watermark if acks == ACKS_ALL else self.state.local_end_offset
         return reached >= end_offset
 
-    def _refuse(self, code: ErrorCode, message: str, record_index: int | None = None) -> Appended:
-        return Appended(code, log_start_offset=self.log.start_offset, message=message, record_index=record_index)
+    def refuse(self, error: InvalidBatchError) -> Appended:
+        start_offset = self.log.start_offset
+        return Appended(
+            error.code, log_start_offset=start_offset, message=str(error), record_errors=error.record_errors
+        )
 
     def _answer_known(self, known: Duplicate | LateDuplicate | ErrorCode) -> Appended:
         if isinstance(known, LateDuplicate):
@@ -275,7 +282,8 @@ class Replica:
             reason = f"A transaction that has ended used sequence number {known.first_sequence}: abort this one."
             return Appended(ErrorCode.TRANSACTION_ABORTABLE, message=reason)
         if known is ErrorCode.INVALID_TXN_STATE:
-            return self._refuse(known, "The batch is not part of its producer's transaction.")
+            message = "The batch is not part of its producer's transaction."
+            return Appended(known, log_start_offset=self.log.start_offset, message=message)
         if isinstance(known, ErrorCode):
             return Appended(known, log_start_offset=self.log.start_offset)
         return Appended(

@@ -8,13 +8,14 @@ for the fsync that `flush.messages` asks for; what does not get there in time is
 - A batch that the log has already (same producer, epoch and sequence) is answered with its old offset and no error. If
   the old batch belongs to a transaction that has ended, the new one is refused: TRANSACTION_ABORTABLE, up to v10
   UNKNOWN_PRODUCER_ID, the error after which clients of that age abort and ask for a new epoch.
-- Partitions fail on their own: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD (with the index
-  of the record), INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and so on.
+- Partitions fail on their own: NOT_ENOUGH_REPLICAS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD and
+  INVALID_TIMESTAMP (with an error for each record at fault), OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR and so
+  on.
 - A transactional batch that begins its producer's transaction on a partition needs the coordinator's consent, as
   `broker.verification` tells. Where that has to be waited for, the whole request is appended when it is there, and
   later requests with the same transactional id go behind it. A marker in between makes it INVALID_TXN_STATE.
-- Where a topic checks schema ids, as `broker.schema_checks` tells, a batch may have to wait for its verdict. It is
-  appended when that is there, and the answer waits for it.
+- Where a topic's configuration asks for a look at the records, as `broker.inspections` tells, a batch may have to wait
+  for it. It is appended afterwards, and the answer waits for it.
 
 Versions: v0 to v2 carry old message formats; they are advertised, for the sake of old clients, and refused with
 UNSUPPORTED_VERSION. v3 is the first with v2 batches. v5 log start offset. v7 may use zstd. v8 record errors and
@@ -25,13 +26,14 @@ TRANSACTION_ABORTABLE. v12 adds partitions to their transaction (KIP-890). v13 n
 import asyncio
 import struct
 from collections.abc import Awaitable, Set
+from functools import partial
 from typing import Final, NamedTuple
 
 from rookery.base.errors import ErrorCode, ProtocolError
-from rookery.base.types import NodeId, Offset, TimestampMs, TopicPartition
+from rookery.base.types import Buffer, NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
+from rookery.broker.inspections import Effort
 from rookery.broker.parking import park
-from rookery.broker.schema_checks import Verdict
 from rookery.broker.verification import Verdicts, verify
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.net.connection import Answer
@@ -44,7 +46,8 @@ from rookery.protocol.produce import (
     decode_produce,
     encode_produce_response,
 )
-from rookery.replication.replica import ACKS_ALL, ACKS_NONE, Appended, Replica
+from rookery.records.inspection import RECORD_ERRORS_MAX
+from rookery.replication.replica import ACKS_ALL, ACKS_NONE, NOT_INSPECTED, Appended, Replica
 from rookery.storage.producers import Verification
 
 _ACKS: Final = (ACKS_ALL, ACKS_NONE, 1)
@@ -130,7 +133,7 @@ async def _answer_later(produce: "_Produce", request: ProduceRequest, appended: 
 class _Produce:
     """One request: its results, those of them that have to wait, and the leaders that they point to."""
 
-    __slots__ = ("_acks", "_leaders", "context", "delayed", "topics", "waiting")
+    __slots__ = ("_acks", "_effort", "_errors_left", "_leaders", "context", "delayed", "topics", "waiting")
 
     def __init__(self, context: RequestContext, acks: int) -> None:
         self.context = context
@@ -138,8 +141,11 @@ class _Produce:
         self._leaders: list[NodeId] = []
         self.topics: list[ProduceTopicResult] = []
         self.waiting: list[_Waiting] = []
-        # Appends that wait for their schemas.
+        # Appends that wait for an inspection.
         self.delayed: tuple[asyncio.Task[None], ...] = ()
+        self._effort: Effort | None = None
+        # Record errors that the answer may still name.
+        self._errors_left = RECORD_ERRORS_MAX
 
     def append_all(self, request: ProduceRequest) -> None:
         services = self.context.services
@@ -172,63 +178,110 @@ class _Produce:
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
         verification: Verification | None = None,
-        place: int | None = None,
     ) -> ProducePartitionResult:
-        """The result, which will be the next of `results`; that at `place` if it has been checked and waited for."""
-        acks = self._acks
-        replica = self.context.services.replicas.find(partition)
+        """The result, which will be the next of `results`."""
+        services = self.context.services
+        replica = services.replicas.find(partition)
         if isinstance(replica, ErrorCode):
             return self._fail(partition, replica)
-        if replica.may_await_schemas and place is None and records is not None:
-            result = self._check_schemas(partition, replica, records, results)
-            if result is not None:
-                return result
-        appended = replica.append(
-            records if records is not None else _NO_RECORDS,
-            acks=acks,
+        if records is None:
+            records = _NO_RECORDS
+        inspections = services.inspections
+        # Nothing may pass a batch that waits in the same line.
+        if not inspections.is_idle and not inspections.is_free(self._line(partition)):
+            return self._delay(partition, records, results, verification)
+        appended = self._append_to(replica, records, now_ms, verification)
+        if appended is NOT_INSPECTED:
+            self._effort = self._effort or Effort()
+            inspected = inspections.inspect_now(replica, records, self._effort, now_ms=now_ms)
+            if inspected is None:
+                return self._delay(partition, records, results, verification)
+            appended = self._append_inspected(replica, inspected, now_ms, verification)
+        return self._result(partition, replica, appended, results, len(results))
+
+    def _append_to(
+        self,
+        replica: Replica,
+        records: memoryview,
+        now_ms: TimestampMs,
+        verification: Verification | None,
+        *,
+        is_inspected: bool = False,
+    ) -> Appended:
+        return replica.append(
+            records,
+            acks=self._acks,
             now_ms=now_ms,
             zstd_allowed=self.context.api_version >= _ZSTD_SINCE,
+            is_inspected=is_inspected,
             verification=verification,
         )
-        code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
-        if code is not _OK:
-            return self._fail(partition, code, appended)
-        if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
-            self.waiting.append(
-                _Waiting(partition, replica, end_offset, results, len(results) if place is None else place)
-            )
-        return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
 
-    def _check_schemas(
+    def _append_inspected(
+        self, replica: Replica, inspected: Buffer | Appended, now_ms: TimestampMs, verification: Verification | None
+    ) -> Appended:
+        if isinstance(inspected, Appended):
+            return inspected
+        return self._append_to(replica, memoryview(inspected), now_ms, verification, is_inspected=True)
+
+    def _result(
         self,
         partition: TopicPartition,
         replica: Replica,
+        appended: Appended,
+        results: list[ProducePartitionResult],
+        place: int,
+    ) -> ProducePartitionResult:
+        """What is told of an append; its place is among the `results`."""
+        code, base_offset, end_offset, log_append_time_ms, log_start_offset, _, _ = appended
+        if code is not _OK:
+            return self._fail(partition, code, appended)
+        acks = self._acks
+        if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
+            self.waiting.append(_Waiting(partition, replica, end_offset, results, place))
+        return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
+
+    def _line(self, partition: TopicPartition) -> str:
+        return f"{partition.topic}-{partition.partition} {self.context.connection.peer}"
+
+    def _delay(
+        self,
+        partition: TopicPartition,
         records: memoryview,
         results: list[ProducePartitionResult],
-    ) -> ProducePartitionResult | None:
-        """The result of what may not be appended, or not yet; None if it may."""
-        checks = self.context.services.schema_checks
-        verdict = checks.check(replica, records)
-        line = f"{partition.topic}-{partition.partition} {self.context.connection.peer}"
-        if checks.is_free(line):
-            if verdict is None:
-                return None
-            if isinstance(verdict, Appended):
-                return self._fail(partition, verdict.error_code, verdict)
-        place = len(results)
+        verification: Verification | None,
+    ) -> ProducePartitionResult:
+        """A result to be replaced before the answer is made, when the batch has had its turn and its inspection."""
+        services, place = self.context.services, len(results)
         # The frame is reused when the handler returns.
         kept = memoryview(bytearray(records))
 
-        def append(verdict: Verdict) -> None:
-            if verdict is not None:
-                results[place] = self._fail(partition, verdict.error_code, verdict)
+        def act(appended: Appended) -> None:
+            replica = services.replicas.find(partition)
+            if isinstance(replica, ErrorCode):
+                results[place] = self._fail(partition, replica)
             else:
-                now_ms = self.context.services.clock.now_ms()
-                results[place] = self._append(partition, kept, now_ms, results, place=place)
+                results[place] = self._result(partition, replica, appended, results, place)
 
-        self.delayed = (*self.delayed, checks.delay(line, verdict, append))
-        # Replaced before the answer is made.
+        append = partial(self._append_later, partition, kept, verification)
+        self.delayed = (*self.delayed, services.inspections.delay(self._line(partition), append, act))
         return ProducePartitionResult(partition.partition, ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _append_later(
+        self, partition: TopicPartition, records: memoryview, verification: Verification | None
+    ) -> Appended:
+        """Inspect and append a batch whose turn has come. Its topic may be another one after each wait."""
+        services = self.context.services
+        replica = services.replicas.find(partition)
+        if isinstance(replica, ErrorCode):
+            return Appended(replica)
+        appended = self._append_to(replica, records, services.clock.now_ms(), verification)
+        if appended is not NOT_INSPECTED:
+            return appended
+        inspected = await services.inspections.inspect(replica, records, now_ms=services.clock.now_ms())
+        if services.replicas.find(partition) is not replica:
+            return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._append_inspected(replica, inspected, services.clock.now_ms(), verification)
 
     def _fail(
         self, partition: TopicPartition, code: ErrorCode, appended: Appended | None = None
@@ -237,11 +290,12 @@ class _Produce:
             code = ErrorCode.UNKNOWN_PRODUCER_ID
         result = ProducePartitionResult(partition.partition, code)
         if appended is not None:
-            index, message = appended.record_index, appended.message
+            record_errors = appended.record_errors[: self._errors_left]
+            self._errors_left -= len(record_errors)
             result = result._replace(
                 log_start_offset=appended.log_start_offset,
-                record_errors=() if index is None else ((index, message),),
-                error_message=message,
+                record_errors=record_errors,
+                error_message=appended.message,
             )
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader = self.context.services.current_leader(partition)
@@ -330,12 +384,11 @@ class _TransactionalProduce(_Produce):
         now_ms: TimestampMs,
         results: list[ProducePartitionResult],
         verification: Verification | None = None,
-        place: int | None = None,
     ) -> ProducePartitionResult:
         verdict = self._verdicts.get(partition, verification)
         if isinstance(verdict, Appended):
             return self._fail(partition, verdict.error_code, verdict)
-        return super()._append(partition, records, now_ms, results, verdict, place)
+        return super()._append(partition, records, now_ms, results, verdict)
 
 
 def _close_on_error(topics: list[ProduceTopicResult]) -> None:

@@ -1,0 +1,169 @@
+"""A look into a produced batch: which of its records the topic cannot take, and the same records in another codec.
+
+`inspect` is a generator, because the work can be long: a megabyte holds a million records, or expands to the limit of
+`records.compression`. It never does more than `RECORDS_PER_STEP` records between two yields, and yields a function
+where the work lies outside of Python (decompress, compress): the caller runs that where it blocks nothing, and sends
+the result back. `finish` does all of it at once, for batches that are known to be small. Pure; used by
+`broker.inspections`.
+
+Every bad record is reported, as Kafka does: the client fails those, and may send the others again. Of very many bad
+records `RECORD_ERRORS_MAX` are named, so that the answer is not a hundred times as large as the batch.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TypeAlias
+
+from rookery.base.errors import ErrorCode, InvalidBatchError
+from rookery.base.types import NO_TIMESTAMP, Buffer, TimestampMs
+from rookery.records.batch import BatchHeader, Codec, read_header, seal
+from rookery.records.compression import compress
+from rookery.records.dense import unpack_dense
+from rookery.records.policy import FOREVER_MS, ProducePolicy
+from rookery.records.record import open_records
+from rookery.records.unpacking import RecordColumns, unpack_pieces
+
+# About 4 ms in Python.
+RECORDS_PER_STEP = 2048
+RECORD_ERRORS_MAX = 10_000
+_SHOWN_ERRORS = 3
+_CODEC_MASK = 0x07
+
+# What is wrong with records by their places in the columns.
+Judge: TypeAlias = Callable[[RecordColumns], Mapping[int, str]]
+Work: TypeAlias = Callable[[], bytes]
+# Yields work, or None between two steps; is sent what the work gave; ends with the batch to append.
+Inspection: TypeAlias = Generator[Work | None, bytes | None, Buffer]
+
+
+def must_inspect(header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> bool:
+    """Whether the policy asks for something that the header cannot tell, or the newest record seems too new."""
+    if policy.compacted or policy.judged or (policy.codec is not None and policy.codec != header.codec_id):
+        return True
+    if policy.log_append_time:
+        return False
+    is_too_new = header.max_timestamp_ms - now_ms > policy.timestamp_after_max_ms
+    return is_too_new or policy.timestamp_before_max_ms != FOREVER_MS
+
+
+def inspect(
+    batch: Buffer,
+    policy: ProducePolicy,
+    *,
+    partition: str,
+    now_ms: TimestampMs,
+    size_max: int,
+    judge: Judge | None = None,
+) -> Inspection:
+    """Look at each record of a batch whose header and checksum are good; InvalidBatchError names all that are not.
+
+    `partition` is for the messages, `size_max` limits the decompressed records, `judge` knows more than the policy.
+    """
+    header = read_header(batch)
+    payload = yield lambda: open_records(header, batch, size_max=size_max)
+    assert payload is not None
+    findings = _Findings(header, policy, partition, now_ms)
+    for columns in _read_columns(header, payload):
+        findings.look(columns, {} if judge is None else judge(columns))
+        yield None
+    findings.conclude()
+    if policy.codec is None or policy.codec == header.codec_id:
+        return batch
+    codec = policy.codec
+    compressed = yield lambda: compress(codec, payload, policy.level)
+    assert compressed is not None
+    return in_codec(header, codec, compressed)
+
+
+def finish(inspection: Inspection, result: bytes | None = None) -> Buffer:
+    """Do the rest at once; `result` is that of the work which it yielded last."""
+    try:
+        while True:
+            work = inspection.send(result)
+            result = None if work is None else work()
+    except StopIteration as end:
+        batch: Buffer = end.value
+        return batch
+
+
+def in_codec(header: BatchHeader, codec: Codec, compressed: bytes) -> bytearray:
+    """The same batch under another codec: only the attributes, the length and the CRC differ around the records."""
+    return seal(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), compressed)
+
+
+def _read_columns(header: BatchHeader, payload: bytes) -> Iterator[RecordColumns]:
+    dense = unpack_dense(header, payload) if header.record_count <= RECORDS_PER_STEP else None
+    if dense is not None:
+        yield dense
+    else:
+        yield from unpack_pieces(header, payload, RECORDS_PER_STEP)
+
+
+class _Findings:
+    """The bad records of a batch."""
+
+    def __init__(self, header: BatchHeader, policy: ProducePolicy, partition: str, now_ms: TimestampMs) -> None:
+        self._policy = policy
+        self._partition = partition
+        self._oldest_ms = now_ms - policy.timestamp_before_max_ms
+        self._newest_ms = now_ms + policy.timestamp_after_max_ms
+        self._max_timestamp_ms = header.max_timestamp_ms
+        self._errors: list[tuple[int, str]] = []
+        self._count = 0
+        self._is_about_time = False
+
+    def look(self, columns: RecordColumns, judged: Mapping[int, str]) -> None:
+        keyless = self._find_keyless(columns)
+        untimely = self._find_untimely(columns) - keyless
+        self._is_about_time |= bool(untimely)
+        bad = sorted(keyless | untimely | judged.keys())
+        self._count += len(bad)
+        for place in bad[: RECORD_ERRORS_MAX - len(self._errors)]:
+            offset = columns.offsets[place]
+            if place in keyless:
+                message = f"Compacted topic cannot accept message without key in topic partition {self._partition}"
+            elif place in untimely:
+                message = (
+                    f"Timestamp {columns.timestamps_ms[place]} of message with offset {offset} is out of range. "
+                    f"The timestamp should be within [{self._oldest_ms}, {self._newest_ms}]"
+                )
+            else:
+                message = judged[place]
+            # The base offset of a produced batch is 0.
+            self._errors.append((offset, message))
+
+    def _find_keyless(self, columns: RecordColumns) -> set[int]:
+        if not self._policy.compacted or None not in columns.keys:
+            return set()
+        return {place for place, key in enumerate(columns.keys) if key is None}
+
+    def _find_untimely(self, columns: RecordColumns) -> set[int]:
+        stamps_ms, oldest_ms, newest_ms = columns.timestamps_ms, self._oldest_ms, self._newest_ms
+        if self._policy.log_append_time or (oldest_ms <= min(stamps_ms) and max(stamps_ms) <= newest_ms):
+            return set()
+        return {
+            place
+            for place, stamp_ms in enumerate(stamps_ms)
+            if not oldest_ms <= stamp_ms <= newest_ms and stamp_ms != NO_TIMESTAMP
+        }
+
+    def conclude(self) -> None:
+        if self._errors:
+            raise self._refusal()
+        if not self._policy.log_append_time and self._max_timestamp_ms > self._newest_ms:
+            raise InvalidBatchError(
+                ErrorCode.INVALID_TIMESTAMP, f"the batch's max timestamp {self._max_timestamp_ms} is not a record's"
+            )
+
+    def _refusal(self) -> InvalidBatchError:
+        errors = tuple(self._errors)
+        if self._is_about_time:
+            message = "One or more records have been rejected due to invalid timestamp"
+            return InvalidBatchError(ErrorCode.INVALID_TIMESTAMP, message, record_errors=errors)
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN_ERRORS]
+        )
+        message = (
+            f"One or more records have been rejected due to {self._count} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+        return InvalidBatchError(ErrorCode.INVALID_RECORD, message, record_errors=errors)
