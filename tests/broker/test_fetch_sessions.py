@@ -321,3 +321,42 @@ class IncrementalEqualsFull(RuleBasedStateMachine):
 
 TestIncrementalEqualsFull = IncrementalEqualsFull.TestCase
 TestIncrementalEqualsFull.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def keys(count: int, topic: str = "t") -> tuple[PartitionKey, ...]:
+    return tuple((topic, index) for index in range(count))
+
+
+def bounded(partitions_max: int) -> FetchSessions:
+    ids = itertools.count(100).__next__
+    return FetchSessions(slots_max=10, random_id=ids, eviction_ms=1000, partitions_max=partitions_max)
+
+
+def test_partitions_of_all_sessions_are_bounded_together() -> None:
+    sessions = bounded(10)
+    first, second = create(sessions, *keys(4)), create(sessions, *keys(6))
+    assert NO_SESSION_ID not in (first, second)
+    assert create(sessions, *keys(1)) == NO_SESSION_ID
+    assert sessions.partition_count == 10
+    # What a session forgets is free for another.
+    open_fetch(sessions, first, 1, forgotten=keys(1))
+    assert create(sessions, *keys(1)) != NO_SESSION_ID
+
+
+def test_a_large_session_takes_the_place_of_several_stale_ones_but_never_more_than_there_is() -> None:
+    sessions = bounded(10)
+    for _ in range(5):
+        create(sessions, *keys(2))
+    assert create(sessions, *keys(11), now_ms=2000) == NO_SESSION_ID
+    assert len(sessions) == 5
+    assert create(sessions, *keys(7), now_ms=2000) != NO_SESSION_ID
+    assert sessions.partition_count == 9
+
+
+def test_a_session_that_grows_beyond_the_bound_is_ended() -> None:
+    sessions = bounded(10)
+    grown, other = create(sessions, *keys(2)), create(sessions, *keys(6))
+    assert open_fetch(sessions, grown, 1, wanted=keys(9)).error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert open_fetch(sessions, grown, 2).error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert open_fetch(sessions, other, 1).error_code is ErrorCode.NONE
+    assert sessions.partition_count == 6

@@ -9,9 +9,11 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
+from rookery.net.connection import Held
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.broker.harness import Broker, UnsyncedFiles, request_frame, running, settle
+from tests.broker.harness import Broker, UnsyncedFiles, decode, request_frame, running, settle
+from tests.net.support import until
 from tests.support.stalls import CALLS_MAX, counted_turns
 
 METADATA = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
@@ -182,3 +184,49 @@ def test_a_repeated_resource_is_described_once(tmp_path: Path) -> None:
         assert [result.resource_name for result in answer.results] == ["t"]
 
     measure(tmp_path, scene)
+
+
+def fetch_frame(session_id: int, session_epoch: int, indexes: range, **more: Any) -> memoryview:
+    wanted = [Message(partition=index, fetch_offset=0, partition_max_bytes=1_000_000) for index in indexes]
+    fields = {
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "session_id": session_id,
+        "session_epoch": session_epoch,
+        "topics": [Message(topic="t", partitions=wanted)] if wanted else [],
+        "forgotten_topics_data": [],
+        **more,
+    }
+    return memoryview(request_frame(ApiKey.FETCH, 12, **fields))
+
+
+def test_a_fetch_of_many_partitions_does_not_hold_the_loop(tmp_path: Path) -> None:
+    async def main() -> int:
+        async with running(tmp_path) as broker:
+            await broker.create_topic("t", partitions=2)
+            broker.append("t", b"first", partition=1)
+            frame = fetch_frame(0, 0, range(ITEMS))
+            with counted_turns() as turns:
+                await asyncio.sleep(0)
+                answer = broker.dispatcher.handle(frame, broker.connection)
+                assert isinstance(answer, Held)
+                reply = await answer
+            assert reply is not None
+            response = decode(ApiKey.FETCH, 12, reply)
+            assert [bool(each.records) for each in response.responses[0].partitions[:2]] == [False, True]
+            # A session's requests are small, but its partitions are as many. It waits like any other.
+            follow_up = fetch_frame(response.session_id, 1, range(0), max_wait_ms=60_000, min_bytes=500)
+            with counted_turns() as later_turns:
+                await asyncio.sleep(0)
+                waiting = broker.dispatcher.handle(follow_up, broker.connection)
+                assert isinstance(waiting, Held)
+                task = asyncio.ensure_future(waiting)
+                await until(lambda: len(broker.services.pending) == 1)
+                broker.append("t", b"x" * 600)
+                reply = await task
+            assert reply is not None
+            partitions = decode(ApiKey.FETCH, 12, reply).responses[0].partitions
+            assert [each.partition_index for each in partitions if each.records] == [0, 1]
+        return max(turns.longest, later_turns.longest)
+
+    assert asyncio.run(main()) < CALLS_MAX

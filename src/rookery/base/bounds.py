@@ -55,6 +55,12 @@ REQUEST_BYTES_ON_LOOP: Final = _slice(
 ITEMS_PER_SLICE: Final = _slice(
     "items of a request (partitions, keys) that are answered at once", 500, "items", "about 5 ms"
 )
+FETCH_PARTITIONS_PER_SLICE: Final = _slice(
+    "partitions of a Fetch that are read at once",
+    2000,
+    "partitions",
+    "about 15 ms; also of a session, whose requests are small however many partitions it has",
+)
 DESCRIPTIONS_PER_SLICE: Final = _slice(
     "topics, groups or configs that are described at once",
     25,

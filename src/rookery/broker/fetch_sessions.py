@@ -17,6 +17,7 @@ Between the two lies the read, and for a long poll a wait; another request may m
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
+from rookery.base.bounds import FETCH_SESSION_PARTITIONS_MAX
 from rookery.base.errors import ErrorCode
 from rookery.base.types import (
     NO_LEADER_EPOCH,
@@ -145,15 +146,25 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots_max`.
+    """All sessions of a broker, at most `slots_max`, with at most `partitions_max` partitions together.
 
     When they are all taken, a new session may take the place of one that was not used for `eviction_ms`, of a
     consumer's if it is a follower's, or of a smaller one that is older than `eviction_ms`; otherwise the fetcher gets
-    no session and goes on with full fetches.
+    no session and goes on with full fetches. A session that grows beyond what is left is ended.
     """
 
-    def __init__(self, *, slots_max: int, random_id: Callable[[], int], eviction_ms: int = 120_000) -> None:
+    def __init__(
+        self,
+        *,
+        slots_max: int,
+        random_id: Callable[[], int],
+        eviction_ms: int = 120_000,
+        partitions_max: int = FETCH_SESSION_PARTITIONS_MAX,
+    ) -> None:
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
+        # Kept, because to count them with every fetch would take longer than the fetch.
+        self._partition_count = 0
         self._random_id = random_id
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, FetchSession] = {}
@@ -163,7 +174,7 @@ class FetchSessions:
 
     @property
     def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return self._partition_count
 
     def open(
         self,
@@ -177,7 +188,7 @@ class FetchSessions:
         now_ms: TimestampMs,
     ) -> FetchContext:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             wants_session = epoch == INITIAL_EPOCH
             return _full(wanted, wants_session=wants_session, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
         session = self._sessions.get(session_id)
@@ -187,9 +198,15 @@ class FetchSessions:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        size_before = len(session.partitions)
         session.update(wanted, forgotten)
+        self._partition_count += len(session.partitions) - size_before
+        if self._partition_count > self._partitions_max and len(session.partitions) > size_before:
+            # The fetcher starts over with a full fetch, and may get a session if others have ended.
+            self._end(session_id)
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._end(session_id)
             return _full(wanted, wants_session=False, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
         session.used_ms = now_ms
         session.epoch = next_epoch(epoch)
@@ -219,8 +236,9 @@ class FetchSessions:
     def _create(
         self, context: FetchContext, results: Sequence[tuple[SessionPartition, Fetched]], now_ms: TimestampMs
     ) -> int:
-        if len(self._sessions) >= self._slots_max and not self._evict(context.is_follower, len(results), now_ms):
-            return NO_SESSION_ID
+        while len(self._sessions) >= self._slots_max or self._partition_count + len(results) > self._partitions_max:
+            if len(results) > self._partitions_max or not self._evict(context.is_follower, len(results), now_ms):
+                return NO_SESSION_ID
         session = FetchSession(
             self._unused_id(),
             is_follower=context.is_follower,
@@ -231,7 +249,13 @@ class FetchSessions:
             partition.told(fetched)
             session.partitions[partition.key] = partition
         self._sessions[session.id] = session
+        self._partition_count += len(session.partitions)
         return session.id
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
 
     def _unused_id(self) -> int:
         while True:
@@ -244,7 +268,7 @@ class FetchSessions:
             return False
         stalest = min(self._sessions.values(), key=lambda session: session.used_ms)
         if now_ms - stalest.used_ms > self._eviction_ms:
-            del self._sessions[stalest.id]
+            self._end(stalest.id)
             return True
         candidates = [session for session in self._sessions.values() if self._evictable(session, is_follower, now_ms)]
         if not candidates:
@@ -252,7 +276,7 @@ class FetchSessions:
         cheapest = min(candidates, key=_worth)
         if (is_follower, size) < _worth(cheapest):
             return False
-        del self._sessions[cheapest.id]
+        self._end(cheapest.id)
         return True
 
     def _evictable(self, session: FetchSession, by_follower: bool, now_ms: TimestampMs) -> bool:

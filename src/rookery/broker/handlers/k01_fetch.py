@@ -18,17 +18,20 @@ diverging epoch in answer to it. v13 names topics by id. v15 moves the replica i
 broker is not it. v17 and v18 concern replicas.
 """
 
-from collections.abc import Iterable, Sequence, Set
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
+from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOOP
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NodeId, TopicPartition
+from rookery.base.files import FileSlice
+from rookery.base.types import Buffer, NodeId, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.parking import park
-from rookery.net.connection import Answer
+from rookery.net.connection import Answer, Held
 from rookery.net.send import Reply
 from rookery.protocol.fetch import (
     FetchPartitionResult,
@@ -38,6 +41,8 @@ from rookery.protocol.fetch import (
     encode_fetch_response,
 )
 from rookery.replication.replica import Fetched, Replica
+
+Result = TypeVar("Result")
 
 _STORAGE_ERROR_SINCE = 6
 _ZSTD_SINCE = 10
@@ -49,7 +54,19 @@ _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
-    request = decode_fetch(context.api_version, frame, position)
+    if len(frame) > REQUEST_BYTES_ON_LOOP:
+        # The frame is reused when this returns.
+        return Held(_answer_large(context, bytes(frame), position))
+    return _answer(context, decode_fetch(context.api_version, frame, position))
+
+
+async def _answer_large(context: RequestContext, frame: bytes, position: int) -> Reply | None:
+    request = await _in_worker(lambda: decode_fetch(context.api_version, frame, position))
+    answer = _answer(context, request)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _answer(context: RequestContext, request: FetchRequest) -> Answer:
     session = context.services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,
@@ -62,6 +79,8 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     if session.error_code is not _OK:
         return context.reply(encode_fetch_response(context.api_version, (), error_code=session.error_code))
     fetch = _Fetch(context, request, session)
+    if len(session.partitions) > FETCH_PARTITIONS_PER_SLICE:
+        return Held(fetch.answer_in_slices())
     fetch.read()
     if fetch.can_answer:
         return fetch.answer()
@@ -72,6 +91,10 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
         is_ready=fetch.is_ready,
         finish=fetch.finish,
     )
+
+
+async def _in_worker(work: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _wanted(request: FetchRequest) -> list[tuple[PartitionKey, Wanted]]:
@@ -123,14 +146,40 @@ class _Fetch:
     def read(self) -> None:
         """Read all partitions in their order, until the limits are reached."""
         self._results.clear()
-        remaining = self._max_bytes
-        at_least_one = True
-        for partition in self._session.partitions:
+        self._read_some(self._session.partitions, self._max_bytes, True)
+
+    def _read_some(
+        self, partitions: Sequence[SessionPartition], remaining: int, at_least_one: bool
+    ) -> tuple[int, bool]:
+        """Read these partitions; what is left of the limits."""
+        for partition in partitions:
             fetched = self._read_partition(partition, remaining, at_least_one)
             self._results.append((partition, fetched))
             if fetched.size_bytes:
                 remaining = max(0, remaining - fetched.size_bytes)
                 at_least_one = False
+        return remaining, at_least_one
+
+    async def _read_in_slices(self) -> None:
+        self._results.clear()
+        left = self._max_bytes, True
+        async for some in self._context.services.slices.of(self._session.partitions, FETCH_PARTITIONS_PER_SLICE):
+            left = self._read_some(some, *left)
+
+    async def answer_in_slices(self) -> Reply:
+        """The whole of a fetch of many partitions. Other connections are served between the slices."""
+        await self._read_in_slices()
+        if not self.can_answer:
+            await park(
+                self._context.services.pending,
+                self.sizes,
+                timeout_ms=self._request.max_wait_ms,
+                is_ready=self.is_ready,
+                finish=lambda: None,
+            )
+            await self._read_in_slices()
+        encode = self._response()
+        return self._context.reply(await _in_worker(encode))
 
     @property
     def _max_bytes(self) -> int:
@@ -204,19 +253,18 @@ class _Fetch:
             self._cut_short = True
 
     def answer(self) -> Reply:
+        return self._context.reply(self._response()())
+
+    def _response(self) -> Callable[[], list[Buffer | FileSlice]]:
+        """Tell the session, and return what encodes the response."""
         services = self._context.services
         error_code, session_id, results = services.fetch_sessions.close(
             self._session, self._results, now_ms=services.clock.now_ms()
         )
         topics, leaders = self._group(results)
-        return self._context.reply(
-            encode_fetch_response(
-                self._context.api_version,
-                topics,
-                error_code=error_code,
-                session_id=session_id,
-                node_endpoints=services.endpoints(leaders, self._context.listener) if leaders else (),
-            )
+        endpoints = services.endpoints(leaders, self._context.listener) if leaders else ()
+        return lambda: encode_fetch_response(
+            self._context.api_version, topics, error_code=error_code, session_id=session_id, node_endpoints=endpoints
         )
 
     def _group(
