@@ -51,7 +51,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel compiled test-compiled docs clean
+.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel image compiled test-compiled docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ profile: $(INSTALLED) ## Flame graphs of the broker's hot paths, in .cache/profi
 wheel: $(INSTALLED) ## The wheel to install elsewhere, in dist (docs/install.md)
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
 	@ls dist/*.whl
+
+image: ## A container image of broker and registry; needs a Docker engine (docs/deployment.md)
+	docker build -f deploy/Dockerfile -t rookery .
 
 compiled: $(INSTALLED) ## A build with the hot modules compiled, in .cache/compiled; needs a C compiler
 	PYTHON="$(PYTHON)" scripts/compiled-setup.sh $(COMPILED)
