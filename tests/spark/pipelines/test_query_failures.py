@@ -100,3 +100,9 @@ def test_what_was_raised_is_told_whatever_its_class_is_called(name: str) -> None
 def test_an_exception_without_words() -> None:
     assert str(failure_of(f"{TRACEBACK}builtins.NotImplementedError{QUERY}")) == "builtins.NotImplementedError"
     assert type(failure_of(cast(Any, ValueError("x")))) is ForeignError
+
+
+def test_a_query_inside_of_foreach_batch_is_told_without_its_condition() -> None:
+    name = "pyspark.errors.exceptions.captured.ArithmeticException"
+    failure = failure_of(f"{TRACEBACK}{name}: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012{QUERY}")
+    assert (str(failure), failure.is_lasting) == ("Division by zero.", True)

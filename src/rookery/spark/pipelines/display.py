@@ -18,7 +18,7 @@ _COLUMNS: Final = ("flow", "state", "in/s", "out/s", "rows in", "rows out", "bat
 _NAME: Final = "flow"
 _TEXT_COLUMNS: Final = (_NAME, "state")
 _LEAST_IMPORTANT_FIRST: Final = ("batch", "out/s", "rows in", "rows out", "behind", "dead letters", "in/s")
-_NAME_WIDTH_MIN: Final = 24
+_NAME_WIDTH_MIN: Final = 32
 _COLUMN_GAP: Final = 2
 # Title, empty lines, the columns' titles (two lines where they are folded), their rule, and the last line.
 _LINES_AROUND: Final = 7
@@ -147,7 +147,8 @@ class FlowTable:
                 column,
                 justify="left" if is_text else "right",
                 overflow="fold",
-                min_width=None if column == _NAME else _width(column, rows),
+                # All room that is left is the name's.
+                width=None if column == _NAME else _width(column, rows),
             )
         for each, row in zip(figures, rows, strict=True):
             styles = {"state": _STYLES.get(each.state, ""), "dead letters": "yellow" if each.dead_letters else ""}

@@ -56,6 +56,8 @@ def _said(raised: Raised) -> str:
     """What Python raised, without its class, if it has something to say."""
     end = _END.search(raised.message)
     said = " ".join((raised.message[: end.start()] if end else raised.message).split())
+    # Spark's own, of a query inside foreachBatch.
+    said = _CONDITION.sub("", said)
     return shortened(in_words_of_the_file(said or raised.class_name))
 
 
