@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rookery.base.bounds import INSPECTED_BYTES_ON_LOOP, INSPECTED_RECORDS_ON_LOOP, RECORD_ERRORS_MAX, RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
-from rookery.broker import inspections
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.protocol.api import ApiKey
@@ -18,7 +18,6 @@ from rookery.protocol.message import Message
 from rookery.records import inspection
 from rookery.records.batch import Codec, check_batch
 from rookery.records.compression import compress
-from rookery.records.inspection import RECORD_ERRORS_MAX, RECORDS_PER_STEP
 from rookery.records.record import Record, build_batch, open_records
 from rookery.records.unpacking import RecordColumns, unpack_pieces
 from tests.broker import harness
@@ -26,7 +25,7 @@ from tests.broker.harness import Broker, batch, decode
 from tests.records.tiny import tiny_batch
 
 VERSION = 12
-MANY = 20 * RECORDS_PER_STEP
+MANY = 20 * RECORDS_PER_SLICE
 
 
 def play(path: Path, scene: Callable[[Broker], Coroutine[Any, Any, None]], **configs: str) -> None:
@@ -104,7 +103,7 @@ class Probe:
 
     def _note_thread(self, *arguments: Any, **more: Any) -> bytes:
         payload = open_records(*arguments, **more)
-        if len(payload) > inspections.EFFORT_BYTES_MAX:
+        if len(payload) > INSPECTED_BYTES_ON_LOOP:
             self.threads.append(threading.get_ident())
         return payload
 
@@ -124,7 +123,7 @@ def test_very_many_records_are_read_a_few_at_each_turn_of_the_loop(
         counting.cancel()
         assert found == [[0] * 5, [0]]
         assert sum(probe.records_by_turn.values()) == 6 * MANY
-        assert max(probe.records_by_turn.values()) <= RECORDS_PER_STEP
+        assert max(probe.records_by_turn.values()) <= RECORDS_PER_SLICE
         assert probe.open_at_once == 1, "memory does not grow with the number of batches"
         assert len(probe.threads) == 6
         assert threading.get_ident() not in probe.threads, "decompressed outside of the loop"
@@ -137,13 +136,13 @@ def test_a_request_with_many_small_batches_has_one_effort(tmp_path: Path, monkey
 
     async def scene(broker: Broker) -> None:
         counting = asyncio.ensure_future(probe.count_turns())
-        size = RECORDS_PER_STEP + 1
+        size = RECORDS_PER_SLICE + 1
         found = await answered(send(broker, *((index % 5, many(broker, count=size)) for index in range(30))))
         counting.cancel()
         assert [(result.error_code, result.base_offset) for result in found] == [
             (0, index // 5 * size) for index in range(30)
         ]
-        assert max(probe.records_by_turn.values()) <= inspections.EFFORT_RECORDS_MAX
+        assert max(probe.records_by_turn.values()) <= INSPECTED_RECORDS_ON_LOOP
 
     play(tmp_path, scene)
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from rookery.base.bounds import RECORD_ERRORS_MAX, RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer
 from rookery.records import inspection
 from rookery.records.batch import Codec, check_batch, read_header, seal
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress
 from rookery.records.inspection import (
-    RECORD_ERRORS_MAX,
-    RECORDS_PER_STEP,
     Inspection,
     Judge,
     finish,
@@ -147,9 +146,9 @@ def test_no_step_reads_more_than_some_thousand_records(monkeypatch: pytest.Monke
             yield columns
 
     monkeypatch.setattr(inspection, "unpack_pieces", spy)
-    batch = tiny_batch(10 * RECORDS_PER_STEP + 1, NOW_MS, key=b"k")
+    batch = tiny_batch(10 * RECORDS_PER_SLICE + 1, NOW_MS, key=b"k")
     assert steps_of(batch, COMPACTED) == ["work"] + ["records"] * 11
-    assert sizes == [RECORDS_PER_STEP] * 10 + [1]
+    assert sizes == [RECORDS_PER_SLICE] * 10 + [1]
     assert steps_of(batch, replace(PLAIN, codec=Codec.LZ4)) == ["work"] + ["records"] * 11 + ["work"]
 
 
@@ -175,7 +174,7 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
         finally:
             tracemalloc.stop()
 
-    one_step, five_steps = peak_bytes(RECORDS_PER_STEP + 1), peak_bytes(5 * RECORDS_PER_STEP)
+    one_step, five_steps = peak_bytes(RECORDS_PER_SLICE + 1), peak_bytes(5 * RECORDS_PER_SLICE)
     assert five_steps < 2 * one_step
 
 
@@ -187,7 +186,7 @@ def test_headers_are_not_read() -> None:
 
 @pytest.mark.parametrize("damage", ["count", "cut", "order", "size"])
 def test_records_that_cannot_be_read(damage: str) -> None:
-    count = 3 * RECORDS_PER_STEP
+    count = 3 * RECORDS_PER_SLICE
     records = numbered(*[GOOD] * count)
     if damage == "order":
         records[-1] = records[-1]._replace(offset=count + 5)
@@ -207,7 +206,7 @@ def test_records_that_cannot_be_read(damage: str) -> None:
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 def test_another_codec(codec: Codec) -> None:
-    records = numbered(*[GOOD] * (RECORDS_PER_STEP + 1))
+    records = numbered(*[GOOD] * (RECORDS_PER_SLICE + 1))
     inspected = finish(look(build_batch(records), replace(COMPACTED, codec=codec)))
     assert check_batch(inspected).codec_id == codec
     assert decode_records(inspected) == records

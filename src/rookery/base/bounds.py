@@ -67,6 +67,21 @@ DESCRIPTIONS_PER_SLICE: Final = _slice(
     "items",
     "a description has many parts: those of a topic's configs take 0.4 ms",
 )
+RECORDS_PER_SLICE: Final = _slice(
+    "records of a produced batch that are looked at at once, where a topic's settings ask for it",
+    2048,
+    "records",
+    "about 4 ms; a megabyte of zstd holds a million records",
+)
+INSPECTED_RECORDS_ON_LOOP: Final = _slice(
+    "records that one Produce may have looked at as it comes in", 8192, "records", "about 15 ms; most batches have less"
+)
+INSPECTED_BYTES_ON_LOOP: Final = _slice(
+    "bytes that such records may expand to",
+    262_144,
+    "bytes",
+    "larger batches are decompressed, and compressed again, in a worker thread: a batch may expand to 64 MB",
+)
 
 REQUEST_ITEMS_MAX: Final = _limit(
     "array items of a request that is answered in slices",
@@ -88,6 +103,20 @@ PRODUCE_PARTITIONS_MAX: Final = _limit(
     "partitions",
     "the connection is closed",
     "they are appended in one turn; with an empty batch for each, 10,000 are a request of 700 KB",
+)
+INSPECTIONS_AT_ONCE: Final = _limit(
+    "produced batches above these bounds that are open at the same time",
+    1,
+    "batch",
+    "the others wait, as they came",
+    "a batch may expand to 64 MB",
+)
+RECORD_ERRORS_MAX: Final = _limit(
+    "bad records that the answer to a Produce names",
+    10_000,
+    "records",
+    "the others are counted, and their batch is refused all the same",
+    "the error of a record has 150 bytes, the record itself may have less than one",
 )
 LARGE_REQUESTS_AT_ONCE: Final = _limit(
     "requests above the bytes that are decoded on the event loop, decoded at the same time",

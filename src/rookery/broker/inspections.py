@@ -14,19 +14,16 @@ request, and other connections, do not wait for the line.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
 
+from rookery.base.bounds import INSPECTED_BYTES_ON_LOOP, INSPECTED_RECORDS_ON_LOOP, INSPECTIONS_AT_ONCE
 from rookery.base.errors import InvalidBatchError
+from rookery.base.slices import Slices
 from rookery.base.types import Buffer, TimestampMs
 from rookery.broker.schema_checks import UNREADABLE, SchemaChecks, SchemaJudge
 from rookery.broker.turns import Turns
 from rookery.records.batch import read_header
 from rookery.records.inspection import Inspection, finish, inspect
 from rookery.replication.replica import Appended, Replica
-
-# What one request may have looked at as it comes in: about 15 ms in Python, and some milliseconds to decompress it.
-EFFORT_RECORDS_MAX: Final = 8192
-EFFORT_BYTES_MAX: Final = 256 * 1024
 
 
 class Effort:
@@ -35,8 +32,8 @@ class Effort:
     __slots__ = ("bytes_left", "records_left")
 
     def __init__(self) -> None:
-        self.records_left = EFFORT_RECORDS_MAX
-        self.bytes_left = EFFORT_BYTES_MAX
+        self.records_left = INSPECTED_RECORDS_ON_LOOP
+        self.bytes_left = INSPECTED_BYTES_ON_LOOP
 
 
 class Inspections:
@@ -47,7 +44,7 @@ class Inspections:
         self._turns = Turns()
         # The lines in which one could not be judged, as long as a batch waits in them.
         self._held_up: set[str] = set()
-        self._one_at_a_time = asyncio.Lock()
+        self._open = asyncio.Semaphore(INSPECTIONS_AT_ONCE)
 
     @property
     def is_idle(self) -> bool:
@@ -84,28 +81,31 @@ class Inspections:
         if self._turns.is_free(line):
             self._held_up.discard(line)
 
-    async def inspect(self, replica: Replica, batch: Buffer, *, now_ms: TimestampMs) -> Buffer | Appended:
+    async def inspect(
+        self, replica: Replica, batch: Buffer, slices: Slices, *, now_ms: TimestampMs
+    ) -> Buffer | Appended:
         """What to append, or why it may not be; however long that takes."""
         judge = self._judge(replica, batch)
-        inspected = await self._inspect(replica, batch, judge, now_ms)
+        inspected = await self._inspect(replica, batch, slices, judge, now_ms)
         if judge is None or not judge.found_unknown:
             return inspected
         is_read = await self._schemas.catch_up()
         judge = self._judge(replica, batch)
-        inspected = await self._inspect(replica, batch, judge, now_ms)
+        inspected = await self._inspect(replica, batch, slices, judge, now_ms)
         return UNREADABLE if judge is not None and judge.found_unknown and not is_read else inspected
 
     async def _inspect(
-        self, replica: Replica, batch: Buffer, judge: SchemaJudge | None, now_ms: TimestampMs
+        self, replica: Replica, batch: Buffer, slices: Slices, judge: SchemaJudge | None, now_ms: TimestampMs
     ) -> Buffer | Appended:
-        async with self._one_at_a_time:
+        async with self._open:
             inspected = _inspect_small(replica, batch, judge, now_ms, Effort())
-            # Before the lock is released: thousands that wait would all have their turn in this one of the loop.
-            await asyncio.sleep(0)
+            # Before the next may begin: thousands that wait would all have their turn in this one of the loop.
+            await slices.pause()
             if inspected is not None:
                 return inspected
             try:
-                return await _run(_begin(replica, batch, judge, now_ms, replica.policy.decompressed_size_max))
+                inspection = _begin(replica, batch, judge, now_ms, replica.policy.decompressed_size_max)
+                return await _run(inspection, slices)
             except InvalidBatchError as error:
                 return replica.refuse(error)
 
@@ -156,7 +156,7 @@ def _begin(
     )
 
 
-async def _run(inspection: Inspection) -> Buffer:
+async def _run(inspection: Inspection, slices: Slices) -> Buffer:
     loop = asyncio.get_running_loop()
     result: bytes | None = None
     try:
@@ -164,7 +164,7 @@ async def _run(inspection: Inspection) -> Buffer:
             work = inspection.send(result)
             if work is None:
                 result = None
-                await asyncio.sleep(0)
+                await slices.pause()
             else:
                 result = await loop.run_in_executor(None, work)
     except StopIteration as end:

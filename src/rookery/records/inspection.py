@@ -1,7 +1,7 @@
 """A look into a produced batch: which of its records the topic cannot take, and the same records in another codec.
 
 `inspect` is a generator, because the work can be long: a megabyte holds a million records, or expands to the limit of
-`records.compression`. It never does more than `RECORDS_PER_STEP` records between two yields, and yields a function
+`records.compression`. It never does more than `RECORDS_PER_SLICE` records between two yields, and yields a function
 where the work lies outside of Python (decompress, compress): the caller runs that where it blocks nothing, and sends
 the result back. `finish` does all of it at once, for batches that are known to be small. Pure; used by
 `broker.inspections`.
@@ -13,6 +13,7 @@ records `RECORD_ERRORS_MAX` are named, so that the answer is not a hundred times
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TypeAlias
 
+from rookery.base.bounds import RECORD_ERRORS_MAX, RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import NO_TIMESTAMP, Buffer, TimestampMs
 from rookery.records.batch import BatchHeader, Codec, read_header, seal
@@ -22,9 +23,6 @@ from rookery.records.policy import FOREVER_MS, ProducePolicy
 from rookery.records.record import open_records
 from rookery.records.unpacking import RecordColumns, unpack_pieces
 
-# About 4 ms in Python.
-RECORDS_PER_STEP = 2048
-RECORD_ERRORS_MAX = 10_000
 _SHOWN_ERRORS = 3
 _CODEC_MASK = 0x07
 
@@ -91,11 +89,11 @@ def in_codec(header: BatchHeader, codec: Codec, compressed: bytes) -> bytearray:
 
 
 def _read_columns(header: BatchHeader, payload: bytes) -> Iterator[RecordColumns]:
-    dense = unpack_dense(header, payload) if header.record_count <= RECORDS_PER_STEP else None
+    dense = unpack_dense(header, payload) if header.record_count <= RECORDS_PER_SLICE else None
     if dense is not None:
         yield dense
     else:
-        yield from unpack_pieces(header, payload, RECORDS_PER_STEP)
+        yield from unpack_pieces(header, payload, RECORDS_PER_SLICE)
 
 
 class _Findings:

@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Set
 from functools import partial
 from typing import Final, NamedTuple
 
+from rookery.base.bounds import RECORD_ERRORS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
@@ -46,7 +47,6 @@ from rookery.protocol.produce import (
     decode_produce,
     encode_produce_response,
 )
-from rookery.records.inspection import RECORD_ERRORS_MAX
 from rookery.replication.replica import ACKS_ALL, ACKS_NONE, NOT_INSPECTED, Appended, Replica
 from rookery.storage.producers import Verification
 
@@ -278,7 +278,8 @@ class _Produce:
         appended = self._append_to(replica, records, services.clock.now_ms(), verification)
         if appended is not NOT_INSPECTED:
             return appended
-        inspected = await services.inspections.inspect(replica, records, now_ms=services.clock.now_ms())
+        now_ms = services.clock.now_ms()
+        inspected = await services.inspections.inspect(replica, records, services.slices, now_ms=now_ms)
         if services.replicas.find(partition) is not replica:
             return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._append_inspected(replica, inspected, services.clock.now_ms(), verification)
