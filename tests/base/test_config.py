@@ -22,7 +22,7 @@ from rookery.base.config import (
     validate_topic,
 )
 from rookery.base.config_codes import ConfigSource
-from rookery.base.config_key import ConfigType
+from rookery.base.config_key import ConfigType, parse_value
 from rookery.base.config_topic import TOPIC_KEYS
 from rookery.base.errors import ConfigError
 
@@ -211,9 +211,24 @@ def test_refused_topic_configs(overrides: dict[str, str], reason: str) -> None:
 
 
 def test_what_has_no_effect_cannot_be_changed_at_run_time() -> None:
-    assert can_update(BROKER_KEYS["log.retention.ms"])
-    assert not can_update(BROKER_KEYS["num.io.threads"])
-    assert not can_update(BROKER_KEYS["node.id"])
+    assert can_update("log.retention.ms")
+    assert not can_update("num.io.threads")
+    assert not can_update("node.id")
+
+
+def test_of_the_keys_of_one_listener_those_with_an_effect_can_be_changed_at_run_time() -> None:
+    assert can_update("listener.name.plaintext.max.connections")
+    assert not can_update("listener.name.plaintext.max.connections.per.ip")
+    assert not can_update("listener.name.plaintext.log.retention.ms")
+    assert not can_update("listener.name.plaintext.ssl.keystore.location")
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", ":5", "a:b", "127.0.0.1:10,::1:", "127.0.0.1:-1"])
+def test_limits_for_addresses_that_are_none(text: str) -> None:
+    key = BROKER_KEYS["max.connections.per.ip.overrides"]
+    assert parse_value(key, "127.0.0.1:10, [::1]:5") == "127.0.0.1:10, [::1]:5"
+    with pytest.raises(ConfigError, match="expected address:count"):
+        parse_value(key, text)
 
 
 def test_the_documentation_is_current() -> None:

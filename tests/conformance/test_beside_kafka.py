@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bench.systems import KAFKA_SETTINGS
+from rookery.base.config import BROKER_KEYS
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import Codec
@@ -42,6 +43,8 @@ DIFFERENT = {
 SAME_SETTINGS = {
     name: value for name, value in KAFKA_SETTINGS.items() if name not in DIFFERENT and name not in brokers.SETTINGS
 }
+# They have an effect here, and need a restart.
+RESTART = {"listener.security.protocol.map", "listeners"}
 
 
 class Both(NamedTuple):
@@ -127,6 +130,14 @@ def test_broker_configs(both: Both) -> None:
     assert {name: shown(mine[name]) for name in wanted if name not in DIFFERENT} == {
         name: shown(entry) for name, entry in wanted.items() if name not in DIFFERENT
     }
+
+
+def test_broker_configs_that_change_at_run_time(both: Both) -> None:
+    ours, theirs = map(entries, describe(both, BROKER, NODE_ID))
+    dynamic_here = {name for name, entry in ours.items() if not entry.read_only}
+    dynamic_there = {name for name, entry in theirs.items() if not entry.read_only}
+    assert dynamic_here - dynamic_there == set()
+    assert {name for name in dynamic_there - dynamic_here if BROKER_KEYS[name].effective} == RESTART
 
 
 def coordinators(both: Both, version: int, kind: int, key: str) -> list[Message]:

@@ -75,7 +75,7 @@ def fold(records: Iterable[Record]) -> dict[bytes, bytes]:
 
 
 def make_cleaner(*logs: Log, memory_bytes: int = 1 << 20) -> Cleaner:
-    return Cleaner(lambda: logs, logs[0].clock, CleanerSettings(dedupe_buffer_bytes=memory_bytes))
+    return Cleaner(lambda: logs, logs[0].clock, lambda: CleanerSettings(dedupe_buffer_bytes=memory_bytes))
 
 
 def finish(task: CleaningTask) -> CleaningTask:

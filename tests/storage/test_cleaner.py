@@ -462,7 +462,7 @@ def test_io_error_takes_the_directory_offline(log: Log) -> None:
 def test_bomb_in_the_log_is_not_opened(log: Log, clock: ManualClock) -> None:
     append(log, (b"a", bytes(1 << 20)), codec=Codec.GZIP)
     seal(log)
-    cleaner = Cleaner(lambda: [log], clock, CleanerSettings(decompressed_size_max=1 << 16))
+    cleaner = Cleaner(lambda: [log], clock, lambda: CleanerSettings(decompressed_size_max=1 << 16))
     assert clean(cleaner) is not None
     assert clean(cleaner) is None
     assert len(read_records(log)) == 1

@@ -32,6 +32,8 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 
 # `listener.name.<listener>.<key>` sets a key for one listener only.
 _LISTENER_PREFIX = "listener.name."
+# Those of them that can be changed at run time.
+_UPDATED_PER_LISTENER = frozenset({"max.connections"})
 # Keys that stand for the same thing in other units, the first that is set counting.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
 
@@ -78,6 +80,12 @@ class BrokerLayers:
             if name in layer:
                 return parse_value(key, layer[name])
         return key.default
+
+    def listener_value(self, listener: str, name: str) -> ConfigValue:
+        """The value of a key for one listener alone; None if it has none of its own."""
+        own = f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
+        texts = (layer[own] for _, layer in self.sources() if own in layer)
+        return next((parse_value(BROKER_KEYS[name], text) for text in texts), None)
 
     def boolean(self, name: str) -> bool:
         value = self.value(name)
@@ -143,9 +151,11 @@ def find_topic_key(name: str) -> ConfigKey:
     return key
 
 
-def can_update(key: ConfigKey) -> bool:
+def can_update(name: str) -> bool:
     """Whether a broker key can be changed at run time; changing what has no effect is refused, not swallowed."""
-    return key.effective and key.update is not Update.READ_ONLY
+    key = find_broker_key(name)
+    is_known_here = name == key.name or key.name in _UPDATED_PER_LISTENER
+    return is_known_here and key.effective and key.update is not Update.READ_ONLY
 
 
 def validate_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> None:
@@ -254,7 +264,7 @@ def _entry(
         name=name,
         value=None if key.is_sensitive else value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
-        read_only=not can_update(key) if read_only is None else read_only,
+        read_only=not can_update(name) if read_only is None else read_only,
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,
         type=key.type,

@@ -3,7 +3,7 @@
 Kafka can change more of them at run time; here only those are marked so whose change takes effect at once.
 """
 
-from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Update
+from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, ConfigValue, Update
 from rookery.base.config_key import broker_row as _row
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -13,6 +13,26 @@ _LIST = ConfigType.LIST
 _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
 _CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+
+def parse_connection_limits(text: str) -> dict[str, int]:
+    """The limits by address of `127.0.0.1:10,[::1]:5`; ValueError with the item that is none."""
+    limits: dict[str, int] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        address, _, count = item.rpartition(":")
+        if not address or not (count.isascii() and count.isdigit()):
+            raise ValueError(item)
+        limits[address.strip("[]")] = int(count)
+    return limits
+
+
+def _connection_limits_problem(value: ConfigValue) -> str | None:
+    try:
+        parse_connection_limits(str(value))
+    except ValueError as error:
+        return f"expected address:count, got {error.args[0]!r}"
+    return None
+
 
 BROKER_ROWS: tuple[ConfigKey, ...] = (
     _row(
@@ -106,7 +126,9 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "log.cleaner.dedupe.buffer.size",
         _LONG,
         134_217_728,
-        "Memory for the cleaner's map of keys.",
+        "Memory for the cleaner's map of keys; a change holds from the next log on that is cleaned.",
+        minimum=1_048_577,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "log.cleaner.delete.retention.ms",
@@ -244,8 +266,9 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         _INT,
         INT_MAX,
         "Most connections of a listener at a time; together never more than a quarter of the files that the process "
-        "may open.",
+        "may open. Also for one listener: listener.name.<listener>.max.connections.",
         minimum=0,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "max.connections.per.ip",
@@ -253,12 +276,15 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         INT_MAX,
         "Most connections of one address at a time.",
         minimum=0,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "max.connections.per.ip.overrides",
         _STRING,
         "",
         "Other limits for single addresses, as address:count pairs.",
+        check=_connection_limits_problem,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "max.incremental.fetch.session.cache.slots",
@@ -303,8 +329,10 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
-        "Threads that recover logs of one directory after an unclean stop.",
+        "Threads that recover logs after an unclean stop, and write them out at a clean one; changed at run time, it "
+        "holds from the next stop on.",
         minimum=1,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "process.roles",
@@ -319,6 +347,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         86_400_000,
         "Idle time after which a producer's sequence numbers are forgotten.",
         minimum=1,
+        update=_CLUSTER_WIDE,
     ),
     _row(
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."

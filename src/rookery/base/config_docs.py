@@ -61,7 +61,7 @@ def key_table(keys: Iterable[ConfigKey], *, mark: Callable[[ConfigKey], str] = l
 
 
 def _broker_table(keys: Iterable[ConfigKey]) -> str:
-    return key_table(keys, mark=lambda key: _STAR * can_update(key))
+    return key_table(keys, mark=lambda key: _STAR * can_update(key.name))
 
 
 def markdown_table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

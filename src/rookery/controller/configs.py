@@ -195,7 +195,7 @@ def _check_broker(image: ClusterImage, resource: ConfigResource, after: Mapping[
         _check_broker_name(image, resource.name)
     for name, text in after.items():
         key = _find_key(resource, name)
-        if not can_update(key):
+        if not can_update(name):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
         if not resource.name and key.update is Update.PER_BROKER:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} can be set only for a single broker, by its id")

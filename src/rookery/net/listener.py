@@ -82,6 +82,10 @@ class Listener:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def configure(self, settings: ListenerSettings) -> None:
+        """Hold new connections to other limits. Open ones stay, even where these are more than now allowed."""
+        self._settings = settings
+
     async def start(self) -> None:
         """Serve; binds first if that was not done."""
         bound = self._bound or await self.bind()

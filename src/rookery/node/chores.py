@@ -33,7 +33,7 @@ class Chores:
         self._cleaner = Cleaner(
             logs.logs,
             services.clock,
-            CleanerSettings(dedupe_buffer_bytes=services.config().integer("log.cleaner.dedupe.buffer.size")),
+            lambda: CleanerSettings(dedupe_buffer_bytes=services.config().integer("log.cleaner.dedupe.buffer.size")),
             high_watermark=lambda log: self._high_watermark(log.partition) or 0,
         )
 

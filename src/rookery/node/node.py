@@ -20,6 +20,8 @@ from uuid import UUID
 import structlog
 
 from rookery.base.clock import Clock
+from rookery.base.config import BrokerLayers
+from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import DirectoryLock, Files
 from rookery.broker.context import Services
@@ -29,10 +31,11 @@ from rookery.broker.inspections import Inspections
 from rookery.broker.schema_checks import SchemaChecks
 from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
+from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
 from rookery.net.connection import Handler
-from rookery.net.listener import Listener
+from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.network import Network
 from rookery.node.background import Background
 from rookery.node.chores import Chores
@@ -134,13 +137,15 @@ class Node:
         controller, logs = self._open_metadata()
         services = self._build_services(identity, controller, logs)
         handle = Dispatcher(services).handle
-        await self._bind_listeners(handle if self._intercept is None else self._intercept(handle, services))
+        layers = self._layers(controller.image)
+        await self._bind_listeners(layers, handle if self._intercept is None else self._intercept(handle, services))
         if settings.has_registry:
             self._registry = SchemaRegistry(settings, self.address)
             self._registry.bind()
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)
         replicas = self._replicas = services.replicas
+        controller.on_image(self._configure)
         controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
         assert self._coordination is not None
         self._coordination.start(controller)
@@ -153,11 +158,27 @@ class Node:
         if self._registry is not None:
             await self._registry.start()
 
-    async def _bind_listeners(self, handle: Handler) -> None:
-        addresses, descriptors = self._settings.listeners, self._descriptor_limit
-        affordable = None if descriptors is None else affordable_connections(descriptors, len(addresses))
-        for address in addresses:
-            limits = listener_settings(address.name, self._settings.layers, connections_max=affordable)
+    def _layers(self, image: ClusterImage) -> BrokerLayers:
+        return broker_layers(image, self._settings.node_id, self._settings.layers.static)
+
+    def _configure(self, image: ClusterImage, delta: Delta) -> None:
+        """Pass on settings that were changed at run time, where they are not asked for each time they are needed."""
+        if not any(resource.type == ResourceType.BROKER for resource in delta.configs):
+            return
+        layers = self._layers(image)
+        for address, listener in self._listeners:
+            listener.configure(self._limits(address, layers))
+        assert self._logs is not None
+        _configure_logs(self._logs, layers)
+
+    def _limits(self, address: ListenerAddress, layers: BrokerLayers) -> ListenerSettings:
+        descriptors, count = self._descriptor_limit, len(self._settings.listeners)
+        affordable = None if descriptors is None else affordable_connections(descriptors, count)
+        return listener_settings(address.name, layers, connections_max=affordable)
+
+    async def _bind_listeners(self, layers: BrokerLayers, handle: Handler) -> None:
+        for address in self._settings.listeners:
+            limits = self._limits(address, layers)
             listener = Listener(address.host, address.port, handle, settings=limits, network=self._network)
             self._listeners.append((address, listener))
             await listener.bind()
@@ -168,8 +189,6 @@ class Node:
             self._files,
             self._clock,
             settings.log_directories,
-            worker_threads=settings.layers.integer("num.recovery.threads.per.data.dir"),
-            producer_expiration_ms=settings.layers.integer("producer.id.expiration.ms"),
             new_uuid=self._new_uuid,
         )
         self._quorum = QuorumDriver.open(
@@ -183,11 +202,12 @@ class Node:
             self._quorum, node_id=settings.node_id, static=settings.layers.static, random=self._random
         )
         self._controller.start()
+        _configure_logs(self._logs, self._layers(self._controller.image))
         return self._controller, self._logs
 
     async def _load_logs(self, controller: Controller, logs: LogManager) -> LoadSummary:
         image = controller.image
-        configs = LogConfigs(broker_layers(image, self._settings.node_id, self._settings.layers.static))
+        configs = LogConfigs(self._layers(image))
         loading = asyncio.get_running_loop().run_in_executor(
             self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
         )
@@ -291,6 +311,13 @@ class Node:
 
     def _new_uuid(self) -> UUID:
         return UUID(bytes=self._random.randbytes(16), version=4)
+
+
+def _configure_logs(logs: LogManager, layers: BrokerLayers) -> None:
+    logs.configure(
+        worker_threads=layers.integer("num.recovery.threads.per.data.dir"),
+        producer_expiration_ms=layers.integer("producer.id.expiration.ms"),
+    )
 
 
 def _find_directory(logs: LogManager, path: Path) -> LogDirectory:

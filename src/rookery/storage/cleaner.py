@@ -46,13 +46,14 @@ class Cleaner:
         self,
         logs: Callable[[], Iterable[Log]],
         clock: Clock,
-        settings: CleanerSettings | None = None,
+        settings: Callable[[], CleanerSettings] = CleanerSettings,
         *,
         high_watermark: Callable[[Log], Offset] | None = None,
     ) -> None:
         self._logs = logs
         self._clock = clock
-        self._settings = settings or CleanerSettings()
+        # Asked for each log that is cleaned.
+        self._settings = settings
         self._high_watermark = high_watermark or (lambda log: log.end_offset)
         self._checkpoints: dict[Path, dict[TopicPartition, _CleanUpTo]] = {}
         self._running: set[TopicPartition] = set()
@@ -73,7 +74,7 @@ class Cleaner:
         return None if best is None else self._try(best[1], partial(self._start, best[2]))
 
     def _start(self, dirty: CleanableRange, log: Log) -> CleaningTask:
-        task = CleaningTask(self, log, dirty, now_ms=self._clock.now_ms(), settings=self._settings)
+        task = CleaningTask(self, log, dirty, now_ms=self._clock.now_ms(), settings=self._settings())
         self._running.add(log.partition)
         return task
 

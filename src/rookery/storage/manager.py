@@ -105,6 +105,10 @@ class LogManager:
         # While loading: the partitions of one topic have equal files and share one id.
         self._topic_ids: dict[bytes, TopicId] = {}
 
+    def configure(self, *, worker_threads: int, producer_expiration_ms: int) -> None:
+        self._worker_threads = worker_threads
+        self._producer_expiration_ms = producer_expiration_ms
+
     # Starting and stopping
 
     def load(self, config_for_topic: Callable[[TopicName], LogConfig]) -> LoadSummary:
