@@ -10,10 +10,11 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS
+from rookery.coordinators import regex
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.broker import harness
-from tests.broker.harness import Broker, running, versions
+from tests.broker.harness import Broker, running, settle, versions
 
 HEARTBEATS = versions(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 DESCRIPTIONS = versions(ApiKey.CONSUMER_GROUP_DESCRIBE)
@@ -113,6 +114,26 @@ def test_a_pattern_follows_topics_as_they_are_created(tmp_path: Path) -> None:
         other_id = await broker.create_topic("oranges", 1)
         assert sorted(owned(await beat(broker))) == sorted([(topic_id, [0, 1]), (other_id, [0])])
         bad = await beat(broker, member_epoch=2, subscribed_topic_regex="(or")
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    play(tmp_path, scene)
+
+
+def test_a_pattern_with_many_topics_is_matched_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member gets its partitions with a later heartbeat, as in Kafka."""
+    monkeypatch.setattr(regex, "NAMES_PER_SLICE", 10)
+
+    async def scene(broker: Broker, topic_id: UUID) -> None:
+        for number in range(30):
+            await broker.create_topic(f"other-{number}")
+        joined = await join(broker, subscribed_topic_names=None, subscribed_topic_regex="or.*")
+        assert (joined.error_code, owned(joined)) == (ErrorCode.NONE, [])
+        await settle()
+        told = await beat(broker, member_epoch=joined.member_epoch)
+        assert owned(told) == [(topic_id, [0, 1])]
+        quiet = await beat(broker, member_epoch=told.member_epoch)
+        assert (quiet.error_code, quiet.assignment) == (ErrorCode.NONE, None)
+        bad = await beat(broker, member_epoch=told.member_epoch, subscribed_topic_regex="(t)?" * 3000)
         assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
     play(tmp_path, scene)

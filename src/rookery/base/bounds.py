@@ -46,6 +46,12 @@ COORDINATOR_READ_BYTES_PER_SLICE: Final = _slice(
     "bytes",
     "more is read in a worker thread: a disk may be slow, and a partition's read is 5 MB",
 )
+NAMES_PER_SLICE: Final = _slice(
+    "topics' names that are matched with a pattern at once; fewer, down to a hundredth, the larger the pattern",
+    2000,
+    "names",
+    "5 microseconds for a name; 0.4 ms for one of 249 characters and the largest pattern",
+)
 REQUEST_BYTES_ON_LOOP: Final = _slice(
     "bytes of a request that is decoded on the event loop (Produce apart)",
     65_536,
@@ -124,6 +130,30 @@ LARGE_REQUESTS_AT_ONCE: Final = _limit(
     "request",
     "the others wait, as bytes",
     "a decoded request takes up to some hundred times its bytes",
+)
+PATTERN_LENGTH_MAX: Final = _limit(
+    "characters of a pattern for topics or transactional ids",
+    8192,
+    "characters",
+    "INVALID_REGULAR_EXPRESSION",
+    "a pattern of 20,000 takes 60 ms to compile",
+)
+PATTERN_PROGRAM_MAX: Final = _limit(
+    "instructions of a compiled pattern",
+    2000,
+    "instructions",
+    "INVALID_REGULAR_EXPRESSION",
+    "a match takes time with their number: 0.4 ms for a name of 249 characters",
+)
+PATTERN_BYTES_MAX: Final = _limit(
+    "memory of a compiled pattern", 262_144, "bytes", "INVALID_REGULAR_EXPRESSION", "the 256 latest patterns are kept"
+)
+TOPIC_PATTERNS_MAX: Final = _limit(
+    "patterns whose matching topics are kept up to date",
+    1000,
+    "patterns",
+    "the one that was not used for longest is matched again with all topics",
+    "a new topic is matched with each of them",
 )
 FETCH_SESSION_PARTITIONS_MAX: Final = _limit(
     "partitions of all fetch sessions together",

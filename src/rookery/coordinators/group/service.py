@@ -14,6 +14,7 @@ from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.identifiers import encode_uuid
+from rookery.base.slices import Slices
 from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.results import (
@@ -35,6 +36,7 @@ from rookery.coordinators.group.offsets.transactional import TransactionalCommit
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard, ListedGroup
 from rookery.coordinators.runtime import Coordinator, Replicas
+from rookery.coordinators.topic_matches import TopicMatches
 from rookery.metadata.image import ClusterImage, Delta, TopicImage
 from rookery.records.batch import Codec
 from rookery.replication.pending import Pending
@@ -62,6 +64,9 @@ class GroupCoordinator:
         self.consumer_settings = ConsumerSettings.of(config)
         self._new_uuid = new_uuid
         self._topics: Mapping[TopicName, TopicImage] = {}
+        self._matches = TopicMatches(self._match_waiting)
+        self._matching: asyncio.Task[None] | None = None
+        self._slices = Slices()
         self.runtime: Coordinator[GroupShard] = Coordinator(
             OFFSETS_TOPIC,
             node_id=node_id,
@@ -70,6 +75,7 @@ class GroupCoordinator:
                 new_id=lambda: str(new_uuid()),
                 consumer_settings=self.consumer_settings,
                 topics=lambda: self._topics,
+                match=self._matches.find,
             ),
             replicas=replicas,
             pending=pending,
@@ -103,6 +109,19 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         await self.runtime.close()
+        if self._matching is not None:
+            self._matching.cancel()
+            await asyncio.gather(self._matching, return_exceptions=True)
+
+    def _match_waiting(self) -> None:
+        """Find the topics of patterns that take long; later heartbeats of their groups ask again."""
+        if self._matching is None or self._matching.done():
+            self._matching = asyncio.ensure_future(self._match_in_slices())
+
+    async def _match_in_slices(self) -> None:
+        await self._slices.pause()
+        while self._matches.advance():
+            await self._slices.pause()
 
     def join(self, request: JoinRequest) -> Answer[JoinResult]:
         token = self.runtime.new_token()

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TimestampMs, TopicName, TopicPartition
+from rookery.coordinators import regex
 from rookery.coordinators.decision import Decision, Timer, TimerKey, Token
 from rookery.coordinators.group.classic import describe, join, membership, sync
 from rookery.coordinators.group.classic.group import ClassicGroup, from_stored
@@ -29,7 +30,7 @@ from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.consumer import describe as consumer_describe
 from rookery.coordinators.group.consumer import service as consumer
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, Environment, MemberTimer, Refusal
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, Environment, Match, MemberTimer, Refusal
 from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft, tombstones
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
@@ -77,10 +78,12 @@ class GroupShard:
         new_id: Callable[[], str],
         consumer_settings: ConsumerSettings | None = None,
         topics: Callable[[], Mapping[TopicName, TopicImage]] = dict,
+        match: Match = regex.matching,
     ) -> None:
         self.settings = settings
         self.consumer_settings = consumer_settings or ConsumerSettings()
         self._topics = topics
+        self._match = match
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self._new_id = new_id
@@ -232,7 +235,7 @@ class GroupShard:
         return consumer_describe.describe(group, self._environment(now_ms))
 
     def _environment(self, now_ms: TimestampMs) -> Environment:
-        return Environment(self._topics(), self.consumer_settings, self.settings, now_ms)
+        return Environment(self._topics(), self.consumer_settings, self.settings, now_ms, self._match)
 
     # Offsets
 

@@ -1,13 +1,14 @@
 """What decisions about consumer groups depend on besides the group: the cluster's topics, the settings, the time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ConfigError, ErrorCode
 from rookery.base.types import TimestampMs, TopicName
 from rookery.base.values import value_class
+from rookery.coordinators import regex
 from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS
 from rookery.coordinators.group.settings import GroupSettings
@@ -77,12 +78,17 @@ def _assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+Match: TypeAlias = Callable[[str, Mapping[TopicName, TopicImage]], frozenset[TopicName] | None]
+
+
 class Environment(NamedTuple):
     topics: Mapping[TopicName, TopicImage]
     settings: ConsumerSettings
     # For members of the classic protocol, and for groups that go back to it.
     classic_settings: GroupSettings
     now_ms: TimestampMs
+    # The topics that match a pattern; None while that is being found out.
+    match: Match = regex.matching
 
 
 class Refusal(NamedTuple):

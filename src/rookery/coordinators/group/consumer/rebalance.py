@@ -1,7 +1,6 @@
 """From what happened to a new target assignment: topics, the group's epoch, the assignor, and a member's next step."""
 
 from rookery.base.types import TopicName
-from rookery.coordinators import regex
 from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS, Subscriber
@@ -21,14 +20,17 @@ def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
     """Look at the topics again if the members changed or the topics did; a new epoch if it makes a difference."""
     if not changed and draft.notes.seen_topics is environment.topics:
         return
-    changed |= _resolve_regexes(draft, environment)
+    resolved, is_complete = _resolve_regexes(draft, environment)
+    changed |= resolved
     subscriptions = _subscriptions(draft.group, environment)
     if subscriptions != draft.group.subscriptions:
         draft.set_subscriptions(subscriptions)
         changed = True
     if changed:
         draft.set_epoch(draft.group.epoch + 1)
-    draft.note(seen_topics=environment.topics)
+    if is_complete:
+        # Otherwise the next heartbeat looks again.
+        draft.note(seen_topics=environment.topics)
 
 
 def assign(draft: Draft, environment: Environment) -> None:
@@ -82,20 +84,26 @@ def keep_alive(draft: Draft, member: Member, environment: Environment) -> None:
     draft.timers.append(Timer(MemberTimer(TimerKind.SESSION, draft.group.group_id, member.member_id), delay_ms))
 
 
-def _resolve_regexes(draft: Draft, environment: Environment) -> bool:
-    """Match the patterns that are new, or all if the topics changed; whether that gave other topics."""
+def _resolve_regexes(draft: Draft, environment: Environment) -> tuple[bool, bool]:
+    """Match the patterns that are new, or all if the topics changed.
+
+    Tells whether that gave other topics, and whether it is complete: a pattern that takes long to match leaves its
+    members with the topics that they have.
+    """
     known, used = draft.group.regexes, draft.group.used_regexes()
     for pattern in sorted(known.keys() - used):
         draft.delete_regex(pattern)
     stale = draft.notes.seen_topics is not environment.topics
-    changed = False
+    changed, is_complete = False, True
     for pattern in sorted(used):
         if stale or pattern not in known:
-            topics = regex.matching(pattern, environment.topics)
-            if known.get(pattern) != topics:
+            topics = environment.match(pattern, environment.topics)
+            if topics is None:
+                is_complete = False
+            elif known.get(pattern) != topics:
                 draft.set_regex(pattern, topics, now_ms=environment.now_ms)
                 changed = True
-    return changed
+    return changed, is_complete
 
 
 def _subscriptions(group: ConsumerGroup, environment: Environment) -> dict[TopicName, Subscription]:

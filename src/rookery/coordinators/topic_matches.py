@@ -1,0 +1,78 @@
+"""The topics that match the patterns of consumer groups, brought up to date name by name.
+
+A pattern that is new is matched with all topics, and every pattern with each new topic: never twice with the same name.
+Where these are more names than one turn of the event loop allows, `find` answers None, and `advance` matches them slice
+by slice; a group keeps the topics that it has until a later heartbeat finds the answer. Pure: `group.service` calls
+`advance` when `on_waiting` has said that there is something to do.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from itertools import islice
+
+from rookery.base.bounds import TOPIC_PATTERNS_MAX
+from rookery.base.types import TopicName
+from rookery.coordinators import regex
+
+
+class _Match:
+    __slots__ = ("matched", "unseen")
+
+    def __init__(self, names: Set[TopicName]) -> None:
+        self.matched: frozenset[TopicName] = frozenset()
+        # Names that the pattern was not compared with yet.
+        self.unseen = set(names)
+
+
+class TopicMatches:
+    """`on_waiting` is called when a pattern has more unseen names than may be matched at once."""
+
+    def __init__(self, on_waiting: Callable[[], None], *, patterns_max: int = TOPIC_PATTERNS_MAX) -> None:
+        self._on_waiting = on_waiting
+        self._patterns_max = patterns_max
+        self._topics: Mapping[TopicName, object] = {}
+        # The pattern that was not used for longest is the first.
+        self._matches: dict[str, _Match] = {}
+        self._waiting: dict[str, None] = {}
+
+    def find(self, pattern: str, topics: Mapping[TopicName, object]) -> frozenset[TopicName] | None:
+        """The topics that match; None while that is being found out."""
+        if topics is not self._topics:
+            self._follow(topics)
+        match = self._matches.pop(pattern, None) or _Match(topics.keys())
+        self._matches[pattern] = match
+        if len(self._matches) > self._patterns_max:
+            oldest = next(iter(self._matches))
+            del self._matches[oldest]
+            self._waiting.pop(oldest, None)
+        if len(match.unseen) <= regex.names_per_slice(pattern):
+            self._match_some(pattern, match)
+            return match.matched
+        self._waiting[pattern] = None
+        self._on_waiting()
+        return None
+
+    def advance(self) -> bool:
+        """Match one slice of what is waited for; whether there is more to do."""
+        pattern = next(iter(self._waiting), None)
+        if pattern is None:
+            return False
+        match = self._matches[pattern]
+        self._match_some(pattern, match)
+        if not match.unseen:
+            del self._waiting[pattern]
+        return bool(self._waiting)
+
+    def _match_some(self, pattern: str, match: _Match) -> None:
+        if match.unseen:
+            some = list(islice(match.unseen, regex.names_per_slice(pattern)))
+            match.matched |= regex.matching(pattern, some)
+            match.unseen.difference_update(some)
+
+    def _follow(self, topics: Mapping[TopicName, object]) -> None:
+        added, removed = topics.keys() - self._topics.keys(), self._topics.keys() - topics.keys()
+        self._topics = topics
+        for match in self._matches.values():
+            match.unseen |= added
+            if removed:
+                match.unseen -= removed
+                match.matched -= removed
