@@ -5,14 +5,15 @@
 
 Accounts are spread over the partitions of several topics. A worker's job is a `Post`, with a transactional id: its
 instances come, stall, are killed, and are replaced while they still work, without being told. The seed chose the `Way`
-in which each works. What an instance sent step by step may be sent again late, as if the network had held it back; with
-the classic protocol only once its epoch is over: before that the broker cannot know better (KAFKA-17754, KIP-890).
+in which each works. What an instance sent step by step may be sent again late, as if the network had held it back. With
+the classic protocol the epoch must be over, or the batch acknowledged: otherwise the broker cannot know better
+(KAFKA-17754, KIP-890).
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -20,7 +21,7 @@ from rookery.base.errors import ApiError
 from rookery.base.types import NO_OFFSET, Offset, ProducerId, TopicPartition
 from rookery.client import ConsumerRecord
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
-from tests.simulation.bank_clients import WholeClient
+from tests.simulation.bank_clients import ReusingProducer, WholeClient
 from tests.simulation.checkers import GroupHistory
 from tests.simulation.ledger import Entry, Fate, Ledger, Transfer
 from tests.simulation.loop import Process
@@ -60,9 +61,13 @@ Leg = tuple[int, int]
 
 
 class Way(Enum):
-    """How an instance writes its transactions. CLASSIC and V2: step by step, in that protocol."""
+    """How an instance writes its transactions. CLASSIC and V2: step by step, in that protocol.
+
+    REUSING: as CLASSIC, but with sequence numbers that aborted transactions have used.
+    """
 
     CLASSIC = auto()
+    REUSING = auto()
     V2 = auto()
     WHOLE_CLIENT = auto()
 
@@ -78,6 +83,8 @@ class Bank:
     ledger: Ledger
     offsets: GroupHistory
     ways: Sequence[Way]
+    # How often the node was booted.
+    boots: Callable[[], int]
     # The faults have ended: finish what is to be done.
     is_closing: bool = False
 
@@ -160,7 +167,11 @@ class Post:
 
     def late_request(self) -> SentRequest | None:
         """Something that an instance sent, and that the broker must be able to bear now."""
-        allowed = [each for each in self.sent if each.protocol is Protocol.V2 or each.identity < self.identity]
+        allowed = [
+            each
+            for each in self.sent
+            if each.protocol is Protocol.V2 or each.identity < self.identity or each.is_written
+        ]
         return self.random.choice(allowed) if allowed else None
 
 
@@ -187,15 +198,18 @@ class Worker(ABC):
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 patience_s=patience_s,
             )
-        return TransactionalProducer(
+        producer = (ReusingProducer if way is Way.REUSING else TransactionalProducer)(
             self._cluster,
             self._post.name,
-            protocol=Protocol[way.name],
+            protocol=Protocol.V2 if way is Way.V2 else Protocol.CLASSIC,
             clock=self._world.clock,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
             patience_s=patience_s,
             sent=self._post.sent,
         )
+        if isinstance(producer, ReusingProducer):
+            producer.boots, producer.patience_s = self._bank.boots, patience_s
+        return producer
 
     async def run(self) -> bool:
         """Work until there is nothing left (True), or another instance has to go on (False)."""

@@ -1,25 +1,56 @@
 """How an instance of a worker writes its transactions: step by step, or with the whole producer.
 
 `TransactionalProducer` (tests.support.transactions) takes each step singly, in the protocol that it is told to, and
-remembers its requests for those who send them again late. `WholeClient` is Rookery's producer as programs use it, in
-the protocol that the cluster's feature transaction.version asks for. Both are used by `bank.Worker` in the same way.
+remembers its requests, so that they can be sent again late. `ReusingProducer` does so too, in the classic protocol, and
+reuses sequence numbers as librdkafka does. `WholeClient` is Rookery's producer as programs use it, in the protocol that
+the cluster's feature transaction.version asks for. All are used by `bank.Worker` in the same way.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from rookery.base.errors import ApiError
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.errors import FatalProducerError, ProducerFencedError, TransactionAbortableError
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
+from rookery.records.batch import read_header
 from tests.simulation.users import REQUEST_TIMEOUT_S, new_producer
 from tests.simulation.world import World
-from tests.support.transactions import AbortableError, Ended, GroupName
+from tests.support.transactions import AbortableError, Batch, Ended, GroupName, TransactionalProducer
 
 # As Kafka wants it: a commit or an abort that ran out of time is asked for again.
 _CALLS_MAX = 3
 _DELIVERY_TIMEOUT_S_MIN = 5.0
+_POLL_INTERVAL_S = 0.05
+
+
+class ReusingProducer(TransactionalProducer):
+    """Gives a batch up with its transaction if the node dies before it answers, and reuses the batch's numbers.
+
+    The epoch stays: nothing that was sent to a node that died can come late. `boots` counts the node's processes.
+    """
+
+    boots: Callable[[], int]
+    # How long it waits for another process before it sends the batch again.
+    patience_s: float
+
+    async def _produce(self, batches: Iterable[Batch]) -> dict[TopicPartition, Offset]:
+        waiting = {batch.partition: batch for batch in batches}
+        offsets: dict[TopicPartition, Offset] = {}
+        process = self.boots()
+        failure = await self._produce_once(waiting, offsets)
+        if failure is None:
+            return offsets
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self.patience_s
+        while self.boots() == process and loop.time() < deadline_s:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+        if self.boots() == process:
+            return offsets | await super()._produce(waiting.values())
+        for partition, batch in waiting.items():
+            self._next_sequences[partition] = read_header(batch.data).base_sequence
+        raise AbortableError(failure, "the node died before it answered")
 
 
 class WholeClient:

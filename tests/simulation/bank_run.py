@@ -33,7 +33,7 @@ _REQUEST_PAUSE_S_MAX = 0.8
 # Until the last transaction has timed out, and the coordinator has noticed.
 _HANGING_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 20
 # Levels of the cluster's feature, which decides how the whole client works, and what else is used with it.
-_WAYS = {1: (Way.CLASSIC, Way.WHOLE_CLIENT), 2: tuple(Way)}
+_WAYS = {1: (Way.CLASSIC, Way.REUSING, Way.WHOLE_CLIENT), 2: tuple(Way)}
 
 
 class BankRun(Run):
@@ -50,6 +50,7 @@ class BankRun(Run):
             Ledger(world.violations),
             GroupHistory(world.violations),
             _WAYS[self._transaction_version],
+            lambda: self._machine.boots,
         )
         self.posts = [Post(self._bank, name) for name in choose_names(self._random, "teller", 3)]
         self.posts += [Post(self._bank, f"clerk-{partition.partition}", partition) for partition in self._requests]

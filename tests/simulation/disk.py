@@ -24,6 +24,7 @@ class SimulatedDisk(CrashFiles):
         self._soon = soon
         self._countdown = 0
         self._action: Callable[[], None] = lambda: None
+        self._counts: Callable[[Path], bool] = lambda path: True
         self._random = random
         self._trace = trace
         self._on_crash = on_crash
@@ -37,9 +38,11 @@ class SimulatedDisk(CrashFiles):
         """Let the machine lose power within the given number of mutations from now, half way through a write."""
         self.crash_at = self.mutation_count + mutations
 
-    def after_mutations(self, count: int, action: Callable[[], None]) -> None:
-        """Do something right after the turn of the event loop in which the disk changes for the count-th time."""
-        self._countdown, self._action = count, action
+    def after_mutations(
+        self, count: int, action: Callable[[], None], of: Callable[[Path], bool] = lambda path: True
+    ) -> None:
+        """Do something right after the turn of the event loop in which such files change for the count-th time."""
+        self._countdown, self._action, self._counts = count, action, of
 
     def lose_power(self, survival: Survival) -> None:
         self.crash(survival)
@@ -63,9 +66,10 @@ class SimulatedDisk(CrashFiles):
         except Crash:
             self._on_crash()
             raise
-        self._countdown -= 1
-        if self._countdown == 0:
-            self._soon(self._action)
+        if self._counts(path):
+            self._countdown -= 1
+            if self._countdown == 0:
+                self._soon(self._action)
 
     def _fail_sync(self, call: Call) -> int | None:
         if call.name != "sync" or not self.sync_failure_chance:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
 from random import Random
 
 from tests.simulation.network import Latency
@@ -68,6 +70,21 @@ async def kill_after_a_write(nemesis: Nemesis) -> None:
     await nemesis.pause(5)
     nemesis.machine.kill()
     await nemesis.boot(4)
+
+
+async def kill_before_answers(nemesis: Nemesis) -> None:
+    """Right after users' records were written, on a slow network: the acknowledgements are lost with the process."""
+    nemesis.world.network.latency = Latency(0.05, nemesis.random.uniform(0.1, 1.0))
+    kill_silencing = partial(nemesis.machine.kill, answers_arrive=False)
+    nemesis.machine.disk.after_mutations(nemesis.random.randrange(1, 5), kill_silencing, _is_users_log)
+    await nemesis.pause(5)
+    nemesis.machine.kill()
+    nemesis.world.network.latency = Latency()
+    await nemesis.boot(2)
+
+
+def _is_users_log(path: Path) -> bool:
+    return path.suffix == ".log" and not path.parent.name.startswith("__")
 
 
 async def kill_while_starting(nemesis: Nemesis) -> None:
@@ -152,5 +169,6 @@ PROCESS_FAULTS: tuple[Fault, ...] = (
     slow_disk,
     jump_clock,
 )
+TRANSACTION_FAULTS: tuple[Fault, ...] = (*PROCESS_FAULTS, kill_before_answers)
 POWER_FAULTS: tuple[Fault, ...] = (lose_power, lose_power_in_a_write, lose_power_after_kill)
 DISK_FAULTS: tuple[Fault, ...] = (fail_syncs, slow_disk)

@@ -337,14 +337,17 @@ class SimulatedNetwork:
                 endpoint.reset()
         return broken
 
-    def process_ended(self, process: Process, *, silently: bool) -> None:
-        """A dead process's ports are free and its connections gone; silently: their peers do not learn of it."""
+    def process_ended(self, process: Process, *, silently: bool, answers_arrive: bool = True) -> None:
+        """A dead process's ports are free and its connections gone; silently: their peers do not learn of it.
+
+        `answers_arrive` False: all that it sent and that is still under way is lost; otherwise, that of some.
+        """
         self.ports = {key: bound for key, bound in self.ports.items() if bound.process is not process}
         for endpoint in [each for each in self._endpoints if each.process is process]:
             self.forget(endpoint)
             endpoint.is_lost = True
             if not silently and not endpoint.peer.is_lost:
-                if self._random.random() < _OVERTAKE_CHANCE:
+                if not answers_arrive or self._random.random() < _OVERTAKE_CHANCE:
                     endpoint.peer.incoming.clear()
                 endpoint.peer.incoming.append(_Segment(self.loop.time() + self._delay_s(), _RESET, b""))
                 endpoint.peer.pump_soon()

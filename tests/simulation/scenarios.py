@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rookery.client.admin import NewTopic
 from tests.simulation.bank_run import OFFSETS_PARTITION_COUNT, REQUESTS, BankRun
 from tests.simulation.checkers import Violation
-from tests.simulation.faults import DISK_FAULTS, POWER_FAULTS, PROCESS_FAULTS
+from tests.simulation.faults import DISK_FAULTS, POWER_FAULTS, PROCESS_FAULTS, TRANSACTION_FAULTS
 from tests.simulation.log_run import LogRun
 from tests.simulation.members import SESSION_TIMEOUT_MS
 from tests.simulation.run import Counts, Scenario
@@ -80,14 +80,14 @@ SCENARIOS = {
         Scenario(
             name="bank",
             run=BankRun,
-            faults=PROCESS_FAULTS,
+            faults=TRANSACTION_FAULTS,
             settings=_BANK_SETTINGS,
             topics=_BANK_TOPICS,
         ),
         Scenario(
             name="bank-power",
             run=BankRun,
-            faults=PROCESS_FAULTS + 2 * POWER_FAULTS,
+            faults=TRANSACTION_FAULTS + 2 * POWER_FAULTS,
             settings=(*_BANK_SETTINGS, _FLUSH),
             topics=_BANK_TOPICS,
         ),

@@ -41,7 +41,9 @@ from rookery.storage.producers import Duplicate, LateDuplicate, ProducerStates
 from rookery.storage.segment import Segment
 from rookery.storage.transactions import ABORTED_ENTRY_SIZE, AbortedIndex, OpenTransactions
 from tests.faults.files import CrashFile
-from tests.simulation.faults import Fault, kill, lose_power, lose_power_in_a_write
+from tests.simulation import bank_run
+from tests.simulation.bank import Way
+from tests.simulation.faults import Fault, kill, kill_before_answers, lose_power, lose_power_in_a_write
 from tests.simulation.scenarios import SCENARIOS, simulate
 
 _SEEDS_MAX = 25
@@ -52,7 +54,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 class Bug(NamedTuple):
-    """`faults` are those that bring the bug to light, where all of the scenario's would take long.
+    """`faults` are those that bring the bug to light, where all of the scenario's would take long; `ways`, the clients.
 
     `seed` is tried first: of a world that showed the bug when it was planted.
     """
@@ -63,6 +65,7 @@ class Bug(NamedTuple):
     checker: str
     faults: tuple[Fault, ...] = ()
     seed: int = 1
+    ways: tuple[Way, ...] = ()
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -275,6 +278,22 @@ def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "_is_in_transaction", is_in_transaction)
 
 
+def acknowledge_late_duplicates(patch: pytest.MonkeyPatch) -> None:
+    """A batch with a number that an ended transaction used is taken for a retry of the open one, as in Kafka."""
+    patch.setattr(producers.ProducerState, "has_in_transaction", lambda self, batch: True)
+
+
+def append_late_duplicates(patch: pytest.MonkeyPatch) -> None:
+    """A late copy of a batch of an ended transaction becomes part of the next one."""
+    original = ProducerStates.check
+
+    def check(self: ProducerStates, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
+        known = original(self, header)
+        return None if isinstance(known, LateDuplicate) else known
+
+    patch.setattr(ProducerStates, "check", check)
+
+
 def skip_verification(patch: pytest.MonkeyPatch) -> None:
     """A batch begins a transaction on its partition though its coordinator knows of none."""
     patch.setattr(k00_produce, "verify", lambda context, transactional_id, asked: dict(asked))
@@ -342,12 +361,28 @@ BUGS = [
     Bug("read beyond last stable offset", read_beyond_last_stable_offset, "bank", "no-aborted-reads"),
     Bug("lose aborted transaction at start", lose_aborted_transaction_at_start, "bank", "no-aborted-reads"),
     Bug(
-        "keep aborted records for latest", keep_aborted_records_for_latest, "bank", "committed-offsets", (kill,), seed=9
+        "keep aborted records for latest",
+        keep_aborted_records_for_latest,
+        "bank",
+        "committed-offsets",
+        (kill,),
+        seed=9,
+        ways=(Way.CLASSIC,),
     ),
     Bug("answer before prepared", answer_before_prepared, "bank-power", "atomic-transfers", (lose_power,), seed=3),
-    Bug("accept fenced producers", accept_fenced_producers, "bank", "no-aborted-reads"),
+    Bug("accept fenced producers", accept_fenced_producers, "bank", "no-aborted-reads", seed=13),
+    Bug(
+        "acknowledge late duplicates",
+        acknowledge_late_duplicates,
+        "bank",
+        "atomic-transfers",
+        (kill_before_answers,),
+        seed=2,
+        ways=(Way.REUSING,),
+    ),
+    Bug("append late duplicates", append_late_duplicates, "bank", "worker-order", seed=2),
     Bug("skip verification", skip_verification, "bank", "no-hanging-transactions", seed=2),
-    Bug("end whatever is open", end_whatever_is_open, "bank", "atomic-transfers"),
+    Bug("end whatever is open", end_whatever_is_open, "bank", "atomic-transfers", seed=3),
     Bug("commit offsets on abort", commit_offsets_on_abort, "bank", "requests-once"),
     Bug("forget open transactions at start", forget_open_transactions_at_start, "bank", "no-aborted-reads"),
 ]
@@ -356,6 +391,8 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
+    if bug.ways:
+        monkeypatch.setattr(bank_run, "_WAYS", dict.fromkeys(bank_run._WAYS, bug.ways))
     scenario = SCENARIOS[bug.scenario]
     scenario = replace(scenario, faults=bug.faults or scenario.faults, faults_s=_FAULTS_S, pauses_s=_PAUSES_S)
     seen: set[str] = set()

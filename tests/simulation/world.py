@@ -221,7 +221,8 @@ class Machine:
         )
         self._process: Process | None = None
         self._serving: Node | None = None
-        self._boots = 0
+        # How often it was booted.
+        self.boots = 0
         # What a power loss leaves of what was not synced; by chance if None.
         self.survival: Survival | None = None
         # Startup errors are part of the game where disks fail.
@@ -238,9 +239,9 @@ class Machine:
 
     def boot(self) -> None:
         assert not self.is_up
-        self._boots += 1
+        self.boots += 1
         self._world.network.set_down(self.name, down=False)
-        process = self._world.new_process(f"{self.name}.{self._boots}", self.name)
+        process = self._world.new_process(f"{self.name}.{self.boots}", self.name)
         self._process = process
         self._world.tell(f"boot {process.name}")
         self._world.loop.spawn(process, self._run(process))
@@ -278,11 +279,11 @@ class Machine:
             await asyncio.wait([self._world.loop.spawn(process, node.stop())], timeout=_STOP_TIMEOUT_S)
         self.kill()
 
-    def kill(self) -> None:
+    def kill(self, *, answers_arrive: bool = True) -> None:
         """As by SIGKILL: the disk has everything that was written."""
         if self._process is not None and self._process.alive:
             self._world.tell(f"end of {self._process.name}")
-            self._end(self._process, silently=False)
+            self._end(self._process, silently=False, answers_arrive=answers_arrive)
             self.disk.let_go()
 
     def lose_power(self, survival: Survival | None = None) -> None:
@@ -299,10 +300,10 @@ class Machine:
     def _choose_survival(self) -> Survival:
         return self.survival or self._random.choice(list(Survival))
 
-    def _end(self, process: Process, *, silently: bool) -> None:
+    def _end(self, process: Process, *, silently: bool, answers_arrive: bool = True) -> None:
         process.kill()
         self._serving = None
-        self._world.network.process_ended(process, silently=silently)
+        self._world.network.process_ended(process, silently=silently, answers_arrive=answers_arrive)
         self._world.network.set_down(self.name, down=silently)
 
     def _lose_power(self, survival: Survival) -> None:

@@ -76,6 +76,8 @@ class SentRequest(NamedTuple):
     api_version: int
     message: Message
     node: NodeId
+    # A Produce of which all batches were acknowledged.
+    is_written: bool = False
 
 
 class Batch(NamedTuple):
@@ -286,11 +288,19 @@ class TransactionalProducer:
             response = await self._cluster.call(ApiKey.PRODUCE, request, node=node, version_max=version)
         except ApiError as error:
             return [(batch.partition, error.code, -1) for batch in batches]
-        return [
+        answers = [
             (TopicPartition(topic.name, row.index), ErrorCode(row.error_code), row.base_offset)
             for topic in response.responses
             for row in topic.partition_responses
         ]
+        if all(code in _WRITTEN for _, code, _ in answers):
+            self._note_written(request)
+        return answers
+
+    def _note_written(self, message: Message) -> None:
+        for index, sent in enumerate(self.sent):
+            if sent.message is message:
+                self.sent[index] = sent._replace(is_written=True)
 
     def _note_sent(self, api_key: ApiKey, api_version: int, message: Message, node: NodeId) -> None:
         self.sent.append(SentRequest(self.protocol, self.identity, api_key, api_version, message, node))
