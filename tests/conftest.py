@@ -5,12 +5,15 @@
 Ctrl-C means something again: a shell that runs the tests in its background has them, and their children, ignore it.
 
 The collector of cycles passes over the tests themselves: thousands of them, which stay to the end.
+
+A figure that a test measured (`record_property("figure", text)`) is printed at the end, also if the test passed.
 """
 
 import gc
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -24,3 +27,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name == "figure":
+                    terminalreporter.write_line(f"{report.nodeid}: {value}")

@@ -117,6 +117,16 @@ class Audit:
     def violations(self) -> list[str]:
         return [*self._balance(), *self._whole(), *self._ended_as_told(), *self._requests_once(), *self._places()]
 
+    def torn(self) -> set[str]:
+        """Transactions of which a part is missing or there twice, or all of it though the commit was acknowledged."""
+        visible = self._by_transaction()
+        lost = self.journal.get(COMMITTED, set()) - visible.keys()
+        return {name for name, found in visible.items() if not _is_whole(found)} | lost
+
+    def committed(self) -> set[str]:
+        """Transactions that are visible, or of which the commit was acknowledged."""
+        return self._by_transaction().keys() | self.journal.get(COMMITTED, set())
+
     def _balance(self) -> Iterator[str]:
         total = sum(seen.posting.amount for seen in self.seen)
         if total != ACCOUNTS * OPENING_BALANCE:
@@ -124,7 +134,7 @@ class Audit:
 
     def _whole(self) -> Iterator[str]:
         for transaction, found in self._by_transaction().items():
-            if len(found) != found[0].posting.parts or len({seen.posting for seen in found}) != len(found):
+            if not _is_whole(found):
                 yield f"{transaction} is torn or there twice: {found}"
 
     def _ended_as_told(self) -> Iterator[str]:
@@ -156,6 +166,11 @@ class Audit:
         for seen in self.seen:
             found[seen.posting.transaction].append(seen)
         return found
+
+
+def _is_whole(found: Sequence[Seen]) -> bool:
+    """Whether these are all postings of a transaction, each once."""
+    return len(found) == found[0].posting.parts == len({seen.posting for seen in found})
 
 
 def read_journals(paths: Iterable[Path]) -> dict[str, set[str]]:

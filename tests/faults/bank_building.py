@@ -56,18 +56,28 @@ def open_bank(bootstrap: str) -> None:
 class Staff:
     """The workers, each a process, its journal and what it wrote to its standard error."""
 
-    def __init__(self, bootstrap: str, directory: Path, *, seed: int, clients: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        *,
+        seed: int,
+        clients: Mapping[str, str],
+        roles: Mapping[str, str] = STAFF,
+    ) -> None:
         directory.mkdir(exist_ok=True)
+        self._roles = roles
         self._clients = clients
         self._bootstrap = bootstrap
         self._directory = directory
         self._seed = seed
-        self._generations = dict.fromkeys(STAFF, 0)
+        self._generations = dict.fromkeys(roles, 0)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._zombies: list[subprocess.Popen[bytes]] = []
 
     @property
     def journals(self) -> list[Path]:
-        return [self.journal(name) for name in STAFF]
+        return [self.journal(name) for name in self._roles]
 
     def journal(self, name: str) -> Path:
         return self._directory / f"{name}.journal"
@@ -75,7 +85,7 @@ class Staff:
     def start(self, name: str) -> None:
         options = Options(
             client=self._clients[name],
-            role=STAFF[name],
+            role=self._roles[name],
             name=name,
             generation=self._generations[name],
             bootstrap=self._bootstrap,
@@ -98,10 +108,18 @@ class Staff:
         # One that was started a moment ago does not listen to signals yet, and just ends.
         assert self._processes[name].wait(DEADLINE_S) in (0, -signal.SIGTERM), self.log(name)
 
+    def suspend(self, name: str) -> "subprocess.Popen[bytes]":
+        """SIGSTOP: a process that stands still and is replaced. Woken by SIGCONT, it is a zombie."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGSTOP)
+        self._zombies.append(process)
+        return process
+
     def close(self) -> None:
-        for process in self._processes.values():
+        processes = [*self._processes.values(), *self._zombies]
+        for process in processes:
             process.kill()
-        for process in self._processes.values():
+        for process in processes:
             process.wait()
 
     def committed(self) -> int:
@@ -114,7 +132,7 @@ class Staff:
         return f"{name}: {lines}\n{(self._directory / f'{name}.log').read_text(errors='replace')[-4_000:]}"
 
     def logs(self) -> str:
-        return "\n".join(self.log(name) for name in STAFF)
+        return "\n".join(self.log(name) for name in self._roles)
 
 
 class Customer:

@@ -3,6 +3,7 @@
     teller    makes transfers of its own, one transaction after the other; some are aborted on purpose
     clerk     consumes requests and makes their transfers, with the offsets in the same transaction
     drifter   a teller that dawdles before it commits, about as long as its transaction may take
+    appender  writes to the same four partitions in every transaction, and soon gives up what is not acknowledged
 
 Here they use librdkafka, in `bank_own_worker` our own client. The rules are librdkafka's. A call whose error is
 retriable is made again, a few times. After any other error the transaction is aborted; where that is refused too (a
@@ -39,7 +40,7 @@ from tests.faults.bank import (
 )
 
 CONFLUENT, ROOKERY = "confluent", "rookery"
-TELLER, CLERK, DRIFTER = "teller", "clerk", "drifter"
+TELLER, CLERK, DRIFTER, APPENDER = "teller", "clerk", "drifter", "appender"
 GROUP = "bank-clerks"
 CALL_TIMEOUT_S = 10.0
 CALLS_MAX = 3
@@ -50,6 +51,9 @@ AMOUNT_MAX = 100
 TRANSACTION_TIMEOUT_MS = 20_000
 DRIFTER_TIMEOUT_MS = 2_000
 DAWDLE_S = (0.5, 4.0)
+# An appender aborts a fifth of its transactions on purpose, half of them without waiting for anything.
+DOOMED_APPENDS_PART, GIVEN_UP_PART = 0.1, 0.1
+PATIENCE_S = (0.02, 0.6)
 SESSION_TIMEOUT_MS = 2_000
 CLIENT_SETTINGS: dict[str, Any] = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
@@ -168,6 +172,20 @@ class ConfluentWorker(Worker):
         _patiently(self._producer.abort_transaction)
 
 
+class Appender(ConfluentWorker):
+    """Aborts with batches in its queue whose fate it does not know, which is when librdkafka reuses their numbers."""
+
+    def _fill(self, records: Iterable[Posting]) -> None:
+        self._producer.begin_transaction()
+        for posting in records:
+            topic, partition = posting.place
+            self._producer.produce(topic, posting.encode(), str(posting.account), partition=partition)
+        gives_up_at_once = self.random.random() < GIVEN_UP_PART
+        left = self._producer.flush(0.0 if gives_up_at_once else self.random.uniform(*PATIENCE_S))
+        if left or gives_up_at_once:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records are not acknowledged"))
+
+
 def _patiently(call: Callable[[float], None]) -> None:
     for _ in range(CALLS_MAX - 1):
         try:
@@ -195,6 +213,13 @@ def run_teller(worker: Worker, dawdle_s: tuple[float, float] = (0.0, 0.0)) -> No
         pause_s = worker.random.uniform(*dawdle_s)
         doomed = worker.random.random() < DOOMED_PART
         worker.transact(transfers, partial(time.sleep, pause_s), doomed=doomed)
+
+
+def run_appender(worker: Worker) -> None:
+    """Accounts 0 to 3 lie on four partitions of two topics."""
+    while not worker.must_stop:
+        transfers = [Transfer(f"append-{debited}", debited, debited + 1, 1) for debited in (0, 2)]
+        worker.transact(transfers, doomed=worker.random.random() < DOOMED_APPENDS_PART)
 
 
 class Clerk:
@@ -267,6 +292,9 @@ def start_worker(options: Options) -> tuple[Worker, Callable[[], None]]:
         own = OwnWorker(options)
         worker: Worker = own
         serve = lambda: OwnClerk(own, options.bootstrap).run()  # noqa: E731
+    elif options.role == APPENDER:
+        worker = Appender(options)
+        return worker, partial(run_appender, worker)
     else:
         confluent = ConfluentWorker(options)
         worker = confluent
