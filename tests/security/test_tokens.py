@@ -418,6 +418,30 @@ def test_who_gives_up_does_not_stop_the_others(endpoint: Endpoint, clock: Manual
     assert len(endpoint.requests) == 1
 
 
+def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up(
+    endpoint: Endpoint, clock: ManualClock
+) -> None:
+    """Since Python 3.14, asyncio.shield does that."""
+
+    async def scenario() -> list[object]:
+        reports: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+        endpoint.is_open.clear()
+        source = TokenSource(settings(endpoint.url), clock=clock)
+        impatient, patient = asyncio.create_task(source.token()), asyncio.create_task(source.token())
+        while not endpoint.requests:
+            await asyncio.sleep(0.001)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        endpoint.is_open.set()
+        with pytest.raises(TokenError):
+            await patient
+        return reports
+
+    endpoint.answers = [(400, {"error": "invalid_scope"})]
+    assert asyncio.run(scenario()) == []
+
+
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
 def test_a_server_in_trouble_is_asked_again(endpoint: Endpoint, clock: ManualClock, status: int) -> None:
     endpoint.answers = [(status, {}), (status, {}), answer("abc")]

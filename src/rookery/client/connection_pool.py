@@ -117,8 +117,10 @@ class ConnectionPool:
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._opened(key, task))
         try:
-            # Shielded: who gives up waiting does not spoil it for the others.
-            return await asyncio.shield(opening)
+            # A caller that is cancelled leaves the task to the others. Not asyncio.shield: since Python 3.14 it reports
+            # the task's failure as unhandled whenever one caller was cancelled.
+            await asyncio.wait((opening,))
+            return opening.result()
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
             if opening.cancelled() and waiting is not None and not waiting.cancelling():

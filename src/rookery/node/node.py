@@ -212,7 +212,9 @@ class Node:
             self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
         )
         try:
-            return await asyncio.shield(loading)
+            # Not asyncio.shield: since Python 3.14 it reports a failure after a cancellation, which `gather` takes.
+            await asyncio.wait((loading,))
+            return loading.result()
         except asyncio.CancelledError:
             # The directories must not be let go while a thread repairs what is in them.
             logs.cancel_load()

@@ -90,8 +90,7 @@ class TokenSource:
             return await _in_thread(_read_file, self._settings.endpoint_url)
         kept, now_s = self._kept, self._now_s()
         if kept is None or now_s >= kept.end_s:
-            # Who gives up waiting leaves the fetch to the others.
-            return (await asyncio.shield(self._shared_fetch())).text
+            return await self._fetched_text()
         if now_s >= kept.refresh_s:
             return await self._newer_than(kept)
         return kept.text
@@ -100,7 +99,7 @@ class TokenSource:
         """The next token if it comes soon: with what is left of the old one a session would be short."""
         with suppress(TimeoutError, TokenError):
             async with asyncio.timeout(min(_PATIENCE_S, kept.end_s - self._now_s())):
-                return (await asyncio.shield(self._shared_fetch())).text
+                return await self._fetched_text()
         if self._kept is kept:
             self._rest(kept)
         return kept.text if self._now_s() < kept.end_s else await self.token()
@@ -112,6 +111,13 @@ class TokenSource:
     def close(self) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
+
+    async def _fetched_text(self) -> str:
+        """A caller that is cancelled leaves the fetch to the others. `_fetched` takes note of a failure."""
+        # Not asyncio.shield: since Python 3.14 it reports a failure as unhandled whenever one caller was cancelled.
+        fetching = self._shared_fetch()
+        await asyncio.wait((fetching,))
+        return fetching.result().text
 
     def _shared_fetch(self) -> "asyncio.Task[_Token]":
         if self._fetching is None:

@@ -100,7 +100,9 @@ class Cleaner:
         while not task.is_done:
             step = loop.run_in_executor(executor, task.run)
             try:
-                await asyncio.shield(step)
+                # Not asyncio.shield: since Python 3.14 it reports a failure that is raised below.
+                await asyncio.wait((step,))
+                step.result()
             except asyncio.CancelledError:
                 task.cancel()
                 await step

@@ -16,8 +16,9 @@ from rookery.spark.nursery.starting import OPT_OUT, StartedNursery, preloaded_py
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a nursery needs Linux")
 
+# With ctypes: some versions of libffi keep a file open, and the nursery has it loaded.
 TELLS_ALL = """
-import os, sys, threading
+import ctypes, os, sys, threading
 print(__name__, sys.argv[1:], os.getcwd(), sys.path[:3], os.environ["MINE"], os.environ["PYTHONPATH"])
 print(sys.stdin.read(), sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")))
 print(hash("text"), sys.flags.hash_randomization, sys.stdout.isatty(), threading.current_thread().name)
