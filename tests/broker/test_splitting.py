@@ -11,6 +11,7 @@ import pytest
 from rookery.base.bounds import REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NO_TOPIC_ID
+from rookery.broker import large_requests
 from rookery.broker.splitting import SPLITS, join, pieces
 from rookery.net.connection import Held
 from rookery.protocol.api import SERVED, ApiKey
@@ -202,5 +203,21 @@ def test_too_many_items_close_the_connection(
             name = next(name for name, value in fields.items() if isinstance(value, list))
             with pytest.raises(ProtocolError, match="too many"):
                 await broker.call(api_key, version, **{**fields, name: fields[name] * (items_max + 1)})
+
+    asyncio.run(main())
+
+
+def test_large_requests_that_wait_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_requests, "WAITING_REQUEST_BYTES_MAX", 150_000)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            topics = [Message(name=f"{number}" * 30_000, topic_id=NO_TOPIC_ID) for number in range(3)]
+            first = broker.send(ApiKey.METADATA, 12, topics=topics, **METADATA)
+            with pytest.raises(ProtocolError, match="wait"):
+                broker.send(ApiKey.METADATA, 12, topics=topics, **METADATA)
+            assert isinstance(first, Held)
+            await first
+            assert len((await broker.call(ApiKey.METADATA, 12, topics=topics, **METADATA)).topics) == 3
 
     asyncio.run(main())

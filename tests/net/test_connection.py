@@ -569,3 +569,27 @@ def test_the_handler_knows_the_peer_and_may_remember_it(run: Run) -> None:
             writer.close()
 
     run(scenario())
+
+
+@BOTH_LOOPS
+def test_half_sent_frames_are_bounded_over_all_connections(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(echo, queued_max_request_bytes=1_000_000) as listener:
+            half = frame(bytes(400_000))[:300_000]
+            peers = [await connect(listener) for _ in range(4)]
+            for count, (_, writer) in enumerate(peers[:3], 1):
+                writer.write(half)
+                await until(lambda count=count: listener.partial_bytes == count * 300_000)  # type: ignore[misc]
+            with captured_logs() as logs:
+                peers[3][1].write(half)
+                assert await expect_closed(peers[0][0]) == b""
+            assert "incomplete" in str(logs)
+            await until(lambda: listener.partial_bytes == 900_000)
+            # The others may finish.
+            peers[1][1].write(bytes(100_004))
+            assert len(await read_reply(peers[1][0])) == 400_000
+            for _, writer in peers:
+                writer.close()
+            await until(lambda: listener.partial_bytes == 0)
+
+    run(scenario())

@@ -1,12 +1,14 @@
 """Frames from bytes, however they arrive, and no more memory than they deserve."""
 
+import mmap
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from rookery.base.errors import ProtocolError
-from rookery.net.receive import FrameBuffer
+from rookery.net.receive import FrameBuffer, PartialFrames
 
 SCRATCH_SIZE = 1024
 
@@ -54,12 +56,22 @@ def test_frames_are_writable() -> None:
     assert bytes(frame) == b"Abc"
 
 
+def resident_bytes() -> int:
+    """The memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 def test_memory_follows_what_arrived_not_what_a_size_claims() -> None:
     buffer = _buffer(frame_size_max=100_000_000)
     _feed(buffer, struct.pack(">i", 100_000_000) + b"x", 1024)
     assert buffer.own_size <= 4096
-    _feed(buffer, bytes(100_000), 1024)
-    assert buffer.own_size <= 500_000
+    before = resident_bytes()
+    _feed(buffer, bytes(2_000_000), 1024)
+    # The frame's whole size is mapped by now, but memory stands behind what has arrived.
+    assert buffer.partial_size == 2_000_005
+    assert resident_bytes() - before < 30_000_000
 
 
 def test_a_connection_between_frames_holds_nothing() -> None:
@@ -114,3 +126,32 @@ def test_frames_that_wait_for_their_turn_are_kept() -> None:
 def test_what_is_no_frame_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         _feed(_buffer(frame_size_max=1000), data, 1024)
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def refuse(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def test_the_frame_that_has_been_incomplete_for_longest_gives_way() -> None:
+    partial: PartialFrames[Peer] = PartialFrames(100)
+    slow, quick, late = Peer(), Peer(), Peer()
+    partial.note(slow, 40)
+    partial.note(quick, 40)
+    partial.note(late, 15)
+    # A frame that is complete no longer counts, whenever it began.
+    partial.note(quick, 0)
+    partial.note(quick, 40)
+    partial.note(late, 25)
+    assert (len(slow.reasons), quick.reasons, late.reasons) == (1, [], [])
+    assert "queued.max.request.bytes" in slow.reasons[0]
+    assert partial.size == 65
+    # One alone that holds too much is the one that gives way.
+    for peer in (quick, late):
+        partial.note(peer, 0)
+    partial.note(late, 101)
+    assert late.reasons
+    assert partial.size == 0

@@ -131,6 +131,20 @@ LARGE_REQUESTS_AT_ONCE: Final = _limit(
     "the others wait, as bytes",
     "a decoded request takes up to some hundred times its bytes",
 )
+WAITING_REQUEST_BYTES_MAX: Final = _limit(
+    "bytes of such requests that wait",
+    67_108_864,
+    "bytes",
+    "the connection of the next one is closed",
+    "many connections may send one each",
+)
+PARTIAL_REQUEST_BYTES_MAX: Final = _limit(
+    "bytes of requests that have arrived in part, over all connections of a listener; `queued.max.request.bytes`",
+    268_435_456,
+    "bytes",
+    "the connection whose request has been incomplete for longest is closed",
+    "a request takes the memory that has arrived of it, but 50 peers may each stop half way through 20 MB",
+)
 PATTERN_LENGTH_MAX: Final = _limit(
     "characters of a pattern for topics or transactional ids",
     8192,

@@ -353,6 +353,14 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."
     ),
     _row("request.timeout.ms", _INT, 30_000, "Longest wait for replicas in what brokers do for themselves.", minimum=1),
+    _row(
+        "queued.max.request.bytes",
+        _LONG,
+        -1,
+        "Bytes of requests that have arrived in part, over all connections of a listener. Beyond them the connection "
+        "whose request has been incomplete for longest is closed, where Kafka stops reading; -1 is 268435456, no limit "
+        "in Kafka.",
+    ),
     _row("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", minimum=1),
     _row("socket.receive.buffer.bytes", _INT, -1, "SO_RCVBUF of client sockets; -1 lets the system tune it."),
     _row("socket.request.max.bytes", _INT, 104_857_600, "Largest request.", minimum=1),

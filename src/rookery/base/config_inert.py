@@ -263,7 +263,6 @@ INERT_ROWS: tuple[ConfigKey, ...] = (
         internal=True,
     ),
     _row("producer.purgatory.purge.interval.requests", _INT, 1000, "Finished produces kept before a purge."),
-    _row("queued.max.request.bytes", _LONG, -1, "Bytes of waiting requests before reading stops; -1 is no limit."),
     _row("queued.max.requests", _INT, 500, "Waiting requests before network threads stop reading.", minimum=1),
     _row("quota.window.num", _INT, 11, "Samples kept for client quotas.", minimum=1),
     _row("quota.window.size.seconds", _INT, 1, "Length of one client quota sample.", minimum=1),

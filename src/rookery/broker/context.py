@@ -15,6 +15,7 @@ from rookery.base.values import value_class
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.known_answers import KnownAnswers
+from rookery.broker.large_requests import LargeRequests
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
 from rookery.broker.turns import Turns
@@ -59,6 +60,7 @@ class Services:
     fetch_max_bytes: int
     # The long work of this node, of which one slice is done per turn of the event loop.
     slices: Slices = field(default_factory=Slices)
+    large_requests: LargeRequests = field(default_factory=LargeRequests)
     known_answers: KnownAnswers = field(default_factory=KnownAnswers)
     # The order of transactional produces that wait for their coordinator, by transactional id.
     produce_turns: Turns = field(default_factory=Turns)

@@ -18,16 +18,10 @@ What cannot be answered raises ProtocolError, on which the connection is closed 
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias, TypeVar, TypeVarTuple, cast
+from typing import Final, TypeAlias, cast
 
-from rookery.base.bounds import (
-    LARGE_REQUESTS_AT_ONCE,
-    REQUEST_BYTES_ON_LOOP,
-    REQUEST_ITEMS_MAX,
-    WHOLE_REQUEST_ITEMS_MAX,
-)
+from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, UnsupportedVersionError
 from rookery.broker.context import RequestContext, Services
 from rookery.broker.handlers import (
@@ -72,6 +66,7 @@ from rookery.broker.handlers import (
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
+from rookery.broker.large_requests import in_worker
 from rookery.broker.splitting import SPLITS, Split, exceeds, join, pieces
 from rookery.net.connection import Answer, ConnectionInfo, Held
 from rookery.net.send import Reply
@@ -81,8 +76,6 @@ from rookery.protocol.framing import RequestHeader, parse_request_header
 from rookery.protocol.message import Message
 
 Handler: TypeAlias = Callable[[RequestContext, Message], Message | Awaitable[Message]]
-Result = TypeVar("Result")
-Arguments = TypeVarTuple("Arguments")
 HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Answer]
 
 _HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
@@ -139,7 +132,6 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._large_requests = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
     def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
         header, position = parse_request_header(frame)
@@ -151,8 +143,7 @@ class Dispatcher:
         if hot_handler is not None:
             return hot_handler(context, frame, position)
         if len(frame) > REQUEST_BYTES_ON_LOOP:
-            # The frame is reused when this returns.
-            return Held(self._answer_large(context, bytes(frame), position))
+            return Held(self._answer_large(context, self._services.large_requests.admit(frame), position))
         split = SPLITS.get((api_key, api_version))
         items_max = WHOLE_REQUEST_ITEMS_MAX if split is None else REQUEST_ITEMS_MAX
         request = decode_request(api_key, api_version, frame, position, items_max)
@@ -165,8 +156,11 @@ class Dispatcher:
         api_key, version = context.api_key, context.api_version
         split = SPLITS.get((api_key, version))
         items_max = WHOLE_REQUEST_ITEMS_MAX if split is None else REQUEST_ITEMS_MAX
-        async with self._large_requests:
-            request = await _in_worker(decode_request_in_worker, api_key, version, frame, position, items_max)
+        large_requests = self._services.large_requests
+        async with large_requests.turn:
+            request = await large_requests.decode(
+                frame, lambda data: decode_request_in_worker(api_key, version, data, position, items_max)
+            )
             if split is not None and exceeds(split, request):
                 return await self._answer_split(context, request, split)
             answer = _HANDLERS[api_key](context, request)
@@ -175,8 +169,8 @@ class Dispatcher:
 
     async def _answer_split(self, context: RequestContext, request: Message, split: Split) -> Reply:
         handler, whole = _HANDLERS[context.api_key], None
-        if split.prepare is not None:
-            await _in_worker(split.prepare, request)
+        if (prepare := split.prepare) is not None:
+            await in_worker(lambda: prepare(request))
         for piece in pieces(request, split.request, split.size):
             if whole is not None:
                 await self._services.slices.pause()
@@ -212,10 +206,4 @@ async def _result(answer: Message | Awaitable[Message]) -> Message:
 
 
 async def _encode_in_worker(context: RequestContext, response: Message) -> Reply:
-    body = await _in_worker(encode_response, context.api_key, context.api_version, response)
-    return context.reply([body])
-
-
-async def _in_worker(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """Pure work in a worker thread: it takes turns with the event loop every few milliseconds."""
-    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    return context.reply([await in_worker(lambda: encode_response(context.api_key, context.api_version, response))])

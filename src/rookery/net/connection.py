@@ -24,7 +24,7 @@ import structlog
 from rookery.base.errors import ProtocolError
 from rookery.base.values import value_class
 from rookery.net.outbox import Outbox
-from rookery.net.receive import SCRATCH_SIZE, FrameBuffer
+from rookery.net.receive import PARTIAL_SIZE_MIN, SCRATCH_SIZE, FrameBuffer, PartialFrames
 from rookery.net.send import Reply, Sender
 
 _log = structlog.get_logger(__name__)
@@ -90,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits | None = None,
         scratch: memoryview | None = None,
         outbox: Outbox | None = None,
+        partial_frames: "PartialFrames[Connection] | None" = None,
         listener_name: str = "PLAINTEXT",
         on_made: "Callable[[Connection], str | None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
@@ -100,6 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unfinished_max = limits.unfinished_max
         scratch = memoryview(bytearray(SCRATCH_SIZE)) if scratch is None else scratch
         self._frames = FrameBuffer(scratch, limits.request_size_max)
+        self._partial_frames = partial_frames
+        self._is_partial = False
         self._sender = Sender(self._on_progress)
         self._outbox = outbox or Outbox()
         self._on_made = on_made
@@ -132,6 +135,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        if self._is_partial:
+            self._note_partial(0)
+        # A connection is part of cycles, which are collected much later.
+        self._frames.release()
         self._sender.close()
         if self._on_lost is not None:
             self._on_lost(self)
@@ -144,6 +151,15 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.received(count)
         if not self._closing:
             self._take_turn()
+        size = self._frames.partial_size
+        if size >= PARTIAL_SIZE_MIN or self._is_partial:
+            self._note_partial(size)
+
+    def _note_partial(self, size: int) -> None:
+        """Tell of a large frame that is not complete, and when that is over."""
+        self._is_partial = size >= PARTIAL_SIZE_MIN and not self._closing
+        if self._partial_frames is not None:
+            self._partial_frames.note(self, size if self._is_partial else 0)
 
     def eof_received(self) -> bool:
         """The peer sends no more, but may still read: it gets the replies that are being worked on.
@@ -286,6 +302,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closing:
             _log.warning("connection closed", peer=self.info.peer, reason=reason)
             self.close()
+
+    def refuse(self, reason: str) -> None:
+        """End the connection at once, and let go of what has arrived."""
+        if not self._closing:
+            _log.warning("connection closed", peer=self.info.peer, reason=reason)
+        self._is_partial = False
+        self._frames.release()
+        self.abort()
 
     def close(self) -> None:
         """End the connection after what has been written to it; at once if a reply is stuck half way."""

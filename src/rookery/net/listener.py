@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from rookery.base.bounds import PARTIAL_REQUEST_BYTES_MAX
 from rookery.base.errors import StartupError
 from rookery.base.values import value_class
 from rookery.net.connection import Connection, ConnectionLimits, Handler
 from rookery.net.network import BoundPort, Network, SocketOptions, TcpNetwork
 from rookery.net.outbox import Outbox
-from rookery.net.receive import SCRATCH_SIZE
+from rookery.net.receive import SCRATCH_SIZE, PartialFrames
 
 UNLIMITED = 2**31 - 1
 _CHECK_INTERVAL_MIN = 0.01
@@ -37,6 +38,8 @@ class ListenerSettings:
     # Negative: connections are never closed for being idle.
     connections_max_idle_ms: int = 600_000
     unfinished_requests_max: int = 8
+    # Negative: the default of our own.
+    queued_max_request_bytes: int = -1
 
 
 class Listener:
@@ -65,6 +68,10 @@ class Listener:
         )
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._outbox = Outbox()
+        queued_max = self._settings.queued_max_request_bytes
+        self._partial_frames: PartialFrames[Connection] = PartialFrames(
+            queued_max if queued_max > 0 else PARTIAL_REQUEST_BYTES_MAX
+        )
         self._bound: BoundPort | None = None
         # In the order of their arrival: a set's order would depend on addresses in memory.
         self._connections: dict[Connection, None] = {}
@@ -85,6 +92,11 @@ class Listener:
     def configure(self, settings: ListenerSettings) -> None:
         """Hold new connections to other limits. Open ones stay, even where these are more than now allowed."""
         self._settings = settings
+
+    @property
+    def partial_bytes(self) -> int:
+        """What all connections hold of large requests that are not complete."""
+        return self._partial_frames.size
 
     async def start(self) -> None:
         """Serve; binds first if that was not done."""
@@ -114,6 +126,7 @@ class Listener:
             limits=self._limits,
             scratch=self._scratch,
             outbox=self._outbox,
+            partial_frames=self._partial_frames,
             listener_name=self._settings.name,
             on_made=self._admit,
             on_lost=self._forget,

@@ -3,13 +3,17 @@
 A frame is a four-byte size and that many bytes. Memory follows the bytes that arrived, not what a size claims: a
 connection without a partial frame reads into a scratch buffer that all connections of an event loop share (a loop
 calls `get_buffer`, the socket and `buffer_updated` without a pause in between), and only what remains of it after a
-turn is kept, in a buffer of the connection's own that grows by a factor as data comes in. A connection that moves
-large frames keeps its own buffer, so that they land where they are used; `trim` gives it back when they stop.
+turn is kept, in a buffer of the connection's own. A small one grows by a factor as data comes in; that of a large frame
+is mapped memory of the frame's whole size, whose pages exist when they are written to, so that nothing is copied and
+nothing is left behind when it goes. A connection that moves large frames keeps its own buffer, so that they land where
+they are used; `trim` gives it back when they stop. `PartialFrames` bounds what all connections hold together.
 
 Frames are views of these buffers: valid until the next turn.
 """
 
+import mmap
 import struct
+from typing import Generic, Protocol, TypeVar
 
 from rookery.base.errors import ProtocolError
 
@@ -19,6 +23,8 @@ _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 _OWN_SIZE_MIN = 4096
 _GROWTH = 4
+# A frame gets mapped memory when this much of it has arrived: before, its size is only a claim. It counts from then on.
+PARTIAL_SIZE_MIN = 65_536
 # An empty buffer below this is given back at once, one above `_KEPT_SIZE_MAX` too: reading into the scratch is as good.
 _KEPT_SIZE_MIN = 65_536
 _KEPT_SIZE_MAX = 8_388_608
@@ -49,8 +55,13 @@ class FrameBuffer:
 
     @property
     def own_size(self) -> int:
-        """The bytes that this connection holds for itself."""
+        """The size of the buffer that this connection has for itself; not all of a large one has memory behind it."""
         return 0 if self._view is self._scratch else len(self._view)
+
+    @property
+    def partial_size(self) -> int:
+        """The bytes at hand of a large frame that is not complete."""
+        return 0 if self._view is self._scratch else self._end - self._start
 
     def writable(self) -> memoryview:
         """Where the next bytes should go; never empty."""
@@ -86,15 +97,16 @@ class FrameBuffer:
             if remaining:
                 self._make_room()
         elif not remaining and not _KEPT_SIZE_MIN <= len(self._view) <= _KEPT_SIZE_MAX:
-            self._release()
+            self.release()
 
     def trim(self) -> None:
         """Give an empty buffer back that was not used since the last call."""
         if not self._used and self._start == self._end:
-            self._release()
+            self.release()
         self._used = False
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give up the connection's own buffer with what is in it: the connection is over."""
         self._view = self._scratch
         self._start = self._end = 0
 
@@ -111,7 +123,10 @@ class FrameBuffer:
         size = max(remaining, min(wanted, max(remaining * _GROWTH, _OWN_SIZE_MIN)))
         target = self._view
         if target is self._scratch or len(target) < size:
-            target = memoryview(bytearray(size))
+            if remaining >= PARTIAL_SIZE_MIN:
+                target = memoryview(mmap.mmap(-1, max(remaining, wanted)))
+            else:
+                target = memoryview(bytearray(size))
         target[:remaining] = self._view[self._start : self._end]
         self._view, self._start, self._end = target, 0, remaining
 
@@ -123,3 +138,41 @@ class FrameBuffer:
         if size < 0:
             return f"a frame with the negative size {size}"
         return f"a frame of {size} bytes is larger than socket.request.max.bytes={self._frame_size_max}"
+
+
+class Peer(Protocol):
+    def refuse(self, reason: str) -> None:
+        """End the connection."""
+        ...
+
+
+PeerT = TypeVar("PeerT", bound=Peer)
+
+
+class PartialFrames(Generic[PeerT]):
+    """What the connections of a listener hold of frames that are not complete: at most `size_max` bytes together.
+
+    Where they hold more, the connection whose frame has been incomplete for longest is closed: a peer that sends a
+    frame in one go is never that, and a peer that stops half way becomes it.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        # In the order in which their frames began.
+        self._sizes: dict[PeerT, int] = {}
+        self.size = 0
+
+    def note(self, peer: PeerT, size: int) -> None:
+        """A peer has `size` bytes of an incomplete frame now, or none."""
+        self.size += size - self._sizes.get(peer, 0)
+        if size:
+            self._sizes[peer] = size
+        else:
+            self._sizes.pop(peer, None)
+        while self.size > self._size_max:
+            slowest = next(iter(self._sizes))
+            self.size -= self._sizes.pop(slowest)
+            slowest.refuse(
+                f"requests of {self._size_max} bytes in all are incomplete, and this one for longest "
+                "(queued.max.request.bytes)"
+            )

@@ -21,6 +21,7 @@ def listener_settings(name: str, layers: BrokerLayers, *, connections_max: int |
         max_connections=min(limit for limit in limits if isinstance(limit, int)),
         max_connections_per_ip=layers.integer("max.connections.per.ip"),
         max_connections_per_ip_overrides=parse_connection_limits(layers.text("max.connections.per.ip.overrides") or ""),
+        queued_max_request_bytes=layers.integer("queued.max.request.bytes"),
         connections_max_idle_ms=layers.integer("connections.max.idle.ms"),
     )
 

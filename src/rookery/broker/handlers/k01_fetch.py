@@ -18,10 +18,9 @@ diverging epoch in answer to it. v13 names topics by id. v15 moves the replica i
 broker is not it. v17 and v18 concern replicas.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from itertools import groupby
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from rookery.base.bounds import FETCH_PARTITIONS_PER_SLICE, REQUEST_BYTES_ON_LOOP
@@ -30,6 +29,7 @@ from rookery.base.files import FileSlice
 from rookery.base.types import Buffer, NodeId, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
+from rookery.broker.large_requests import in_worker
 from rookery.broker.parking import park
 from rookery.net.connection import Answer, Held
 from rookery.net.send import Reply
@@ -42,8 +42,6 @@ from rookery.protocol.fetch import (
 )
 from rookery.replication.replica import Fetched, Replica
 
-Result = TypeVar("Result")
-
 _STORAGE_ERROR_SINCE = 6
 _ZSTD_SINCE = 10
 _TOPIC_IDS_SINCE = 13
@@ -55,13 +53,14 @@ _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 
 def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     if len(frame) > REQUEST_BYTES_ON_LOOP:
-        # The frame is reused when this returns.
-        return Held(_answer_large(context, bytes(frame), position))
+        return Held(_answer_large(context, context.services.large_requests.admit(frame), position))
     return _answer(context, decode_fetch(context.api_version, frame, position))
 
 
 async def _answer_large(context: RequestContext, frame: bytes, position: int) -> Reply | None:
-    request = await _in_worker(lambda: decode_fetch(context.api_version, frame, position))
+    request = await context.services.large_requests.decode(
+        frame, lambda data: decode_fetch(context.api_version, data, position)
+    )
     answer = _answer(context, request)
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -91,10 +90,6 @@ def _answer(context: RequestContext, request: FetchRequest) -> Answer:
         is_ready=fetch.is_ready,
         finish=fetch.finish,
     )
-
-
-async def _in_worker(work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _wanted(request: FetchRequest) -> list[tuple[PartitionKey, Wanted]]:
@@ -179,7 +174,7 @@ class _Fetch:
             )
             await self._read_in_slices()
         encode = self._response()
-        return self._context.reply(await _in_worker(encode))
+        return self._context.reply(await in_worker(encode))
 
     @property
     def _max_bytes(self) -> int:

@@ -1,0 +1,36 @@
+"""Requests of many bytes: copied out of their connection's buffer, bounded together, and decoded in a worker thread."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from rookery.base.bounds import LARGE_REQUESTS_AT_ONCE, WAITING_REQUEST_BYTES_MAX
+from rookery.base.errors import ProtocolError
+
+Result = TypeVar("Result")
+
+
+class LargeRequests:
+    """Those of one broker. `turn` is held by the one whose decoded form is in memory."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        self._waiting_bytes = 0
+
+    def admit(self, frame: memoryview) -> bytes:
+        """A copy of the frame, to be given to `decode`. ProtocolError if too much waits already."""
+        if self._waiting_bytes and self._waiting_bytes + len(frame) > WAITING_REQUEST_BYTES_MAX:
+            raise ProtocolError(f"a request of {len(frame)} bytes, while others of {self._waiting_bytes} bytes wait")
+        self._waiting_bytes += len(frame)
+        return bytes(frame)
+
+    async def decode(self, frame: bytes, decode: Callable[[bytes], Result]) -> Result:
+        try:
+            return await in_worker(lambda: decode(frame))
+        finally:
+            self._waiting_bytes -= len(frame)
+
+
+async def in_worker(work: Callable[[], Result]) -> Result:
+    """Pure work in a worker thread: it takes turns with the event loop every few milliseconds."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)
