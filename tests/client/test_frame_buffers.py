@@ -1,4 +1,5 @@
 from rookery.client.frame_buffers import FrameBuffers
+from tests.support.memory import NEEDS_RESIDENT_BYTES, resident_bytes
 
 
 def test_a_buffer_comes_again_when_nobody_looks_at_it_any_more() -> None:
@@ -30,3 +31,29 @@ def test_a_large_buffer_is_not_kept_for_small_frames() -> None:
     small = buffers.take(10)
     assert id(small.obj) != address
     assert len(small) == 10
+
+
+def test_large_buffers_are_used_again_too() -> None:
+    buffers = FrameBuffers()
+    first = buffers.take(2_000_000)
+    first[-1] = 7
+    second = buffers.take(2_000_000)
+    assert second[-1] == 0
+    del first
+    assert buffers.take(1_900_000).obj is not second.obj
+    third = buffers.take(2_000_000)
+    assert third[-1] == 7
+
+
+def test_what_is_larger_than_a_fetch_is_not_kept() -> None:
+    buffers = FrameBuffers()
+    buffers.take(100_000_000)
+    assert buffers._kept == []
+
+
+@NEEDS_RESIDENT_BYTES
+def test_memory_follows_what_arrived_not_what_a_broker_claims() -> None:
+    buffers, before = FrameBuffers(), resident_bytes()
+    claimed = buffers.take(500_000_000)
+    claimed[:5] = b"bytes"
+    assert resident_bytes() - before < 100_000_000

@@ -1,14 +1,13 @@
 """Frames from bytes, however they arrive, and no more memory than they deserve."""
 
-import mmap
 import random
 import struct
-from pathlib import Path
 
 import pytest
 
 from rookery.base.errors import ProtocolError
 from rookery.net.receive import FrameBuffer, PartialFrames
+from tests.support.memory import NEEDS_RESIDENT_BYTES, resident_bytes
 
 SCRATCH_SIZE = 1024
 
@@ -56,13 +55,7 @@ def test_frames_are_writable() -> None:
     assert bytes(frame) == b"Abc"
 
 
-def resident_bytes() -> int:
-    """The memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * mmap.PAGESIZE
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
+@NEEDS_RESIDENT_BYTES
 def test_memory_follows_what_arrived_not_what_a_size_claims() -> None:
     buffer = _buffer(frame_size_max=100_000_000)
     _feed(buffer, struct.pack(">i", 100_000_000) + b"x", 1024)

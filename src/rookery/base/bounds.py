@@ -145,6 +145,21 @@ PARTIAL_REQUEST_BYTES_MAX: Final = _limit(
     "the connection whose request has been incomplete for longest is closed",
     "a request takes the memory that has arrived of it, but 50 peers may each stop half way through 20 MB",
 )
+RESPONSE_BYTES_MAX: Final = _limit(
+    "bytes that a broker may say a response has (of the client)",
+    536_870_912,
+    "bytes",
+    "the connection is closed",
+    "more than any sane response; a stray HTTP server's first bytes read as a size of about 1.2 GB. The memory of a "
+    "response follows what has arrived of it, whatever its size is said to be",
+)
+KEPT_RESPONSE_BYTES_MAX: Final = _limit(
+    "bytes of a response whose memory the client uses again",
+    67_108_864,
+    "bytes",
+    "the memory goes back to the system",
+    "three of them are kept for each connection; `fetch.max.bytes` is 50 MiB by default",
+)
 PATTERN_LENGTH_MAX: Final = _limit(
     "characters of a pattern for topics or transactional ids",
     8192,

@@ -8,14 +8,13 @@ a response stays valid as long as somebody holds it. Nothing is allocated for a 
 import struct
 from collections.abc import Callable, Container
 
+from rookery.base.bounds import RESPONSE_BYTES_MAX
 from rookery.base.errors import ProtocolError
 from rookery.client.frame_buffers import FrameBuffers
 
 _INT32 = struct.Struct(">i")
 _SIZE_BYTES = 4
 _CORRELATION_BYTES = 4
-# More than any sane response; a stray HTTP server's first bytes read as a size of about 1.2 GB.
-_SIZE_BYTES_MAX = 512 * 1024 * 1024
 _STAGING_BYTES = 16_384
 
 
@@ -48,7 +47,7 @@ class Incoming:
         staging, position, end = self._staging, 0, self._filled
         while end - position >= _SIZE_BYTES:
             (size,) = _INT32.unpack_from(staging, position)
-            if not _CORRELATION_BYTES <= size <= _SIZE_BYTES_MAX:
+            if not _CORRELATION_BYTES <= size <= RESPONSE_BYTES_MAX:
                 raise ProtocolError(f"a response of {size} bytes")
             start = position + _SIZE_BYTES
             if start + size <= end:

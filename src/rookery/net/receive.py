@@ -11,11 +11,11 @@ they are used; `trim` gives it back when they stop. `PartialFrames` bounds what 
 Frames are views of these buffers: valid until the next turn.
 """
 
-import mmap
 import struct
 from typing import Generic, Protocol, TypeVar
 
 from rookery.base.errors import ProtocolError
+from rookery.base.memory import map_memory
 
 SCRATCH_SIZE = 262_144
 
@@ -124,7 +124,7 @@ class FrameBuffer:
         target = self._view
         if target is self._scratch or len(target) < size:
             if remaining >= PARTIAL_SIZE_MIN:
-                target = memoryview(mmap.mmap(-1, max(remaining, wanted)))
+                target = memoryview(map_memory(max(remaining, wanted)))
             else:
                 target = memoryview(bytearray(size))
         target[:remaining] = self._view[self._start : self._end]
