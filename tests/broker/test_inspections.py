@@ -22,6 +22,7 @@ from rookery.records.record import Record, build_batch, open_records
 from rookery.records.unpacking import RecordColumns, unpack_pieces
 from tests.broker import harness
 from tests.broker.harness import Broker, batch, decode
+from tests.broker.transactional import FOLLOWER, lead_with_follower
 from tests.records.tiny import tiny_batch
 
 VERSION = 12
@@ -193,6 +194,20 @@ def test_other_partitions_and_connections_do_not_wait(tmp_path: Path) -> None:
         broker.connection = ConnectionInfo("127.0.0.1", 50_001, "PLAINTEXT")
         assert produce(broker, (0, few(broker)))[0].base_offset == 0
         assert (await answered(task))[0].base_offset == 1
+
+    play(tmp_path, scene)
+
+
+def test_a_batch_that_is_acknowledged_while_another_is_looked_into(tmp_path: Path) -> None:
+    async def scene(broker: Broker) -> None:
+        replica = broker.replica("orders", 0)
+        lead_with_follower(replica)
+        task = send(broker, (0, few(broker)), (1, many(broker)), timeout_ms=2**31 - 1)
+        assert replica.log.end_offset == 1
+        replica.read(1, 1000, node_id=FOLLOWER)
+        assert replica.state.high_watermark == 1
+        found = await asyncio.wait_for(answered(task), 60)
+        assert [result.error_code for result in found] == [0, 0]
 
     play(tmp_path, scene)
 

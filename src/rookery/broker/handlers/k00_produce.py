@@ -88,6 +88,10 @@ def _answer(produce: "_Produce", request: ProduceRequest) -> Answer:
         return None
     if not produce.waiting:
         return produce.answer()
+    # What was acknowledged while another partition's batch was inspected wakes nothing any more: parked, it would be
+    # answered at its time-out.
+    if produce.is_settled(frozenset()):
+        return produce.finish()
     return park(
         produce.context.services.pending,
         [each.partition for each in produce.waiting],
