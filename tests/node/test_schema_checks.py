@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from rookery.node import registered_schemas
 from rookery.node.node import Node
 from rookery.node.registered_schemas import RegisteredSchemas
 from rookery.node.settings import Settings
+from rookery.registry.candidates import Source, find_record_name
 
 SCHEMAS = "_schemas"
 CUSTOMER = '{"type":"record","name":"Customer","namespace":"shop","fields":[{"name":"id","type":"int"}]}'
@@ -186,6 +188,33 @@ def test_subjects_by_record_name(tmp_path: Path, strategy: str, subject: str) ->
             )
             assert await produce(address, 2) is ErrorCode.NONE
             assert [await produce(address, schema_id) for schema_id in (1, 3, 4)] == [ErrorCode.INVALID_RECORD] * 3
+
+    asyncio.run(main())
+
+
+def test_names_are_found_out_in_a_thread_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing a large schema would hold up the broker's event loop. A batch may have several new ids."""
+    threads: list[threading.Thread] = []
+    find = find_record_name
+
+    def watched(source: Source) -> str | None:
+        threads.append(threading.current_thread())
+        return find(source)
+
+    monkeypatch.setattr(registered_schemas, "find_record_name", watched)
+
+    async def main() -> None:
+        async with running(tmp_path) as address:
+            await create_checked(address, value_subject_name_strategy="RecordNameStrategy")
+            others = CUSTOMER.replace("Customer", "Other")
+            await register(address, entry("shop.Customer", 1, 1, CUSTOMER), entry("shop.Other", 1, 2, others))
+            async with Producer[bytes, bytes]({"bootstrap.servers": address, "linger.ms": 60_000}) as producer:
+                for _ in range(2):
+                    sent = [await producer.send("orders", framed(schema_id, b"")) for schema_id in (1, 2, 1)]
+                    await producer.flush()
+                    assert len({(await each).offset for each in sent}) == 3
+        assert len(threads) == 2
+        assert threading.current_thread() not in threads
 
     asyncio.run(main())
 

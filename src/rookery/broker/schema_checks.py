@@ -41,7 +41,8 @@ class KnownSchemas(Protocol):
         ...
 
     def record_name(self, schema_id: int) -> str | None:
-        """The full name of what the schema describes; None if it has none, or there is no such schema."""
+        """The full name of what the schema describes; None if it has none, there is no such schema, or it takes a
+        `catch_up` to know it."""
         ...
 
     async def catch_up(self) -> bool:

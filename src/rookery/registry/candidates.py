@@ -212,8 +212,9 @@ def _property(value: SchemaValue, name: str) -> str | None:
     return None if value.metadata is None else (value.metadata.properties or {}).get(name)
 
 
-class _Source(NamedTuple):
-    """All that a schema is parsed from. `resolved` has the texts that it refers to, by their names."""
+class Source(NamedTuple):
+    """All that a schema is parsed from, so that another thread can do it while the state changes. `resolved` has the
+    texts that it refers to, by their names."""
 
     schema_type: SchemaType
     text: str
@@ -226,20 +227,33 @@ class _Source(NamedTuple):
 
 
 def _parse(state: State, value: SchemaValue, *, is_new: bool) -> ParsedSchema:
+    source = find_source(state, value, is_new=is_new)
+    parse = parse_text if source.length <= _REMEMBERED_LENGTH_MAX else parse_text.__wrapped__
+    try:
+        return parse(source, is_new=is_new)
+    except InvalidSchemaError as error:
+        raise _invalid(value.type_name, error) from error
+
+
+def find_source(state: State, value: SchemaValue, *, is_new: bool) -> Source:
+    """42201 if there is no such type, or a reference leads nowhere."""
     if value.type_name not in SCHEMA_TYPES:
         raise invalid_schema(f"Invalid schema type {value.type_name}")
     try:
         resolution = _Resolution(state, deleted=not is_new)
         references = resolution.resolve(value.subject, value.references or ())
-        source = _Source(value.type_name, value.schema, tuple(resolution.texts.items()), references)
-        parse = parse_text if source.length <= _REMEMBERED_LENGTH_MAX else parse_text.__wrapped__
-        return parse(source, is_new=is_new)
     except InvalidSchemaError as error:
-        raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {error}") from error
+        raise _invalid(value.type_name, error) from error
+    return Source(value.type_name, value.schema, tuple(resolution.texts.items()), references)
+
+
+def find_record_name(source: Source) -> str | None:
+    """Of a registered schema. Nothing is remembered, so that any thread may ask. Raises InvalidSchemaError."""
+    return parse_text.__wrapped__(source, is_new=False).name
 
 
 @lru_cache(_PARSED_SCHEMAS_MAX)
-def parse_text(source: _Source, *, is_new: bool) -> ParsedSchema:
+def parse_text(source: Source, *, is_new: bool) -> ParsedSchema:
     """A schema is compared with many that come after it, so the last ones are remembered."""
     found = find_format(source.schema_type)
     parse = found.parse if is_new else found.parse_registered
@@ -250,7 +264,11 @@ def _normalized(parsed: ParsedSchema) -> ParsedSchema:
     try:
         return parsed.normalized()
     except InvalidSchemaError as error:
-        raise invalid_schema(f"Invalid schema of type {parsed.schema_type}, details: {error}") from error
+        raise _invalid(parsed.schema_type, error) from error
+
+
+def _invalid(schema_type: str, error: InvalidSchemaError) -> RegistryError:
+    return invalid_schema(f"Invalid schema of type {schema_type}, details: {error}")
 
 
 class _Resolution:
