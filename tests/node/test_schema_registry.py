@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -15,8 +16,11 @@ from rookery.base.config import BrokerLayers, describe_broker, find_broker_key, 
 from rookery.base.config_registry import LISTENERS
 from rookery.base.errors import ConfigError, StartupError
 from rookery.base.files import OsFiles
+from rookery.client.admin import Admin
 from rookery.node.node import Node
 from rookery.node.settings import Settings
+from rookery.registry import queries
+from rookery.registry.service import RegistryService
 from rookery.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.support.broker import free_port
 
@@ -72,6 +76,73 @@ def test_a_node_with_a_registry_serves_it_and_stops_it(tmp_path: Path) -> None:
                 with pytest.raises(httpx.ConnectError):
                     await client.get(url)
         assert (tmp_path / "_mine-0").is_dir()
+
+    asyncio.run(scenario())
+
+
+def registry_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "rookery-registry"]
+
+
+def test_the_broker_answers_while_the_registry_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a request to the registry does to its event loop, the broker's is another one."""
+    held, go_on = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def stand_still(*_: object, **__: object) -> list[str]:
+        threads.append(threading.current_thread())
+        held.set()
+        assert go_on.wait(60)
+        return ["held"]
+
+    monkeypatch.setattr(queries, "list_subjects", stand_still)
+
+    async def scenario() -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        node = make_node(tmp_path, f"{LISTENERS}={url}")
+        await node.start()
+        try:
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+                asking = asyncio.create_task(client.get(f"{url}/subjects"))
+                while not held.is_set():
+                    await asyncio.sleep(0.001)
+                async with Admin({"bootstrap.servers": node.address}) as admin:
+                    assert await admin.list_topics()
+                assert not asking.done()
+                go_on.set()
+                assert (await asking).json() == ["held"]
+        finally:
+            go_on.set()
+            await node.stop()
+        assert threads[0] is not threading.current_thread()
+        assert registry_threads() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_is_cancelled_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    ended = threading.Event()
+
+    async def wait_for_ever(_: RegistryService) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(RegistryService, "start", wait_for_ever)
+
+    async def scenario() -> None:
+        starting = asyncio.create_task(make_node(tmp_path, f"{LISTENERS}=http://127.0.0.1:0").start())
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        assert len(registry_threads()) == 1
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        assert ended.is_set()
+        assert registry_threads() == []
 
     asyncio.run(scenario())
 

@@ -1,10 +1,14 @@
 """The embedded broker with a schema registry: in a thread and in a process, over restarts, and as a fixture."""
 
+import asyncio
+import threading
+
 import httpx
 import pytest
 
 from rookery.testing import EmbeddedBroker
 from rookery.testing.embedded import Mode
+from rookery.testing.thread import BrokerThread
 
 pytest_plugins = ["pytester"]
 
@@ -40,6 +44,38 @@ def test_several_brokers_have_registries_of_their_own() -> None:
 def test_a_registry_lives_through_moved_time() -> None:
     with EmbeddedBroker(schema_registry=True) as broker:
         broker.advance_time(100)
+        assert subjects(broker) == []
+
+
+def _loops(broker: EmbeddedBroker) -> "list[asyncio.SelectorEventLoop]":
+    runner = broker._running()
+    assert isinstance(runner, BrokerThread)
+    assert len(runner._loops) == 2, "the broker's and the registry's"
+    return [*runner._loops]
+
+
+def test_time_is_moved_for_the_registry_too() -> None:
+    with EmbeddedBroker(schema_registry=True) as broker:
+        fired = [threading.Event(), threading.Event()]
+        for loop, event in zip(_loops(broker), fired, strict=True):
+            asyncio.run_coroutine_threadsafe(_set_later(event), loop).result()
+        broker.advance_time(2000)
+        assert all(event.is_set() for event in fired)
+
+
+async def _set_later(event: threading.Event) -> None:
+    asyncio.get_running_loop().call_later(1000, event.set)
+
+
+def test_a_paused_broker_s_registry_stands_still_too() -> None:
+    with EmbeddedBroker(schema_registry=True) as broker:
+        broker.pause()
+        gone_on = [threading.Event(), threading.Event()]
+        for loop, event in zip(_loops(broker), gone_on, strict=True):
+            loop.call_soon_threadsafe(event.set)
+        assert not any(event.is_set() for event in gone_on)
+        broker.resume()
+        assert all(event.wait(60) for event in gone_on)
         assert subjects(broker) == []
 
 

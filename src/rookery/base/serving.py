@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import structlog
 
+from rookery.base.loop_thread import new_event_loop
+
 logger = structlog.get_logger(__name__)
 
 
@@ -19,8 +21,8 @@ class Service(Protocol):
 
 
 def run_process(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is installed (the extra `fast`), on asyncio's own loop otherwise."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    """On a new event loop, to the end."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work)
 
 
@@ -45,11 +47,3 @@ async def serve_until_stopped(service: Service, *, ready: Callable[[], None]) ->
         logger.info("stopping")
     finally:
         await service.stop()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -24,6 +24,7 @@ from rookery.base.config import BrokerLayers
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import DirectoryLock, Files
+from rookery.base.loop_thread import new_event_loop
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
@@ -74,10 +75,13 @@ class Node:
         network: Network | None = None,
         intercept: Interceptor | None = None,
         descriptor_limit: int | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
-        """`descriptor_limit` is how many files and sockets the process may have open, None if that is no concern."""
+        """`descriptor_limit` is how many files and sockets the process may have open, None if that is no concern.
+        `new_loop` makes event loops for threads beside the node's own."""
         self._settings = settings
         self._descriptor_limit = descriptor_limit
+        self._new_loop = new_loop
         self._network = network
         self._files = files
         self._clock = clock
@@ -140,7 +144,7 @@ class Node:
         layers = self._layers(controller.image)
         await self._bind_listeners(layers, handle if self._intercept is None else self._intercept(handle, services))
         if settings.has_registry:
-            self._registry = SchemaRegistry(settings, self.address)
+            self._registry = SchemaRegistry(settings, self.address, new_loop=self._new_loop)
             self._registry.bind()
         summary = await self._load_logs(controller, logs)
         services.replicas.start(controller.image)

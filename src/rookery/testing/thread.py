@@ -12,7 +12,7 @@ from random import SystemRandom
 from rookery.node.node import Interceptor, Node
 from rookery.node.settings import Settings
 from rookery.testing.files import UnsyncedFiles
-from rookery.testing.shifted_time import ShiftedClock, ShiftedLoop, TimeShift, jump
+from rookery.testing.shifted_time import ShiftedClock, ShiftedLoop, TimeShift, due_timers_fired, jump
 
 
 class BrokerThread:
@@ -30,6 +30,8 @@ class BrokerThread:
         self._stop_clean = True
         self._running = threading.Event()
         self._running.set()
+        # The broker's, and that of its schema registry.
+        self._loops: list[ShiftedLoop] = []
 
     def start(self) -> None:
         self._thread.start()
@@ -52,9 +54,10 @@ class BrokerThread:
     def pause(self) -> None:
         if self._running.is_set():
             self._running.clear()
-            paused = threading.Event()
-            self._serving.result().call_soon_threadsafe(self._stand_still, paused)
-            paused.wait()
+            for loop in self._loops:
+                paused = threading.Event()
+                loop.call_soon_threadsafe(self._stand_still, paused)
+                paused.wait()
 
     def _stand_still(self, paused: threading.Event) -> None:
         paused.set()
@@ -67,13 +70,20 @@ class BrokerThread:
         loop = self._serving.result()
         if self._running.is_set():
             asyncio.run_coroutine_threadsafe(jump(self._shift, seconds), loop).result()
+            for other in self._loops[1:]:
+                asyncio.run_coroutine_threadsafe(due_timers_fired(), other).result()
         else:
             # Its timers fire when it goes on.
             self._shift.seconds += seconds
 
+    def _new_loop(self) -> ShiftedLoop:
+        loop = ShiftedLoop(self._shift)
+        self._loops.append(loop)
+        return loop
+
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: ShiftedLoop(self._shift)) as runner:
+            with asyncio.Runner(loop_factory=self._new_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             # For whoever waits: the starting test, or else the stopping one.
@@ -90,6 +100,7 @@ class BrokerThread:
             clock=ShiftedClock(self._shift),
             random=SystemRandom(),
             intercept=self._intercept,
+            new_loop=self._new_loop,
         )
         await node.start()
         self._serving.set_result(asyncio.get_running_loop())

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from rookery.client.errors import ClientStateError
-from rookery.client.sync.loop import LoopThread, shared_loop
+from rookery.client.sync.loop import ClientLoop, shared_loop
 
 
 @pytest.fixture
-def loop() -> Iterator[LoopThread]:
-    made = LoopThread()
+def loop() -> Iterator[ClientLoop]:
+    made = ClientLoop()
     yield made
     made.stop()
 
@@ -23,12 +23,12 @@ async def thread_of_the_loop() -> int:
     return threading.get_ident()
 
 
-def test_work_is_done_on_one_thread_for_all(loop: LoopThread) -> None:
+def test_work_is_done_on_one_thread_for_all(loop: ClientLoop) -> None:
     assert loop.run(thread_of_the_loop()) == loop.run(thread_of_the_loop()) != threading.get_ident()
     assert shared_loop() is shared_loop()
 
 
-def test_failures_reach_the_caller(loop: LoopThread) -> None:
+def test_failures_reach_the_caller(loop: ClientLoop) -> None:
     async def fail() -> None:
         raise KeyError("this")
 
@@ -36,7 +36,7 @@ def test_failures_reach_the_caller(loop: LoopThread) -> None:
         loop.run(fail())
 
 
-def test_a_timeout_cancels_the_work(loop: LoopThread) -> None:
+def test_a_timeout_cancels_the_work(loop: ClientLoop) -> None:
     cancelled = threading.Event()
 
     async def wait() -> None:
@@ -50,7 +50,7 @@ def test_a_timeout_cancels_the_work(loop: LoopThread) -> None:
     assert cancelled.wait(10)
 
 
-def test_a_timeout_of_the_work_is_the_callers(loop: LoopThread) -> None:
+def test_a_timeout_of_the_work_is_the_callers(loop: ClientLoop) -> None:
     async def time_out() -> None:
         raise TimeoutError("of the work")
 
@@ -93,7 +93,7 @@ def test_an_interrupt_ends_the_waiting_and_cancels() -> None:
     assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
 
 
-def test_the_loop_does_not_wait_for_itself(loop: LoopThread) -> None:
+def test_the_loop_does_not_wait_for_itself(loop: ClientLoop) -> None:
     async def ask_itself() -> int:
         return loop.run(thread_of_the_loop())
 
@@ -101,7 +101,7 @@ def test_the_loop_does_not_wait_for_itself(loop: LoopThread) -> None:
         loop.run(ask_itself())
 
 
-def test_stop_cancels_what_is_under_way(loop: LoopThread) -> None:
+def test_stop_cancels_what_is_under_way(loop: ClientLoop) -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
@@ -114,7 +114,7 @@ def test_stop_cancels_what_is_under_way(loop: LoopThread) -> None:
     loop.stop()
 
 
-def test_calls_from_other_threads(loop: LoopThread) -> None:
+def test_calls_from_other_threads(loop: ClientLoop) -> None:
     called = threading.Event()
     loop.call_soon(called.set)
     assert called.wait(10)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from rookery.base.types import TopicPartition
 from rookery.client.errors import ClientStateError
 from rookery.client.membership.interfaces import RebalanceListener
-from rookery.client.sync.loop import LoopThread
+from rookery.client.sync.loop import ClientLoop
 
 Result = TypeVar("Result")
 # What the waiting thread shall do; None: no more.
@@ -24,7 +24,7 @@ _Calls: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
 
 
 class Conversation:
-    def __init__(self, loop: LoopThread) -> None:
+    def __init__(self, loop: ClientLoop) -> None:
         self._loop = loop
         self._user = RLock()
         self._calls: _Calls | None = None

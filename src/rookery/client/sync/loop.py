@@ -8,39 +8,30 @@ Who waits here must not be the loop itself: callbacks that run on its thread and
 `ClientStateError` instead of a deadlock. An interrupt (Ctrl-C) ends the waiting and cancels what was waited for.
 """
 
-import asyncio
 import atexit
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from threading import Lock, Thread, get_ident
+from threading import Lock, get_ident
 from typing import Any, TypeVar
 
+from rookery.base.loop_thread import LoopThread
 from rookery.client.errors import ClientStateError
 
 Result = TypeVar("Result")
-
-_STOP_TIMEOUT_S = 5.0
 
 # A signal that comes just before the thread falls asleep, or on another thread, does not wake it. Python's handler runs
 # when it wakes for any reason: without this, an interrupt could wait as long as the work.
 _LOOK_FOR_SIGNALS_S = 0.5
 
 
-class LoopThread:
+class ClientLoop(LoopThread):
     """Runs from the start to `stop`. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=_loop_factory())
-        self._loop = self._runner.get_loop()
         # By a fork: we are in the child.
         self.is_lost = False
-        self._thread = Thread(target=self._serve, name="rookery-client", daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with self._runner:
-            self._loop.run_forever()
+        super().__init__("rookery-client")
 
     @property
     def is_alive(self) -> bool:
@@ -68,7 +59,7 @@ class LoopThread:
         """Do the work on the loop; `waits` says that the calling thread will wait for it."""
         try:
             self.check(waits=waits)
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return super().submit(work)
         except BaseException:
             work.close()
             raise
@@ -94,9 +85,8 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancel all that is under way, and end the thread; nothing if it is gone."""
-        if self.is_alive:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_STOP_TIMEOUT_S)
+        if not self.is_lost:
+            super().stop()
 
     def lose(self) -> None:
         """We are in a forked child. The loop's files are the parent's, too: nothing is closed."""
@@ -108,15 +98,15 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loop: LoopThread | None = None
+        self._loop: ClientLoop | None = None
         # Collected as garbage, a lost loop would close what it shares with the parent.
-        self._lost: list[LoopThread] = []
+        self._lost: list[ClientLoop] = []
         os.register_at_fork(after_in_child=self._after_fork)
 
-    def get(self) -> LoopThread:
+    def get(self) -> ClientLoop:
         with self._lock:
             if self._loop is None or not self._loop.is_alive:
-                self._loop = LoopThread()
+                self._loop = ClientLoop()
                 atexit.register(self._loop.stop)
             return self._loop
 
@@ -131,7 +121,7 @@ class _Shared:
 _SHARED = _Shared()
 
 
-def shared_loop() -> LoopThread:
+def shared_loop() -> ClientLoop:
     """The loop of all synchronous clients of this process, started if need be."""
     return _SHARED.get()
 
@@ -147,12 +137,3 @@ def _result(future: "Future[Result]", timeout_s: float | None) -> Result:
                 break
             left_s -= _LOOK_FOR_SIGNALS_S
     return future.result(left_s)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it is installed (the extra `fast`), asyncio's own loop otherwise."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
