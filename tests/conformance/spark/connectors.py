@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions
 
+from rookery.spark.compat import Feature, has
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -58,6 +60,9 @@ def start(
         if batch.rows:
             into.append(batch)
 
+    if connector == OURS:
+        # Spark 4.0 and 4.1 do not tell it to sources in Python.
+        options = {**options, "trigger": "available-now" if "availableNow" in trigger else "processing-time"}
     stream = spark.readStream.format(connector).options(**options).load()
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
     return writer.trigger(**trigger).start()
@@ -68,7 +73,14 @@ def stream(
 ) -> list[Batch]:
     """What a stream reads that stops when it has read what there is."""
     batches: list[Batch] = []
+    is_limited = "maxOffsetsPerTrigger" in options
     options = {"kafka.bootstrap.servers": bootstrap, **options}
+    if connector == OURS and is_limited and not has(Feature.ADMISSION_CONTROL):
+        # There, the other trigger is one micro-batch.
+        query = start(spark, connector, options, batches, checkpoint, processingTime="0 seconds")
+        query.processAllAvailable()
+        query.stop()
+        return batches
     query = start(spark, connector, options, batches, checkpoint, availableNow=True)
     if not query.awaitTermination(timeout_s):
         query.stop()
