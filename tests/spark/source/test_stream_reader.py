@@ -164,6 +164,28 @@ def test_other_ways_to_begin_at_the_latest(
     assert step(reader, start) == ({topic: {"0": 3}}, [b"new"])
 
 
+def test_a_query_of_one_micro_batch_reads_what_does_not_begin_at_the_latest(
+    broker: EmbeddedBroker, admin: Admin, topic: str
+) -> None:
+    """Where to begin may be a time, and the latest offset where no record is as late."""
+    make_topic(broker, admin, topic, partitions=2, records=0)
+    for partition, timestamp_ms in ((0, 1000), (1, 3000)):
+        with producer(broker) as sender:
+            sender.send(topic, b"old", partition=partition, timestamp_ms=timestamp_ms)
+    by_time = {"startingTimestamp": "2000", "startingOffsetsByTimestampStrategy": "latest"}
+    reader = open_stream(broker, topic, by_time)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 1, "1": 0}}
+    send(broker, topic, [b"new"])
+    end = reader.next_end(start, takes_all=True)
+    assert (end, read_between(reader, start, end)) == ({topic: {"0": 1, "1": 1}}, [b"old"])
+    # It died, and is repeated: the same rows, and then the others.
+    again = open_stream(broker, topic, by_time)
+    assert read_between(again, again.initialOffset(), end) == [b"old"]
+    end = again.next_end(end, takes_all=True)
+    assert end == {topic: {"0": 2, "1": 1}}
+
+
 def test_an_idle_stream_waits_for_the_first_record(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=1)
     reader = open_stream(broker, topic, EARLIEST)

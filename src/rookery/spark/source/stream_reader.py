@@ -4,7 +4,7 @@ Spark's checkpoint has the end of every micro-batch and is the only thing that a
 first micro-batch is not in it, and a query that dies in its first micro-batch asks for it again. Whatever says where to
 begin may then mean another offset, as records come and retention takes others away, and what lies between would be
 lost. A query therefore begins with an empty micro-batch, whose end is where the query begins. Trigger.Once has one
-micro-batch only: its query begins at once, unless that is at the latest offset.
+micro-batch only: its query begins at once, with all partitions that do not begin at the latest offset.
 
 A topic that is deleted and made again has another id. The checkpoint has no ids: only a query that is running notices.
 
@@ -76,6 +76,8 @@ class StreamReader(DataSourceStreamReader):
         if plan.options.group_id is not None:
             self._group = GroupOffsets(plan.options.client_config, plan.options.group_id, clock=self._clock)
         self._initial: Offsets | None = None
+        # Of `_initial`: what was the latest offset then, and would be another if it were looked up again.
+        self._begun_at_latest: frozenset[TopicPartition] = frozenset()
         # What is wrong with the options to begin by. A query that has begun does not need them any more.
         self._complaint: OptionError | None = None
         self._has_begun = False
@@ -95,6 +97,8 @@ class StreamReader(DataSourceStreamReader):
             options = self._options
             found = self._lookups.existing_partitions(options.selection)
             self._note_topics()
+            # Before the offsets: what comes in between counts as later.
+            ends = self._lookups.edges(found, LATEST) if _depends_on_now(options) else None
             try:
                 offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
             except OptionError as error:
@@ -105,17 +109,21 @@ class StreamReader(DataSourceStreamReader):
                 self._target = self._target or self._ends()
                 offsets = {tp: min(offsets[tp], end) for tp, end in self._target.items() if tp in offsets}
             self._initial = offsets
+            if ends is not None:
+                self._begun_at_latest = frozenset(tp for tp, start in offsets.items() if start >= ends.get(tp, start))
         return offsets_to_json(self._initial)
 
     def next_end(self, start: OffsetJson, *, takes_all: bool) -> OffsetJson:
         """The end of the micro-batch that begins at `start`, which is the very same object if there is nothing to read.
 
-        `takes_all`: the query may have no further micro-batch, so that this one keeps no limits, and is not left empty.
+        `takes_all`: the query may have no further micro-batch, so that this one keeps no limits, and is not left empty
+        unless the query begins at the latest offsets.
         """
         starts = offsets_from_json(start)
         if self._group is not None:
             self._group.commit(starts)
-        if self._begins_empty(starts, takes_all=takes_all):
+        is_first = self._begins(starts)
+        if is_first and not (takes_all and starts.keys() - self._begun_at_latest):
             self._latest = starts
             return start
         limits = self._limits(takes_all=takes_all)
@@ -123,6 +131,10 @@ class StreamReader(DataSourceStreamReader):
         while True:
             self._latest = self._look(starts)
             ends = self._admit(starts, limits)
+            if is_first and ends is not None:
+                # If the query died in this micro-batch, these partitions would begin at its end when it is repeated:
+                # what it read of them would be lost.
+                ends |= {tp: starts[tp] for tp in self._begun_at_latest & ends.keys()}
             if ends is not None:
                 self._note_topics()
                 return offsets_to_json(ends)
@@ -149,13 +161,13 @@ class StreamReader(DataSourceStreamReader):
             max_bytes=options.max_bytes_per_trigger,
         )
 
-    def _begins_empty(self, starts: Offsets, *, takes_all: bool) -> bool:
-        """Once, for the first micro-batch of a query."""
+    def _begins(self, starts: Offsets) -> bool:
+        """Whether this is the first micro-batch of a query."""
         is_first = starts == self._initial and not self._has_begun
         self._has_begun = True
         if is_first and self._complaint is not None:
             raise self._complaint
-        return is_first and (not takes_all or _depends_on_now(self._options))
+        return is_first
 
     def _ends(self) -> Offsets:
         return self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
