@@ -163,7 +163,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     summary = logs.load(lambda topic: log_config(controller.image.topic_config(topic), layers))
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
-    replicas.start(controller.image)
+    replicas.start(controller.image, controller.removed_topics)
     controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
     coordination = build_coordination(
         layers,

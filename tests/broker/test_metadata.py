@@ -11,6 +11,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
+from rookery.storage.manifest import MANIFEST_FILE
 from tests.broker.harness import Broker, running
 
 ASKS_NOTHING = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
@@ -206,6 +207,8 @@ def test_a_disk_that_fails_while_it_is_described_is_listed_so(tmp_path: Path) ->
             await broker.create_topic("orders", partitions=2)
             broker.append("orders", b"a")
             broker.replica("orders").log.roll()
+        # Without it, the sizes of segments are looked up when they are asked for.
+        (tmp_path / "disk0" / MANIFEST_FILE).unlink()
         async with running(tmp_path, directories=2) as broker:
             log = broker.replica("orders").log
             log.segments[0].path().unlink()

@@ -1,13 +1,16 @@
 """The hosted partitions follow the image, also over restarts."""
 
 import asyncio
+import shutil
 from pathlib import Path
+from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TopicPartition
 from rookery.protocol.message import Message
-from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
+from rookery.storage.checkpoints import HIGH_WATERMARK_FILE, decode_offsets, encode_partition_metadata
 from tests.broker.harness import Broker, running
+from tests.support.logs import captured_logs
 
 
 async def delete(broker: Broker, name: str) -> None:
@@ -50,16 +53,60 @@ def test_deleted_and_made_anew(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_strays_go_at_start(tmp_path: Path) -> None:
+def names_of(path: Path, topic: str) -> list[str]:
+    """The directories of a topic's partitions, whatever they are called by now."""
+    return sorted(child.name for child in path.iterdir() if child.name.startswith(f"{topic}-"))
+
+
+def test_the_log_of_a_topic_that_was_removed_is_set_aside_at_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        data, copy = tmp_path / "disk0" / "orders-0", tmp_path / "copy"
+        async with running(tmp_path) as broker:
+            await broker.create_topic("orders")
+            broker.append("orders", b"a")
+            shutil.copytree(data, copy)
+            await delete(broker, "orders")
+        # As if the node had gone down between the two: the metadata log has the removal, the disk has the log.
+        copy.rename(data)
+        async with running(tmp_path) as broker:
+            assert len(broker.services.replicas) == 0
+        assert not data.exists()
+        assert any(name.endswith("-stray") for name in names_of(tmp_path / "disk0", "orders"))
+
+    asyncio.run(main())
+
+
+def test_a_log_that_the_metadata_has_never_heard_of_stays_where_it_is(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
-        stray = tmp_path / "disk0" / "stray-0"
-        stray.mkdir()
-        (stray / "00000000000000000000.log").touch()
+        foreign = tmp_path / "disk0" / "foreign-0"
+        foreign.mkdir()
+        (foreign / "00000000000000000000.log").touch()
+        for _ in range(2):
+            with captured_logs() as lines:
+                async with running(tmp_path) as broker:
+                    assert len(broker.services.replicas) == 1
+            (told,) = [line for line in lines if line["log_level"] == "error"]
+            assert told["partition"] == "foreign-0"
+            assert names_of(tmp_path / "disk0", "foreign") == ["foreign-0"]
+
+    asyncio.run(main())
+
+
+def test_a_directory_with_an_id_that_the_metadata_does_not_know_is_not_served_under_its_name(tmp_path: Path) -> None:
+    async def main() -> None:
+        partition = TopicPartition("orders", 0)
         async with running(tmp_path) as broker:
-            assert len(broker.services.replicas) == 1
-            assert not stray.exists()
+            await broker.create_topic("orders")
+            broker.append("orders", b"a")
+        id_file = tmp_path / "disk0" / "orders-0" / "partition.metadata"
+        id_file.write_bytes(encode_partition_metadata(UUID(int=99)))
+        async with running(tmp_path) as broker:
+            assert broker.services.replicas.find(partition) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert names_of(tmp_path / "disk0", "orders") == ["orders-0"]
+            await delete(broker, "orders")
+            assert names_of(tmp_path / "disk0", "orders")[0].endswith("-delete")
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.manager import LogManager
 from tests.faults.files import CrashFiles
 from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, append_all, batch, contents
+from tests.support.logs import captured_logs
 
 
 def manager_on(*paths: Path, threads: int = 1) -> LogManager:
@@ -125,7 +126,7 @@ def test_strays(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 3)
     known = {partition(0): TOPIC_ID, partition(1): UUID(int=99)}
-    assert manager.strays(known.get) == [partition(1), partition(2)]
+    assert manager.strays(known.get) == {partition(1): TOPIC_ID, partition(2): TOPIC_ID}
 
 
 def test_a_lost_topic_id_is_told_again(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_lost_topic_id_is_told_again(tmp_path: Path) -> None:
     metadata.write_bytes(b"")
     again = manager_on(tmp_path)
     assert [log.topic_id for log in again] == [NO_TOPIC_ID]
-    assert again.strays(lambda _: TOPIC_ID) == []
+    assert again.strays(lambda _: TOPIC_ID) == {}
     assert again.create(partition(0), TOPIC_ID, SMALL).end_offset == 5
     assert metadata.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
 
@@ -230,7 +231,7 @@ class TestDamagedLogs:
         assert healthy.recovery_point == 4
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
-    def test_a_start_names_the_log(self, tmp_path: Path) -> None:
+    def test_a_start_names_the_log_and_goes_on_with_the_others(self, tmp_path: Path) -> None:
         manager = manager_on(tmp_path)
         fill(manager, 2)
         for path in (tmp_path / "orders-0").glob("*.snapshot"):
@@ -239,8 +240,15 @@ class TestDamagedLogs:
         log_file = tmp_path / "orders-0" / "00000000000000000000.log"
         (tmp_path / "recovery-point-offset-checkpoint").write_bytes(encode_offsets({partition(0): 5}))
         log_file.write_bytes(b"\xff" * log_file.stat().st_size)
-        with pytest.raises(StartupError, match=r"orders-0 cannot be read.*move it"):
-            manager_on(tmp_path)
+        with captured_logs() as lines:
+            again = manager_on(tmp_path)
+        (told,) = [line for line in lines if line["log_level"] == "error"]
+        assert told["partition"] == "orders-0"
+        assert str(log_file) in told["reason"]
+        assert [log.partition for log in again] == [partition(1)]
+        with pytest.raises(StorageError, match="orders-0 is not served"):
+            again.create(partition(0), TOPIC_ID, SMALL, is_new=False)
+        assert log_file.read_bytes() == b"\xff" * log_file.stat().st_size
 
 
 class TestFailingDisks:

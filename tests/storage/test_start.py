@@ -46,8 +46,8 @@ def test_a_clean_start_opens_no_file_of_a_log() -> None:
     files.calls.clear()
     manager = load(files)
     assert [log.end_offset for log in manager] == [3] * COUNT
-    # The names in the directory and the topic's id, and nothing else.
-    assert calls_on_partitions(files) == {"list_directory": COUNT, "read_file": COUNT}
+    # The names in the directory, the topic's id and one look at the segment's size, and nothing else.
+    assert calls_on_partitions(files) == {"list_directory": COUNT, "read_file": COUNT, "file_size": COUNT}
 
 
 def test_a_clean_start_looks_once_more_at_a_log_that_is_empty() -> None:

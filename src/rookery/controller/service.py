@@ -10,7 +10,7 @@ request sees either the old image everywhere or the new one. No other decision b
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -42,7 +42,7 @@ from rookery.controller.topics import (
     steps_to_delete_topics,
 )
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
-from rookery.metadata.records import MetadataRecord, decode_record, encode_record
+from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record, encode_record
 
 ResultT = TypeVar("ResultT")
 ImageListener: TypeAlias = Callable[[ClusterImage, Delta], None]
@@ -79,6 +79,8 @@ class Controller:
         self._static = static
         self._random = random
         self._image = EMPTY_IMAGE
+        # What `start` found removed: a directory of such a topic is left over from before.
+        self.removed_topics: Mapping[TopicId, TopicName] = {}
         self._preparations: list[Preparation] = []
         self._listeners: list[ImageListener] = []
         self._settlements: list[Settlement] = []
@@ -115,6 +117,7 @@ class Controller:
 
         self._log.replay(read)
         self._publish(*self._image.apply(records, last_offset=last_offset))
+        self.removed_topics = _find_removed(records)
 
     async def submit(
         self,
@@ -245,3 +248,14 @@ class Controller:
             candidate = UUID(bytes=self._random.randbytes(16), version=4)
             if not encode_uuid(candidate).startswith("-"):
                 return candidate
+
+
+def _find_removed(records: Iterable[MetadataRecord]) -> dict[TopicId, TopicName]:
+    names: dict[TopicId, TopicName] = {}
+    removed: dict[TopicId, TopicName] = {}
+    for record in records:
+        if isinstance(record, TopicRecord):
+            names[record.topic_id] = record.name
+        elif isinstance(record, RemoveTopicRecord):
+            removed[record.topic_id] = names[record.topic_id]
+    return removed

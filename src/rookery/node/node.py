@@ -147,7 +147,7 @@ class Node:
             self._registry = SchemaRegistry(settings, self.address, new_loop=self._new_loop)
             self._registry.bind()
         summary = await self._load_logs(controller, logs)
-        services.replicas.start(controller.image)
+        services.replicas.start(controller.image, controller.removed_topics)
         replicas = self._replicas = services.replicas
         controller.on_image(self._configure)
         controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)

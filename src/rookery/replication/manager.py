@@ -20,7 +20,7 @@ from rookery.base.bounds import PARTITIONS_PER_SLICE
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.slices import Slices
-from rookery.base.types import NodeId, Offset, TopicId, TopicName, TopicPartition
+from rookery.base.types import NO_TOPIC_ID, NodeId, Offset, TopicId, TopicName, TopicPartition
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta, PartitionImage, TopicImage
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.replication.flusher import Flusher
@@ -107,13 +107,27 @@ class ReplicaManager:
         # A replica of ours that has no log lies in a directory that failed.
         return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in found.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def start(self, image: ClusterImage) -> None:
-        """Host what the image says, with the logs that were found on disk."""
+    def start(self, image: ClusterImage, removed_topics: Mapping[TopicId, TopicName]) -> None:
+        """Host what the image says, with the logs that were found on disk.
+
+        `removed_topics` are those that the metadata log has removed. Only their logs are set aside: one that the
+        metadata has never heard of may be all that is left of a topic whose metadata was lost.
+        """
         self._high_watermarks = self._read_checkpoints()
         self._remember(image)
-        for partition in self._logs.strays(self._topic_id_here):
-            logger.warning("setting aside a log that the cluster does not have here", partition=str(partition))
-            self._logs.set_aside(partition)
+        self._logs.release_missing(self._topic_id_here)
+        for partition, topic_id in self._logs.strays(self._topic_id_here).items():
+            if self._is_obsolete(partition, topic_id, removed_topics):
+                logger.warning("setting aside the log of a removed topic", partition=str(partition), id=str(topic_id))
+                self._logs.set_aside(partition)
+            else:
+                logger.error(
+                    "a log whose topic the metadata does not know is not served and stays as it is",
+                    partition=str(partition),
+                    topic_id=str(topic_id),
+                    to_do="restore the metadata log, or move the directory out of the log directory",
+                )
+                self._logs.hold(partition, f"its directory is of topic id {topic_id}, which the metadata does not know")
         for topic in image.topics.values():
             self._host(topic, topic.partitions, is_new=False)
         self._high_watermarks = {}
@@ -187,6 +201,17 @@ class ReplicaManager:
             return None
         return topic.topic_id
 
+    def _is_obsolete(
+        self, partition: TopicPartition, topic_id: TopicId, removed_topics: Mapping[TopicId, TopicName]
+    ) -> bool:
+        """Whether the metadata shows that a log on disk is of no use here any more."""
+        if topic_id == NO_TOPIC_ID:
+            # The file with the id was lost in a crash; the topic's name is all there is to go by.
+            return partition.topic in removed_topics.values()
+        topic = self._image.topic_by_id(topic_id)
+        found = topic.partitions.get(partition.partition) if topic is not None else None
+        return topic_id in removed_topics or (found is not None and self._node_id not in found.replicas)
+
     def _host(self, topic: TopicImage, indexes: Iterable[int], *, is_new: bool = True) -> None:
         config = self._configs.get(self._image.topic_config(topic.name))
         for index in indexes:
@@ -212,6 +237,15 @@ class ReplicaManager:
             start_offset=log.start_offset,
             end_offset=log.end_offset,
         )
+        lost = self._high_watermarks.get(partition, 0) - log.end_offset
+        if lost > 0:
+            # A power loss may do that to what was never synced; so does damage behind the recovery point.
+            logger.error(
+                "the end of a log is gone: records that consumers could read are lost",
+                partition=str(partition),
+                offset=log.end_offset,
+                records=lost,
+            )
         return Replica(state, log, changed=self._changed, flush=self._flusher.request)
 
     def _lead(self, replica: Replica, state: PartitionImage) -> None:
@@ -227,7 +261,7 @@ class ReplicaManager:
     def _remove(self, topic: TopicName, indexes: Iterable[int]) -> None:
         for index in indexes:
             partition = TopicPartition(topic, index)
-            if self._replicas.pop(partition, None) is not None:
+            if self._replicas.pop(partition, None) is not None or self._logs.is_held(partition):
                 self._doomed.append(partition)
                 self._pending.wake(partition)
 

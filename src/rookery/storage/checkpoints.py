@@ -19,6 +19,8 @@ from rookery.base.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartit
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 START_OFFSET_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+# Up to where the metadata log is committed.
+COMMITTED_FILE = "metadata-recovery-point-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"

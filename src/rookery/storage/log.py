@@ -39,6 +39,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
+from rookery.storage.manifest import ListedLog
 from rookery.storage.producers import ProducerStates
 from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_end, read_segments
 from rookery.storage.rolling import RollPolicy
@@ -81,6 +82,8 @@ class Log:
         may_be_unnamed = loaded.is_new or loaded.is_dirty or not loaded.end_offset
         self._unsynced = Unsynced(loaded.unsynced, own_name=log_directory.number_name() if may_be_unnamed else None)
         self._unsynced.snapshots = loaded.unsynced_snapshots
+        # The segments that `replace_segments` is about to replace: the manifest must not promise them any more.
+        self.replaced: Sequence[Segment] = ()
         # Whether closing has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
@@ -102,10 +105,12 @@ class Log:
         start_offset: Offset = 0,
         clean: bool = False,
         log_directory: LogDirectory | None = None,
+        listed: ListedLog | None = None,
     ) -> "Log":
         """Open or create a log. After an unclean stop what lies beyond `recovery_point` is checked and repaired.
 
-        `clean` promises that the log was closed and `recovery_point` was taken after that.
+        `clean` promises that the log was closed and `recovery_point` was taken after that. DamagedLogError, and nothing
+        is changed, if what lies below it, or what the manifest has `listed`, is not there.
         """
         log_directory = log_directory or LogDirectory(directory.parent)
         log_directory.check()
@@ -118,6 +123,7 @@ class Log:
                 recovery_point=recovery_point,
                 start_offset=start_offset,
                 clean=clean,
+                listed=listed,
             )
             if loaded.is_new or loaded.is_dirty:
                 metadata_path = directory / PARTITION_METADATA_FILE
@@ -151,11 +157,8 @@ class Log:
         return self._segments.all
 
     @property
-    def size_bytes(self) -> int:
-        return self._measure()
-
     @guarded
-    def _measure(self) -> int:
+    def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments.all)
 
     @property
@@ -447,12 +450,8 @@ class Log:
     @guarded
     def truncate_to(self, offset: Offset) -> None:
         """Forget everything from the batch that holds `offset` on."""
-        if offset >= self.end_offset:
-            return
-        if offset <= self.start_offset:
-            self._restart_at(offset)
-        else:
-            self._truncate_to(offset)
+        if offset < self.end_offset:
+            (self._truncate_to if offset > self.start_offset else self._restart_at)(offset)
 
     @guarded
     def restart_at(self, offset: Offset) -> None:
@@ -577,10 +576,12 @@ class Log:
         if self.recovery_point < self._segments.bases[slots.stop]:
             # Recovery tells a hole from a cleaned gap by this: what is not flushed has never been cleaned.
             self.flush()
+        self.replaced = old
         if self.checkpoint_recovery_point is not None:
             self.checkpoint_recovery_point()
         replacement.swap_in(old, new)
         self._segments.replace(slots, new)
+        self.replaced = ()
         self._unsynced.cut(self._segments.all[:-1], self._segments.snapshots)
         self._is_dirty = True
 

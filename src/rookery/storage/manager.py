@@ -7,6 +7,9 @@ before it opens anything, so that a crash is always noticed.
 
 A deleted partition's directory is renamed and its files are removed later: the name is free at once, and fetches that
 are being sent keep their open files.
+
+A partition whose log is damaged below its recovery point, or whose directory is gone, is *held*: it is not served, its
+files and its lines in the checkpoints stay as they are, and no empty log takes its place.
 """
 
 from collections import deque
@@ -36,8 +39,11 @@ from rookery.storage.checkpoints import (
     read_offsets,
 )
 from rookery.storage.config import LogConfig
+from rookery.storage.damage import tell_damage, tell_missing
 from rookery.storage.directory import LogDirectory
+from rookery.storage.listing import list_key, list_log
 from rookery.storage.log import Log
+from rookery.storage.manifest import MANIFEST_FILE, ListedLog, encode_line, encode_manifest, read_manifest
 from rookery.storage.names import (
     ASIDE_SUFFIX,
     DELETED_DIRECTORY_SUFFIX,
@@ -73,6 +79,19 @@ class _Found(NamedTuple):
     is_clean: bool
     recovery_point: Offset
     start_offset: Offset
+    listed: ListedLog | None
+
+
+class _Held(NamedTuple):
+    """A partition that is not served, and what the checkpoints know of it."""
+
+    log_directory: LogDirectory
+    topic_id: TopicId
+    recovery_point: Offset
+    start_offset: Offset
+    listed: ListedLog | None
+    reason: str
+    is_missing: bool = False
 
 
 class LogManager:
@@ -96,12 +115,15 @@ class LogManager:
         self._skipped = frozenset(skipped)
         self._new_uuid = new_uuid
         self._logs: dict[TopicPartition, Log] = {}
+        self._held: dict[TopicPartition, _Held] = {}
         # Deleted partitions' directories and expired segments' files, and when they may go.
         self._deleted: list[tuple[LogDirectory, Path, TimestampMs]] = []
         self._is_closed = False
         # What the checkpoint files of each directory hold, so that they are only written when that changed.
         self._written: dict[Path, bytes] = {}
         self._checkpointed: dict[Path, set[TopicPartition]] = {}
+        # The manifest's line of each log, and what it was made of.
+        self._lines: dict[TopicPartition, tuple[tuple[object, ...], Offset, str]] = {}
         # While loading: the partitions of one topic have equal files and share one id.
         self._topic_ids: dict[bytes, TopicId] = {}
 
@@ -115,13 +137,16 @@ class LogManager:
         """Open all logs; after an unclean stop they are recovered. Blocks: call it before serving."""
         found: list[_Found] = []
         epochs: list[int | None] = []
+        manifests: list[tuple[LogDirectory, dict[TopicPartition, ListedLog]]] = []
         for log_directory in self.directories:
             try:
                 epochs.append(self._take_marker(log_directory.path))
-                found.extend(self._find_partitions(log_directory, is_clean=epochs[-1] is not None))
+                manifests.append((log_directory, self._read_manifest(log_directory.path)))
+                found.extend(self._find_partitions(*manifests[-1], is_clean=epochs[-1] is not None))
             except OSError as error:
                 log_directory.fail(error)
         self._refuse_duplicates(found)
+        self._hold_missing(manifests, {item.partition for item in found})
         is_clean = bool(epochs) and None not in epochs
         # Opening what was left cleanly is short system calls and Python: threads would only wait for each other.
         threads = 1 if is_clean else self._worker_threads
@@ -151,11 +176,13 @@ class LogManager:
         self.files.sync_directory(path)
         return broker_epoch
 
-    def _find_partitions(self, log_directory: LogDirectory, *, is_clean: bool) -> list[_Found]:
+    def _find_partitions(
+        self, log_directory: LogDirectory, manifest: Mapping[TopicPartition, ListedLog], *, is_clean: bool
+    ) -> list[_Found]:
         path = log_directory.path
         recovery_points = self._read_checkpoint(path / RECOVERY_POINT_FILE)
         start_offsets = self._read_checkpoint(path / START_OFFSET_FILE)
-        self._checkpointed[path] = {*recovery_points, *start_offsets}
+        self._checkpointed[path] = {*recovery_points, *start_offsets, *manifest}
         found = []
         for name in self.files.list_directory(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
@@ -163,9 +190,35 @@ class LogManager:
             elif name.endswith(ASIDE_SUFFIX):
                 self.files.remove(path / name)
             elif (partition := partition_of(name)) is not None and partition not in self._skipped:
-                offsets = recovery_points.get(partition, 0), start_offsets.get(partition, 0)
-                found.append(_Found(partition, log_directory, is_clean, *offsets))
+                recovery_point, listed = recovery_points.get(partition, 0), manifest.get(partition)
+                if is_clean and listed is not None and listed.recovery_point != recovery_point:
+                    # Both were written at the clean stop: another program has been here, or one file is damaged.
+                    logger.warning("ignoring the segment manifest, which is not of the last stop", log=name)
+                    listed = None
+                # The manifest has a checksum, the other file has none: one wrong digit in it would remove segments.
+                start_offset = start_offsets.get(partition, 0) if listed is None else listed.start_offset
+                found.append(_Found(partition, log_directory, is_clean, recovery_point, start_offset, listed))
         return found
+
+    def _read_manifest(self, path: Path) -> dict[TopicPartition, ListedLog]:
+        try:
+            return read_manifest(self.files, path)
+        except CorruptionError as error:
+            logger.warning("ignoring a damaged segment manifest", directory=str(path), reason=str(error))
+            return {}
+
+    def _hold_missing(
+        self, manifests: Iterable[tuple[LogDirectory, Mapping[TopicPartition, ListedLog]]], found: set[TopicPartition]
+    ) -> None:
+        """Logs that had records and have no directory any more; `release_missing` forgets those of deleted topics."""
+        for log_directory, manifest in manifests:
+            for partition, listed in manifest.items():
+                if partition not in found and listed.has_content:
+                    reason = f"its directory {log_directory.path / str(partition)} is missing"
+                    offsets = listed.recovery_point, listed.start_offset
+                    self._held[partition] = _Held(
+                        log_directory, listed.topic_id, *offsets, listed, reason, is_missing=True
+                    )
 
     def _read_checkpoint(self, path: Path) -> dict[TopicPartition, Offset]:
         """A checkpoint that cannot be read costs a longer recovery, no data."""
@@ -189,25 +242,29 @@ class LogManager:
         if self._is_closed:
             raise StartupError("the start was given up")
         directory = item.log_directory.path / str(item.partition)
+        topic_id = NO_TOPIC_ID
         try:
+            topic_id = self._read_topic_id(item.log_directory, directory)
             log = Log.open(
                 self.files,
                 directory,
                 config,
                 clock=self._clock,
                 partition=item.partition,
-                topic_id=self._read_topic_id(item.log_directory, directory),
+                topic_id=topic_id,
                 recovery_point=item.recovery_point,
                 start_offset=item.start_offset,
                 clean=item.is_clean,
                 log_directory=item.log_directory,
+                listed=item.listed,
             )
         except StorageError:
             return None
         except CorruptionError as error:
-            raise StartupError(
-                f"the log in {directory} cannot be read: {error}. Restore it, or move it out of the log directory."
-            ) from error
+            tell_damage(item.partition, directory, error)
+            offsets = item.recovery_point, item.start_offset
+            self._held[item.partition] = _Held(item.log_directory, topic_id, *offsets, item.listed, str(error))
+            return None
         return log
 
     def _read_topic_id(self, log_directory: LogDirectory, directory: Path) -> TopicId:
@@ -301,9 +358,12 @@ class LogManager:
             if log.topic_id == NO_TOPIC_ID and topic_id != NO_TOPIC_ID:
                 self._tell_topic_id(log, topic_id)
             return log
+        self._check_held(partition, topic_id)
         online = [log_directory for log_directory in self.directories if log_directory.is_online]
         if not online or (not is_new and len(online) < len(self.directories)):
             raise StorageError(f"no log directory for {partition}: {len(online)} of {len(self.directories)} are online")
+        if not is_new:
+            logger.warning("a partition of the cluster has no files here and starts empty", partition=str(partition))
         log_directory = min(online, key=lambda candidate: candidate.partition_count)
         self._forget_checkpoints(log_directory, partition)
         log = Log.open(
@@ -318,10 +378,40 @@ class LogManager:
         self._adopt(log)
         return log
 
+    def _check_held(self, partition: TopicPartition, topic_id: TopicId) -> None:
+        """StorageError for a partition that is held, unless it is about a deleted topic of that name."""
+        held = self._held.get(partition)
+        if held is not None and held.is_missing and held.topic_id != topic_id:
+            del self._held[partition]
+        elif held is not None:
+            raise StorageError(f"{partition} is not served: {held.reason}")
+
+    def is_held(self, partition: TopicPartition) -> bool:
+        return partition in self._held
+
+    def hold(self, partition: TopicPartition, reason: str) -> None:
+        """Stop serving a log, and leave its files as they are."""
+        if partition in self._held:
+            return
+        log = self._logs[partition]
+        listed, offsets = list_log(log), (log.recovery_point, log.start_offset)
+        self._let_go(partition)
+        self._held[partition] = _Held(log.log_directory, log.topic_id, *offsets, listed, reason)
+
+    def release_missing(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> None:
+        """Forget the missing directories of topics that the metadata does not have any more, and tell of the others."""
+        for partition, held in list(self._held.items()):
+            if held.is_missing:
+                if topic_id_of(partition) == held.topic_id:
+                    directory = held.log_directory.path / str(partition)
+                    tell_missing(partition, directory, held.start_offset, held.recovery_point)
+                else:
+                    del self._held[partition]
+
     def _adopt(self, log: Log) -> None:
         self._logs[log.partition] = log
         log.log_directory.partition_count += 1
-        log.checkpoint_recovery_point = partial(self._checkpoint_recovery_points, log.log_directory)
+        log.checkpoint_recovery_point = partial(self._write_checkpoints, log.log_directory)
 
     def _tell_topic_id(self, log: Log, topic_id: TopicId) -> None:
         try:
@@ -340,32 +430,43 @@ class LogManager:
     def delete(self, partition: TopicPartition) -> bool:
         """Take a partition away; its files go with a later `purge_deleted`. False if there is none."""
         log = self._logs.get(partition)
-        if log is None:
+        if log is None and partition not in self._held:
             return False
-        target = self._rename_away(log, DELETED_DIRECTORY_SUFFIX)
+        log_directory = log.log_directory if log is not None else self._held[partition].log_directory
+        target = self._rename_away(partition, DELETED_DIRECTORY_SUFFIX)
         if target is not None:
-            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
-            self._deleted.append((log.log_directory, target, due_ms))
+            due_ms = self._clock.now_ms() + (log.config.file_delete_delay_ms if log is not None else 0)
+            self._deleted.append((log_directory, target, due_ms))
         return True
 
     def set_aside(self, partition: TopicPartition) -> None:
-        """Take a stray away but keep its files: if the metadata is what was lost, they are all that is left."""
-        self._rename_away(self._logs[partition], STRAY_DIRECTORY_SUFFIX)
+        """Take the log of a removed topic away but keep its files."""
+        self._rename_away(partition, STRAY_DIRECTORY_SUFFIX)
 
-    def _rename_away(self, log: Log, suffix: str) -> Path | None:
-        """The directory's new name, or None if it is offline."""
-        del self._logs[log.partition]
+    def _rename_away(self, partition: TopicPartition, suffix: str) -> Path | None:
+        """The directory's new name, or None if it is offline or missing."""
+        log_directory = self._let_go(partition)
+        if log_directory is None or not log_directory.is_online:
+            return None
+        suffix = f"-{partition.partition}.{self._new_uuid().hex}{suffix}"
+        directory = log_directory.path / str(partition)
+        target = directory.with_name(partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
+        try:
+            self.files.rename(directory, target)
+        except OSError as error:
+            raise log_directory.fail(error) from error
+        return target
+
+    def _let_go(self, partition: TopicPartition) -> LogDirectory | None:
+        """Forget a partition; where its directory is, None if that is missing."""
+        held = self._held.pop(partition, None)
+        if held is not None:
+            return None if held.is_missing else held.log_directory
+        log = self._logs.pop(partition)
+        self._lines.pop(partition, None)
         log.abandon()
         log.log_directory.partition_count -= 1
-        if not log.log_directory.is_online:
-            return None
-        suffix = f"-{log.partition.partition}.{self._new_uuid().hex}{suffix}"
-        target = log.directory.with_name(log.partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix)
-        try:
-            self.files.rename(log.directory, target)
-        except OSError as error:
-            raise log.log_directory.fail(error) from error
-        return target
+        return log.log_directory
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
         """Remove the files of what was deleted long enough ago; tells how many. In any thread."""
@@ -391,14 +492,15 @@ class LogManager:
             # Otherwise it went with its partition.
             self.files.remove(path)
 
-    def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
-        """Partitions on disk that the metadata does not have here, or has with another topic id; `set_aside` them."""
-        strays = []
-        for partition, log in self._logs.items():
-            expected = topic_id_of(partition)
-            if expected is None or log.topic_id not in (expected, NO_TOPIC_ID):
-                strays.append(partition)
-        return strays
+    def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> dict[TopicPartition, TopicId]:
+        """Partitions on disk that the metadata does not have here, or has with another topic id, and the id on disk."""
+        on_disk = {partition: log.topic_id for partition, log in self._logs.items()}
+        on_disk |= {partition: held.topic_id for partition, held in self._held.items() if not held.is_missing}
+        return {
+            partition: topic_id
+            for partition, topic_id in on_disk.items()
+            if (expected := topic_id_of(partition)) is None or topic_id not in (expected, NO_TOPIC_ID)
+        }
 
     # The regular chores
 
@@ -443,32 +545,50 @@ class LogManager:
                     continue
 
     def _checkpoint_directory(self, log_directory: LogDirectory) -> None:
-        """Start offsets first: a recovery point may be too low, never too high."""
         try:
-            with log_directory.checkpoint_lock:
-                logs = self._logs_in(log_directory)
-                starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
-                self._write_checkpoint(log_directory, START_OFFSET_FILE, starts)
-                self._write_recovery_points(log_directory, logs)
+            self._write_checkpoints(log_directory, with_starts=True)
         except OSError as error:
             raise log_directory.fail(error) from error
 
-    def _checkpoint_recovery_points(self, log_directory: LogDirectory) -> None:
+    def _write_checkpoints(self, log_directory: LogDirectory, *, with_starts: bool = False) -> None:
+        """Under the directory's lock: a worker thread must not put back what a truncation lowered.
+
+        The recovery points come last: they may be too low, but never too high for what the manifest promises.
+        """
         with log_directory.checkpoint_lock:
-            self._write_recovery_points(log_directory, self._logs_in(log_directory))
+            logs, held = self._logs_in(log_directory), self._held_in(log_directory)
+            starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
+            starts |= {partition: item.start_offset for partition, item in held.items() if item.start_offset > 0}
+            points = {partition: item.recovery_point for partition, item in held.items()}
+            lines = [encode_line(partition, item.listed) for partition, item in held.items() if item.listed is not None]
+            for log in logs:
+                points[log.partition], line = self._list(log)
+                if points[log.partition] or log.partition in starts:
+                    lines.append(line)
+            self._write_checkpoint(log_directory, MANIFEST_FILE, encode_manifest(lines))
+            if with_starts:
+                self._write_checkpoint(log_directory, START_OFFSET_FILE, encode_offsets(starts))
+            self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, encode_offsets(points))
+            self._checkpointed[log_directory.path] = set(points)
 
-    def _write_recovery_points(self, log_directory: LogDirectory, logs: Sequence[Log]) -> None:
-        """Read and written under the directory's lock: a worker thread must not put back what a truncation lowered."""
-        self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, {log.partition: log.recovery_point for log in logs})
-        self._checkpointed[log_directory.path] = {log.partition for log in logs}
+    def _list(self, log: Log) -> tuple[Offset, str]:
+        """The recovery point and the manifest's line, kept for the next time: most logs of thousands are idle."""
+        key = list_key(log)
+        known = self._lines.get(log.partition)
+        if known is None or known[0] != key:
+            listed = list_log(log)
+            known = self._lines[log.partition] = key, listed.recovery_point, encode_line(log.partition, listed)
+        return known[1], known[2]
 
-    def _write_checkpoint(
-        self, log_directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, Offset]
-    ) -> None:
-        path, data = log_directory.path / name, encode_offsets(offsets)
+    def _write_checkpoint(self, log_directory: LogDirectory, name: str, data: bytes) -> None:
+        path = log_directory.path / name
         if self._written.get(path) != data:
             replace_file(self.files, path, data)
             self._written[path] = data
 
     def _logs_in(self, log_directory: LogDirectory) -> list[Log]:
         return [log for log in self.logs() if log.log_directory is log_directory]
+
+    def _held_in(self, log_directory: LogDirectory) -> dict[TopicPartition, _Held]:
+        held = dict(self._held)
+        return {partition: item for partition, item in held.items() if item.log_directory is log_directory}

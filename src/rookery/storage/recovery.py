@@ -7,6 +7,9 @@ After a crash, segments that reach the recovery point, and the last one in any c
 CRC check of what was not flushed. The log ends at the first batch that is torn, does not fit or fails its CRC,
 and at a hole between segments that were not flushed: all behind it was never promised to anyone. Indexes, epochs and
 producers are rebuilt on the way.
+
+No crash explains damage below the recovery point: a segment of the manifest that is missing or has another size, or a
+walk that ends before it. Then DamagedLogError is raised, and all records stay where they are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +27,9 @@ from rookery.storage import replacement
 from rookery.storage.checking import CheckedWalk, read_end_marker
 from rookery.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
 from rookery.storage.config import LogConfig
+from rookery.storage.damage import Damage, DamagedLogError
 from rookery.storage.epochs import LeaderEpochs
+from rookery.storage.manifest import ListedLog, bind, check_listed
 from rookery.storage.names import (
     ABORTED_INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -35,7 +40,7 @@ from rookery.storage.names import (
     suffix_of,
 )
 from rookery.storage.producers import ProducerStates
-from rookery.storage.segment import Segment
+from rookery.storage.segment import UNKNOWN_SIZE, Segment
 from rookery.storage.transactions import AbortedIndex, AbortedTransaction
 
 logger = structlog.get_logger(__name__)
@@ -73,6 +78,11 @@ class LoadedLog:
     # Closing has something to write.
     is_dirty: bool = False
 
+    @property
+    def lost_synced(self) -> bool:
+        """Whether the log ends before the recovery point; not where all before that was given up."""
+        return self.end_offset < self.recovery_point and self.recovery_point > self.start_offset
+
 
 def load(
     files: Files,
@@ -83,10 +93,14 @@ def load(
     recovery_point: Offset,
     start_offset: Offset,
     clean: bool,
+    listed: ListedLog | None = None,
 ) -> LoadedLog:
+    """`listed` is what the manifest knows of the log."""
     loader = _Loader(files, directory, config, now_ms)
     names = loader.list_names()
     numbered = [(offset, name) for name in names if (offset := offset_of(name)) is not None]
+    if listed is not None:
+        loader.check(bind(listed, recovery_point), numbered, clean=clean)
     segments = loader.find_segments(numbered, start_offset)
     snapshots = [offset for offset, name in numbered if suffix_of(name) == SNAPSHOT_SUFFIX]
     if not segments:
@@ -193,6 +207,18 @@ class _Loader:
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
+        # What the manifest told: the sizes of segments, and which of them have an aborted index.
+        self._listed: ListedLog | None = None
+        self._sizes: dict[Offset, int] = {}
+        self._with_aborted: set[Offset] = set()
+
+    def check(self, listed: ListedLog, numbered: list[tuple[Offset, str]], *, clean: bool) -> None:
+        """DamagedLogError unless all that is listed was found."""
+        found = {offset for offset, name in numbered if suffix_of(name) == LOG_SUFFIX}
+        self._listed = listed
+        self._sizes = check_listed(self._files, self._directory, found, listed, clean=clean)
+        # An index that is gone is missed, and rebuilt when it is needed.
+        self._with_aborted = {segment.base_offset for segment in listed.segments if segment.has_aborted}
 
     def list_names(self) -> list[str]:
         """The names in the directory after interrupted replacements were finished; none if it does not exist."""
@@ -215,17 +241,18 @@ class _Loader:
         for offset, name in numbered:
             if offset not in kept and suffix_of(name) in SEGMENT_SUFFIXES:
                 self._files.remove(self._directory / name)
-        with_aborted = {offset for offset, name in numbered if suffix_of(name) == ABORTED_INDEX_SUFFIX}
-        return [self._segment(base, has_aborted_file=base in with_aborted) for base in bases]
+        self._with_aborted.update(offset for offset, name in numbered if suffix_of(name) == ABORTED_INDEX_SUFFIX)
+        return [self._segment(base) for base in bases]
 
-    def _segment(self, base_offset: Offset, *, has_aborted_file: bool) -> Segment:
+    def _segment(self, base_offset: Offset) -> Segment:
         return Segment(
             self._files,
             self._directory,
             base_offset,
             index_interval_bytes=self._config.index_interval_bytes,
             created_ms=self._now_ms,
-            has_aborted_file=has_aborted_file,
+            size_bytes=self._sizes.get(base_offset, UNKNOWN_SIZE),
+            has_aborted_file=base_offset in self._with_aborted,
         )
 
     def create(self, start_offset: Offset) -> LoadedLog:
@@ -279,6 +306,10 @@ class _Loader:
             if is_hole or not self._check_segment(loaded, slot):
                 self._end_at(loaded, slot if is_hole else slot + 1)
                 break
+            self._check_promise(loaded, segment)
+        if loaded.lost_synced:
+            last = loaded.segments[-1]
+            raise self._damaged(loaded, last, last.size_bytes, "the log ends there")
         self._seal(loaded, first)
         self._forget_doubtful_snapshots(loaded, base)
         for segment in loaded.segments[first:]:
@@ -310,17 +341,44 @@ class _Loader:
         try:
             segment.index_batches(walk.batches())
         except CorruptionError as error:
-            logger.warning("cutting a log at its first bad batch", path=str(segment.path()), reason=str(error))
+            loaded.end_offset = walk.end_offset
+            if loaded.lost_synced:
+                # What follows was synced: to cut here would lose it all for one bad batch.
+                raise self._damaged(loaded, segment, walk.valid_size, str(error)) from error
+            logger.warning(
+                "cutting a log at its first bad batch",
+                path=str(segment.path()),
+                offset=walk.end_offset,
+                position=walk.valid_size,
+                cut_bytes=segment.size_bytes - walk.valid_size,
+                reason=str(error),
+            )
         loaded.end_offset = walk.end_offset
         if walk.valid_size == segment.size_bytes:
             return True
         segment.cut(walk.valid_size)
         return False
 
+    def _check_promise(self, loaded: LoadedLog, segment: Segment) -> None:
+        """The manifest tells a segment that was cut from one behind which compaction has left a gap."""
+        listed = self._listed
+        if listed is not None and listed.growing == segment.base_offset and loaded.end_offset < listed.recovery_point:
+            raise self._damaged(loaded, segment, segment.size_bytes, "the file ends there")
+
+    @staticmethod
+    def _damaged(loaded: LoadedLog, segment: Segment, position: int, reason: str) -> DamagedLogError:
+        damage = Damage(segment.path(), position, loaded.end_offset, loaded.recovery_point, reason)
+        return DamagedLogError(damage)
+
     def _end_at(self, loaded: LoadedLog, slot: int) -> None:
         """Remove the segments from `slot` on."""
         if slot < len(loaded.segments):
-            logger.warning("removing segments behind the end of the log", segments=loaded.segments[slot:])
+            logger.error(
+                "removing segments behind the end of a log",
+                directory=str(self._directory),
+                end_offset=loaded.end_offset,
+                segments=[segment.base_offset for segment in loaded.segments[slot:]],
+            )
         self.remove_segments(loaded, slot)
 
     def remove_segments(self, loaded: LoadedLog, slot: int) -> None:

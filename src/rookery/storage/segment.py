@@ -44,7 +44,7 @@ _SCAN_SIZE = 1 << 20
 _TAIL_LENGTH_MAX = 256
 _TAIL_LENGTH_KEPT = 128
 
-_UNKNOWN_SIZE = -1
+UNKNOWN_SIZE = -1
 
 # What the indexes need to know of a batch: position, size, last offset and largest timestamp. A plain tuple, since
 # recovery makes millions of them.
@@ -87,7 +87,7 @@ class Segment:
         index_interval_bytes: int,
         created_ms: TimestampMs,
         stage: str = "",
-        size_bytes: int = _UNKNOWN_SIZE,
+        size_bytes: int = UNKNOWN_SIZE,
         has_aborted_file: bool = False,
     ) -> None:
         self.files = files

@@ -1,0 +1,226 @@
+"""The list of segments: its file, and what a start makes of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from rookery.base.clock import ManualClock
+from rookery.base.errors import CorruptionError, StorageError
+from rookery.base.files import OsFiles
+from rookery.base.types import TopicPartition
+from rookery.storage.checkpoints import encode_offsets
+from rookery.storage.listing import list_log
+from rookery.storage.log import Log
+from rookery.storage.manager import LogManager
+from rookery.storage.manifest import (
+    ANY_SIZE,
+    GROWING,
+    MANIFEST_FILE,
+    ListedLog,
+    ListedSegment,
+    bind,
+    decode_manifest,
+    encode_line,
+    encode_manifest,
+)
+from rookery.storage.replacement import create_aside, seal_aside
+from tests.storage.samples import PARTITION, SMALL, START_MS, TOPIC_ID, append, append_all, batch, contents, marker
+from tests.support.logs import captured_logs
+
+LISTED = ListedLog(
+    TOPIC_ID,
+    4,
+    24,
+    (ListedSegment(3, 228), ListedSegment(9, 300, True), ListedSegment(14, ANY_SIZE), ListedSegment(20, GROWING)),
+)
+
+
+def load(path: Path) -> LogManager:
+    manager = LogManager(OsFiles(), ManualClock(START_MS), [path])
+    manager.load(lambda topic: SMALL)
+    return manager
+
+
+def filled(path: Path, count: int = 11) -> LogManager:
+    """A log of segments with three batches each."""
+    manager = load(path)
+    append_all(manager.create(PARTITION, TOPIC_ID, SMALL), (batch() for _ in range(count)))
+    return manager
+
+
+def log_of(manager: LogManager) -> Log:
+    return manager.create(PARTITION, TOPIC_ID, SMALL, is_new=False)
+
+
+def test_what_is_encoded_is_decoded() -> None:
+    data = encode_manifest([encode_line(PARTITION, LISTED)])
+    assert decode_manifest(data) == {PARTITION: LISTED}
+    assert data.splitlines()[2] == b"orders 0 AAAAAAAAAAAAAAAAAAAABw 4 24 3:228 9:300a 14:- 20:+"
+    assert decode_manifest(encode_manifest([])) == {}
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    data = encode_manifest([encode_line(PARTITION, LISTED)])
+    for position in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(CorruptionError):
+                decode_manifest(damaged)
+
+
+def test_a_lower_recovery_point_binds_less() -> None:
+    assert bind(LISTED, 24) == LISTED
+    assert [segment.base_offset for segment in bind(LISTED, 9).segments] == [3]
+    cut = bind(LISTED, 12)
+    assert (cut.segments[-1], cut.recovery_point) == (ListedSegment(9, GROWING, True), 12)
+    assert bind(LISTED, 0).segments == ()
+    above = bind(LISTED._replace(start_offset=14), 24)
+    assert [segment.base_offset for segment in above.segments] == [14, 20], "below the start all may be gone"
+
+
+def test_what_an_open_and_a_closed_log_list(tmp_path: Path) -> None:
+    manager = filled(tmp_path)
+    log = log_of(manager)
+    assert list_log(log).segments == ()
+    log.flush()
+    assert [(each.base_offset, each.size_bytes) for each in list_log(log).segments] == [
+        (0, log.segments[0].size_bytes),
+        (3, log.segments[1].size_bytes),
+        (6, log.segments[2].size_bytes),
+        (9, GROWING),
+    ]
+    append(log, batch())
+    append(log, batch())
+    assert list_log(log).segments[-1] == ListedSegment(9, GROWING), "sealed, but not synced"
+    log.close()
+    assert list_log(log).segments[-1] == ListedSegment(12, log.segments[-1].size_bytes)
+
+
+def cut_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def empty_file(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("harm", [Path.unlink, cut_file, empty_file])
+@pytest.mark.parametrize("base", [0, 3, 6, 9])
+def test_a_segment_that_is_gone_or_cut_takes_the_partition_offline(
+    tmp_path: Path, base: int, harm: Callable[[Path], None], clean: bool
+) -> None:
+    manager = filled(tmp_path)
+    log_of(manager).flush()
+    manager.checkpoint()
+    manager.close(clean=clean)
+    damaged = tmp_path / "orders-0" / f"{base:020}.log"
+    harm(damaged)
+    for _ in range(2):
+        with captured_logs() as lines:
+            again = load(tmp_path)
+        (told,) = [line for line in lines if line["log_level"] == "error"]
+        assert (told["file"], told["partition"]) == (str(damaged), "orders-0")
+        assert base <= told["offset"] < base + 3
+        assert 1 <= told["unreachable_records"] <= 3
+        assert again.logs() == []
+        with pytest.raises(StorageError, match="not served"):
+            log_of(again)
+        # What the checkpoints know of it must outlast a stop: else the next start would cut or miss nothing.
+        again.checkpoint()
+        again.close()
+
+
+def test_a_directory_that_is_gone_is_not_replaced_by_an_empty_log(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    for path in (tmp_path / "orders-0").iterdir():
+        path.unlink()
+    (tmp_path / "orders-0").rmdir()
+    again = load(tmp_path)
+    with captured_logs() as lines:
+        again.release_missing(lambda _: TOPIC_ID)
+    assert lines[0]["unreachable_records"] == 11
+    with pytest.raises(StorageError, match="missing"):
+        log_of(again)
+    again.close()
+    assert load(tmp_path).create(PARTITION, UUID(int=99), SMALL).end_offset == 0, "another topic of that name"
+
+
+def test_the_list_forgets_deleted_topics(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    again = load(tmp_path)
+    again.delete(PARTITION)
+    again.close(clean=False)
+    once_more = load(tmp_path)
+    once_more.release_missing(lambda _: None)
+    once_more.close()
+    assert decode_manifest((tmp_path / MANIFEST_FILE).read_bytes()) == {}
+
+
+def test_replaced_segments_are_not_missed(tmp_path: Path) -> None:
+    """Compaction may leave any gap: the list follows it."""
+    manager = filled(tmp_path)
+    log = log_of(manager)
+    log.flush()
+    manager.checkpoint()
+    old = log.segments[:3]
+    new = create_aside(log.files, log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
+    seal_aside(new)
+    log.replace_segments(old, new)
+    for segment in old:
+        segment.remove()
+    manager.close(clean=False)
+    again = load(tmp_path)
+    assert [offset for offset, _ in contents(log_of(again))] == [9, 10]
+    again.close()
+    assert [offset for offset, _ in contents(log_of(load(tmp_path)))] == [9, 10]
+
+
+def test_a_wrong_digit_in_the_start_offsets_removes_nothing(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(encode_offsets({PARTITION: 9}))
+    assert len(contents(log_of(load(tmp_path)))) == 11
+
+
+def test_a_list_that_another_program_left_behind_is_ignored(tmp_path: Path) -> None:
+    manager = filled(tmp_path)
+    manager.close()
+    entry = decode_manifest((tmp_path / MANIFEST_FILE).read_bytes())[PARTITION]
+    lines = [encode_line(PARTITION, entry._replace(recovery_point=10, segments=(ListedSegment(1, 5),)))]
+    (tmp_path / MANIFEST_FILE).write_bytes(encode_manifest(lines))
+    assert len(contents(log_of(load(tmp_path)))) == 11
+
+
+def test_an_aborted_index_that_is_gone_is_missed_and_rebuilt(tmp_path: Path) -> None:
+    manager = load(tmp_path)
+    config = replace(SMALL, segment_bytes=10_000)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    append(log, batch(producer_id=5, epoch=0, sequence=0, transactional=True))
+    append(log, marker(5, committed=False))
+    manager.close()
+    (tmp_path / "orders-0" / "00000000000000000000.txnindex").unlink()
+    again = log_of(load(tmp_path))
+    assert again.find_aborted_across(1) == [(5, 0)]
+
+
+def test_unreadable_lists_are_ignored(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    (tmp_path / MANIFEST_FILE).write_bytes(b"nonsense")
+    with captured_logs() as lines:
+        manager = load(tmp_path)
+    assert len(contents(log_of(manager))) == 11
+    assert lines[0]["log_level"] == "warning"
+
+
+def test_a_partition_that_is_held_can_be_deleted(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    (tmp_path / "orders-0" / "00000000000000000003.log").unlink()
+    again = load(tmp_path)
+    assert again.delete(PARTITION)
+    assert not (tmp_path / "orders-0").exists()
+    assert again.create(PARTITION, UUID(int=8), SMALL).end_offset == 0
+    assert not again.delete(TopicPartition("other", 0))
