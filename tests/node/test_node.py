@@ -228,23 +228,6 @@ def test_two_thousand_partitions_start_and_serve(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_log_that_the_cluster_does_not_know_is_moved_aside_not_removed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as cluster:
-            await create(cluster, "stray")
-            await produce(cluster, "stray", "precious")
-        metadata = tmp_path / "__cluster_metadata-0"
-        for name in os.listdir(metadata):
-            (metadata / name).unlink()
-        async with running(tmp_path) as cluster:
-            assert await Admin.over(cluster).list_topics() == []
-        (aside,) = [name for name in os.listdir(tmp_path) if name.startswith("stray-0.")]
-        assert aside.endswith("-stray")
-        assert (tmp_path / aside / "00000000000000000000.log").stat().st_size > 0
-
-    asyncio.run(scenario())
-
-
 class FullDisk(OsFiles):
     """Writes into one directory fail as on a full disk, once told so."""
 

@@ -11,6 +11,9 @@ from rookery.base.clock import ManualClock
 from rookery.base.errors import StorageError
 from rookery.base.files import Files, OsFiles
 from rookery.quorum.driver import QuorumDriver
+from rookery.records.batch import HEADER_SIZE, iterate_headers
+from rookery.storage.checkpoints import COMMITTED_FILE
+from rookery.storage.damage import DamagedLogError
 from rookery.storage.directory import LogDirectory
 from rookery.storage.names import METADATA_PARTITION
 from tests.faults.files import Crash, CrashFiles, Survival
@@ -70,11 +73,72 @@ def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     asyncio.run(driver.append([b"a"]))
     asyncio.run(driver.append([b"b"]))
     segment = tmp_path / str(METADATA_PARTITION) / "00000000000000000000.log"
-    segment.write_bytes(segment.read_bytes()[:-3])
+    data = segment.read_bytes()
+    # A third append was under way: its batch has an offset of its own and half its bytes.
+    segment.write_bytes(data + (3).to_bytes(8, "big") + data[-60:-20])
     driver = open_driver(OsFiles(), tmp_path)
-    assert replayed(driver) == [[b"a"]]
+    assert replayed(driver) == [[b"a"], [b"b"]]
     asyncio.run(driver.append([b"c"]))
-    assert replayed(driver) == [[b"a"], [b"c"]]
+    assert replayed(driver) == [[b"a"], [b"b"], [b"c"]]
+
+
+def written(tmp_path: Path, *, close: bool) -> Path:
+    """The segment of a log with two appends."""
+    driver = open_driver(OsFiles(), tmp_path)
+    asyncio.run(driver.append([b"a"]))
+    asyncio.run(driver.append([b"b"]))
+    if close:
+        driver.close()
+    return tmp_path / str(METADATA_PARTITION) / "00000000000000000000.log"
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_no_byte_of_what_was_committed_may_change_without_a_refusal(tmp_path: Path, close: bool) -> None:
+    segment = written(tmp_path, close=close)
+    good = segment.read_bytes()
+    batches = [position for position, _ in iterate_headers(good)]
+    unchecked = {position + index for position in batches for index in range(12, 16)}
+    for position in sorted(set(range(len(good))) - unchecked):
+        damaged = bytearray(good)
+        damaged[position] ^= 0x10
+        segment.write_bytes(damaged)
+        with pytest.raises(DamagedLogError) as refused:
+            open_driver(OsFiles(), tmp_path)
+        assert segment.read_bytes() == damaged
+        assert refused.value.damage.path == segment
+        assert refused.value.damage.position == max(start for start in batches if start <= position)
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_log_that_was_cut_is_refused(tmp_path: Path, close: bool) -> None:
+    segment = written(tmp_path, close=close)
+    good = segment.read_bytes()
+    for size in range(len(good)):
+        segment.write_bytes(good[:size])
+        with pytest.raises(DamagedLogError):
+            open_driver(OsFiles(), tmp_path)
+        assert segment.read_bytes() == good[:size]
+    segment.unlink()
+    with pytest.raises(DamagedLogError, match="3 were committed"):
+        open_driver(OsFiles(), tmp_path)
+
+
+def test_without_the_note_a_bad_batch_before_a_good_one_is_refused(tmp_path: Path) -> None:
+    """As with a directory that an older version has left."""
+    segment = written(tmp_path, close=True)
+    (tmp_path / COMMITTED_FILE).unlink()
+    data = bytearray(segment.read_bytes())
+    data[HEADER_SIZE + 3] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(DamagedLogError, match="byte 0, offset 0: the checksum"):
+        open_driver(OsFiles(), tmp_path)
+
+
+@pytest.mark.parametrize("note", [b"", b"nonsense", b"0\n1\n__cluster_metadata 0 1\n"])
+def test_a_note_that_is_damaged_or_old_does_no_harm(tmp_path: Path, note: bytes) -> None:
+    written(tmp_path, close=True)
+    (tmp_path / COMMITTED_FILE).write_bytes(note)
+    assert replayed(open_driver(OsFiles(), tmp_path)) == [[b"a"], [b"b"]]
 
 
 def test_the_epoch_survives_the_loss_of_the_state_file(tmp_path: Path) -> None:

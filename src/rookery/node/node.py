@@ -43,6 +43,7 @@ from rookery.node.chores import Chores
 from rookery.node.coordination import Coordination, build_coordination
 from rookery.node.identity import Identity, establish_identity, lock_directories, release_directories
 from rookery.node.listeners import affordable_connections, listener_settings
+from rookery.node.lost_metadata import explain_damage, refuse_lost_metadata
 from rookery.node.schema_checks import SchemasOnDemand
 from rookery.node.schema_registry import SchemaRegistry, check_registry
 from rookery.node.settings import ListenerAddress, Settings
@@ -50,6 +51,7 @@ from rookery.quorum.driver import QuorumDriver
 from rookery.replication.flusher import Flusher
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
+from rookery.storage.damage import DamagedLogError
 from rookery.storage.directory import LogDirectory
 from rookery.storage.manager import NO_BROKER_EPOCH, LoadSummary, LogManager
 
@@ -115,6 +117,9 @@ class Node:
         except StorageError as error:
             await self._stop(clean=False)
             raise StartupError(f"{error}. Make room or repair the disk, then start again.") from error
+        except DamagedLogError as error:
+            await self._stop(clean=False)
+            raise explain_damage(error.damage, self._settings.metadata_directory) from error
         except CorruptionError as error:
             await self._stop(clean=False)
             raise StartupError(f"the metadata log cannot be read: {error}. Restore it from a copy.") from error
@@ -138,6 +143,7 @@ class Node:
             cluster_id=settings.cluster_id,
             new_uuid=self._new_uuid,
         )
+        refuse_lost_metadata(self._files, settings.log_directories, settings.metadata_directory)
         controller, logs = self._open_metadata()
         services = self._build_services(identity, controller, logs)
         handle = Dispatcher(services).handle

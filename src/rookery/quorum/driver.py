@@ -2,7 +2,8 @@
 
 The log is a partition's log like any other, `__cluster_metadata-0`, and recovers as one; the quorum adds an epoch per
 start (`quorum-state`, then a leader-change batch) and what "committed" means: synced by a majority, here by this node.
-What a crash left in the log and recovery kept is committed too, though nobody may have been told.
+What a crash left in the log and recovery kept is committed too, though no answer may have told of it. Damage to what
+was committed is never cut away: see `committed`.
 
 One append is one batch: its records survive together or not at all. The whole log is read at the start; it is never
 cleaned up, since there are no snapshots of metadata so far.
@@ -18,6 +19,7 @@ from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.clock import Clock
 from rookery.base.files import Files, replace_file
 from rookery.base.types import LeaderEpoch, NodeId, Offset
+from rookery.quorum.committed import CommittedNote, check_committed
 from rookery.quorum.messages import QuorumState, decode_state, encode_state, leader_change_record
 from rookery.records.batch import iterate_headers, read_header
 from rookery.records.record import Record, RecordSpan, build_batch, iterate_spans, open_batch
@@ -40,8 +42,17 @@ CommitListener: TypeAlias = Callable[[Offset, Sequence[bytes]], None]
 class QuorumDriver:
     """Made by `open`, which leaves it leading and its log ready to `replay`."""
 
-    def __init__(self, log: Log, *, clock: Clock, leader_epoch: LeaderEpoch, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        *,
+        clock: Clock,
+        leader_epoch: LeaderEpoch,
+        committed: CommittedNote,
+        executor: Executor | None = None,
+    ) -> None:
         self._log = log
+        self._committed = committed
         self._clock = clock
         self._executor = executor
         self._appending = False
@@ -57,14 +68,29 @@ class QuorumDriver:
         clock: Clock,
         executor: Executor | None = None,
     ) -> "QuorumDriver":
-        """Recover the log and begin a new epoch. Blocks; StorageError or CorruptionError if that cannot be done."""
+        """Recover the log and begin a new epoch. Blocks; StorageError or CorruptionError if that cannot be done.
+
+        DamagedLogError, with all files as they were, if something that was committed cannot be read.
+        """
         directory = log_directory.path / str(METADATA_PARTITION)
+        note = CommittedNote(files, log_directory.path)
+        try:
+            state, committed = _read_state(files, directory), note.read()
+            check_committed(files, log_directory.path, committed)
+        except OSError as error:
+            raise log_directory.fail(error) from error
         log = Log.open(
-            files, directory, _CONFIG, clock=clock, partition=METADATA_PARTITION, log_directory=log_directory
+            files,
+            directory,
+            _CONFIG,
+            clock=clock,
+            partition=METADATA_PARTITION,
+            recovery_point=committed,
+            log_directory=log_directory,
         )
-        leader_epoch = max(_read_state(files, directory).leader_epoch, log.epochs.latest) + 1
+        leader_epoch = max(state.leader_epoch, log.epochs.latest) + 1
         _write_state(files, directory, log_directory, QuorumState(node_id, leader_epoch, node_id))
-        driver = cls(log, clock=clock, leader_epoch=leader_epoch, executor=executor)
+        driver = cls(log, clock=clock, leader_epoch=leader_epoch, committed=note, executor=executor)
         driver._begin_epoch(node_id)
         return driver
 
@@ -94,17 +120,27 @@ class QuorumDriver:
                 batch = build_batch(records)
             base_offset = self._append(batch)
             await flush_in_executor(self._log, self._executor)
+            self._note_committed()
         finally:
             self._appending = False
         return base_offset
 
     def close(self) -> None:
         self._log.close()
+        if self._log.log_directory.is_online:
+            self._note_committed(synced=True)
+
+    def _note_committed(self, *, synced: bool = False) -> None:
+        try:
+            (self._committed.write_synced if synced else self._committed.write)(self._log.recovery_point)
+        except OSError as error:
+            raise self._log.log_directory.fail(error) from error
 
     def _begin_epoch(self, node_id: NodeId) -> None:
         key, value = leader_change_record(node_id)
         self._write([Record(0, self._clock.now_ms(), key, value)], control=True)
         self._log.flush()
+        self._note_committed(synced=True)
 
     def _write(self, records: Sequence[Record], *, control: bool = False) -> Offset:
         return self._append(build_batch(records, control=control))
