@@ -147,6 +147,7 @@ def test_the_guide_has_an_example_of_every_command() -> None:
         "configs alter",
         "features upgrade",
         "log dump",
+        "log repair",
     ):
         assert any(example.startswith(command) for example in EXAMPLES), command
 

@@ -26,6 +26,7 @@ from rookery.records.control import ControlType, control_type, read_marker
 from rookery.records.record import decode_records
 from rookery.storage import checkpoints
 from rookery.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from rookery.storage.manifest import MANIFEST_FILE
 from rookery.storage.names import (
     ABORTED_INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -47,9 +48,16 @@ _OFFSET_FILES = (
     checkpoints.RECOVERY_POINT_FILE,
     checkpoints.START_OFFSET_FILE,
     checkpoints.HIGH_WATERMARK_FILE,
+    checkpoints.COMMITTED_FILE,
     "cleaner-offset-checkpoint",
 )
-_TEXT_FILES = ("meta.properties", "bootstrap.checkpoint.properties", "quorum-state", checkpoints.CLEAN_SHUTDOWN_FILE)
+_TEXT_FILES = (
+    "meta.properties",
+    "bootstrap.checkpoint.properties",
+    "quorum-state",
+    checkpoints.CLEAN_SHUTDOWN_FILE,
+    MANIFEST_FILE,
+)
 
 
 def files_in(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`rookery log`: look into a broker's files."""
+"""`rookery log`: look into a broker's files, and repair them."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,12 +7,12 @@ import typer
 
 from rookery.cli.app import App
 
-app = App(help="Look into a broker's files.")
+app = App(help="Look into a broker's files, and repair them.")
 
 
 @app.callback()
 def log() -> None:
-    """Look into a broker's files. They are only read: a broker may be running on them."""
+    """Look into a broker's files, also while it runs, and repair them while it does not."""
 
 
 @app.command(
@@ -49,6 +49,33 @@ def dump(
         raise CommandError(f"there is nothing to show in {', '.join(map(str, paths))}")
     if problems:
         raise CommandError(f"damage was found: {problems} of the items above")
+
+
+@app.command(
+    "repair",
+    epilog="Examples:\n\nrookery log repair data"
+    "\n\nrookery log repair data --partition orders-0 --execute"
+    "\n\nrookery log repair /disk1/data /disk2/data --json",
+)
+def repair(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(metavar="DATA_DIR...", exists=True, file_okay=False, help="All log directories of a broker."),
+    ],
+    partitions: Annotated[
+        list[str] | None, typer.Option("--partition", "-p", help="Only this one, as in orders-0; may be repeated.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else only show what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Read all logs of a stopped broker, and show what is damaged, what can be saved and what would be lost.
+
+    With --execute, do it. Every file that is changed is kept in a directory next to the logs. Exits with 1 if there is
+    damage and it was not repaired.
+    """
+    from rookery.cli.repair import repair_logs
+
+    repair_logs(directories, partitions or [], execute=execute, as_json=as_json)
 
 
 def _line(item: dict[str, Any]) -> str:
