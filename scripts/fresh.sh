@@ -10,7 +10,8 @@
 #   WORKERS, PYTEST_ARGS  as for make test
 # Each user gets a new root directory and a clone of HEAD. This machine's settings for pip, apt, maven and proxies and
 # its certificates are copied, so that packages come from where they come from here. Everything runs in a mount and
-# process namespace of its own: its mounts and processes end with this script, however that ends.
+# process namespace of its own: its mounts and processes end with this script, however that ends. Only after a kill -9
+# a directory is left.
 set -euo pipefail
 
 suite="${SUITE:-bookworm}"
@@ -53,7 +54,7 @@ clean_up() {
 # isolated COMMAND...: in namespaces of its own. Waited for in the background, so that a signal ends it at once.
 isolated() {
     local status=0
-    unshare --mount --pid --fork --mount-proc --kill-child -- "$@" &
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --mount-proc --kill-child -- "$@" &
     child=$!
     wait "$child" || status=$?
     child=""
@@ -126,7 +127,7 @@ give_home() {
 require_tools() {
     [ "$(id -u)" -eq 0 ] || fail "only root can make a root directory. Run: sudo make fresh"
     local tool
-    for tool in unshare chroot mount git; do
+    for tool in setpriv unshare chroot mount git; do
         command -v "$tool" > /dev/null || fail "there is no $tool. Install it, then try again."
     done
     if ! command -v debootstrap > /dev/null; then
