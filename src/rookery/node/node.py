@@ -24,6 +24,7 @@ from rookery.base.config import BrokerLayers
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import DirectoryLock, Files
+from rookery.base.slices import Slices
 from rookery.base.loop_thread import new_event_loop
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
@@ -91,6 +92,7 @@ class Node:
         self._executor = executor
         self._intercept = intercept
         self._background = Background()
+        self._slices = Slices()
         self._flusher = Flusher(executor)
         self._schemas = SchemasOnDemand(settings.layers.static, address=lambda: self.address)
         self._locks: list[DirectoryLock] = []
@@ -209,7 +211,11 @@ class Node:
             executor=self._executor,
         )
         self._controller = Controller(
-            self._quorum, node_id=settings.node_id, static=settings.layers.static, random=self._random
+            self._quorum,
+            node_id=settings.node_id,
+            static=settings.layers.static,
+            random=self._random,
+            slices=self._slices,
         )
         self._controller.start()
         _configure_logs(self._logs, self._layers(self._controller.image))
@@ -241,6 +247,7 @@ class Node:
             pending=pending,
             flusher=self._flusher,
             executor=self._executor,
+            slices=self._slices,
         )
         coordination = self._coordination = build_coordination(
             settings.layers,
