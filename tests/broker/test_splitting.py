@@ -60,9 +60,9 @@ REQUESTS: list[tuple[ApiKey, int, dict[str, Any]]] = [
     (
         ApiKey.DESCRIBE_GROUPS,
         5,
-        {"groups": [f"g{number}" for number in range(60)], "include_authorized_operations": False},
+        {"groups": [f"g{number}" for number in range(200)], "include_authorized_operations": False},
     ),
-    (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [f"x{number}" for number in range(60)]}),
+    (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [f"x{number}" for number in range(200)]}),
     (
         ApiKey.DESCRIBE_CONFIGS,
         4,

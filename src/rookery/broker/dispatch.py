@@ -21,7 +21,7 @@ version that is not served, bytes that do not decode. Only ApiVersions answers a
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias, cast
 
-from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
+from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLIT_REQUEST_BYTES, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, UnsupportedVersionError
 from rookery.broker.context import RequestContext, Services
 from rookery.broker.handlers import (
@@ -142,11 +142,19 @@ class Dispatcher:
         hot_handler = _HOT_HANDLERS.get(api_key)
         if hot_handler is not None:
             return hot_handler(context, frame, position)
+        if len(frame) > UNSPLIT_REQUEST_BYTES:
+            return self._handle_long(context, frame, position)
+        response = _HANDLERS[api_key](context, decode_request(api_key, api_version, frame, position))
+        return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
+
+    def _handle_long(self, context: RequestContext, frame: memoryview, position: int) -> Answer:
+        """A request that may have more items, or bytes, than are worked on at once."""
         if len(frame) > REQUEST_BYTES_ON_LOOP:
             return Held(self._answer_large(context, self._services.large_requests.admit(frame), position))
-        split = SPLITS.get((api_key, api_version))
+        api_key, version = context.api_key, context.api_version
+        split = SPLITS.get((api_key, version))
         items_max = WHOLE_REQUEST_ITEMS_MAX if split is None else REQUEST_ITEMS_MAX
-        request = decode_request(api_key, api_version, frame, position, items_max)
+        request = decode_request(api_key, version, frame, position, items_max)
         if split is not None and exceeds(split, request):
             return Held(self._answer_split(context, request, split))
         response = _HANDLERS[api_key](context, request)

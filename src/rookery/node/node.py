@@ -24,8 +24,8 @@ from rookery.base.config import BrokerLayers
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import DirectoryLock, Files
-from rookery.base.slices import Slices
 from rookery.base.loop_thread import new_event_loop
+from rookery.base.slices import Slices
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
