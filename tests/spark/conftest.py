@@ -11,6 +11,7 @@ import pytest
 
 from rookery.spark.session import start_session
 from rookery.testing.embedded import EmbeddedBroker
+from tests.support.retention import KEEPS_OLD_RECORDS
 from tests.support.spark import SESSION_SETTINGS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(schema_registry=True) as broker:
+    with EmbeddedBroker(schema_registry=True, settings=KEEPS_OLD_RECORDS) as broker:
         yield broker
 
 

@@ -11,6 +11,9 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.sync import Admin, OffsetAndMetadata, TopicPartition
 from rookery.testing import EmbeddedBroker
 from rookery.testing.seeds import parse_seeds
+from tests.support.retention import KEEPS_OLD_RECORDS
+
+pytestmark = pytest.mark.rookery(settings=KEEPS_OLD_RECORDS)
 
 CUSTOMER = {"type": "record", "name": "Customer", "fields": [{"name": "id", "type": "int"}]}
 

@@ -12,11 +12,12 @@ from rookery.client.produce.records import RecordMetadata
 from rookery.records.batch import Codec
 from rookery.testing import EmbeddedBroker
 from tests.client.produce.support import BytesProducer, configured, read_batches, read_values
+from tests.support.retention import KEEPS_OLD_RECORDS
 
 
 @pytest.fixture(scope="module")
 def shared_broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(settings={"num.partitions": "3"}) as broker:
+    with EmbeddedBroker(settings={"num.partitions": "3"} | KEEPS_OLD_RECORDS) as broker:
         yield broker
 
 

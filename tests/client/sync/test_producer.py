@@ -19,12 +19,13 @@ from rookery.client.errors import (
 from rookery.client.produce.records import RecordMetadata
 from rookery.client.sync import Admin, Consumer, Producer
 from rookery.testing import EmbeddedBroker
+from tests.support.retention import KEEPS_OLD_RECORDS
 from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
+    with EmbeddedBroker(settings=KEEPS_OLD_RECORDS) as running:
         yield running
 
 
