@@ -15,7 +15,7 @@ from tests.client.consume.support import append, consuming, new_topic
 
 def two_partitions(broker: EmbeddedBroker) -> tuple[TopicPartition, TopicPartition]:
     topic = new_topic()
-    broker.create_topic(topic, partitions=2)
+    broker.create_topic(topic, partitions=2, config={"retention.ms": "-1"})
     return TopicPartition(topic, 0), TopicPartition(topic, 1)
 
 

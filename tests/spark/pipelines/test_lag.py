@@ -15,6 +15,8 @@ from rookery.testing.embedded import EmbeddedBroker
 from tests.support.waiting import expect
 
 OFTEN = 4
+# Old timestamps: retention would take the records when the broker, which many tests share, has run for five minutes.
+KEEP = {"retention.ms": "-1"}
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def produce(broker: EmbeddedBroker, topic: str, times_ms: dict[int, list[int]], 
 
 
 def test_it_is_told_again_and_again(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
-    broker.create_topic(topic, partitions=2)
+    broker.create_topic(topic, partitions=2, config=KEEP)
     produce(broker, topic, {0: [1000, 2000, 3000], 1: [1500, 2500]})
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     ends = {one: 3, two: 2}
@@ -50,7 +52,7 @@ def test_it_is_told_again_and_again(lags: LagLookup, broker: EmbeddedBroker, top
 
 def test_marks_of_transactions_are_not_waited_for(lags: LagLookup, broker: EmbeddedBroker, topic: str) -> None:
     """They have offsets, and are no records."""
-    broker.create_topic(topic)
+    broker.create_topic(topic, config=KEEP)
     produce(broker, topic, {0: [1000]}, **{"transactional.id": topic})
     tp = TopicPartition(topic, 0)
     ends = {tp: 2}
