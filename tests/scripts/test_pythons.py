@@ -4,6 +4,7 @@ import os
 import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,28 @@ def test_what_does_not_run_or_is_not_finished_is_no_interpreter(tmp_path: Path) 
     add_python(shims, "python3.14", "3.14.0", level="candidate")
     (shims / "python3.11").mkdir()
     assert find_interpreters(str(shims), tmp_path / "pyenv") == []
+
+
+def test_every_interpreter_is_tried_and_a_table_tells_how_it_went(tmp_path: Path) -> None:
+    add_python(tmp_path / "bin", "python3.12", "3.12.1")
+    add_python(tmp_path / "bin", "python3.13", "3.13.5")
+    make = add_program(
+        tmp_path / "make",
+        'echo "made: $*"; echo "9 passed in 3.21s"\n'
+        'case "$*" in *3.12) echo "1 failed, 8 passed in 1.00s"; exit 2;; esac',
+    )
+    environment = {"PATH": str(tmp_path / "bin"), "PYENV_ROOT": str(tmp_path / "none"), "MAKE": str(make)}
+    command = [sys.executable, str(ROOT / "scripts" / "pythons.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"made: --no-print-directory test PYTHON={tmp_path}/bin/python3.13" in done.stdout
+    assert [line.split(maxsplit=4) for line in done.stdout.splitlines()[-4:]] == [
+        ["3.11", "not", "here"],
+        ["3.12.1", "FAILED", "0", "min", "9 passed in 3.21s; 1 failed, 8 passed in 1.00s"],
+        ["3.13.5", "passed", "0", "min", "9 passed in 3.21s"],
+        ["3.14", "not", "here"],
+    ]
+    assert "9 passed" in (tmp_path / ".cache" / "pythons" / "3.13.log").read_text()
 
 
 def commands_of_setup(directory: Path, *variables: str) -> str:
