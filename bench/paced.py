@@ -35,9 +35,10 @@ CONSUMER_SETTINGS: dict[str, str | int | float | bool] = {
     "fetch.min.bytes": 1,
     "socket.nagle.disable": True,
 }
-# How far from its timetable the last record may be sent.
+# How far from its timetable the last record may be sent, and the shortest run that is judged by it: shorter ones only
+# show that the benchmark works, and one stall of the machine is longer than their tolerance.
 RATE_TOLERANCE = 0.01
-_TOLERANCE_MIN_S = 0.05
+_JUDGED_FROM_S = 1.0
 _DUE = struct.Struct("<q")
 _START_DELAY_NS = 200_000_000
 _CONNECT_S = 1.0
@@ -71,7 +72,7 @@ def produce(*, bootstrap: str, topic: str, record_bytes: int, rate: int, records
     if producer.flush(_FLUSH_TIMEOUT_S) or problems:
         raise PaceError(f"records were not delivered: {problems[:1]}")
     planned_s = (records - 1) / rate
-    if elapsed_s > planned_s + max(_TOLERANCE_MIN_S, planned_s * RATE_TOLERANCE):
+    if planned_s >= _JUDGED_FROM_S and elapsed_s > planned_s * (1 + RATE_TOLERANCE):
         raise PaceError(f"{records} records took {elapsed_s:.2f} s to send instead of {planned_s:.2f} s")
     return {"elapsed_s": elapsed_s, "records": records}
 

@@ -40,6 +40,7 @@ def test_epochs_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(post.identity.producer_epoch < _EPOCHS for post in run.posts)
 
 
+@pytest.mark.timeout(600)
 def test_a_seed_decides_everything() -> None:
     """The same events in other processes, where sets and addresses in memory have another order."""
     command = [sys.executable, "-m", "tests.simulation", "--digest", "--seconds", "12", "--seeds", "1..10"]
