@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
-from rookery.client.address import Address
+from rookery.net.address import Address
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange
 from rookery.protocol.codec import decode_request, encode_response
 from rookery.protocol.framing import parse_request_header, response_prefix

@@ -12,9 +12,10 @@ import pytest
 
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.client import Admin, Consumer, NewTopic, Producer, connection, sync
-from rookery.client.address import Address
+from rookery.client import Admin, Consumer, NewTopic, Producer, sync
 from rookery.client.errors import AuthenticationError, HandshakeError
+from rookery.net import channel
+from rookery.net.address import Address
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.client.fake_broker import FakeBroker
@@ -408,12 +409,12 @@ def test_nobody_says_goodbye_to_a_broker_that_does_not_answer(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shook hands and is silent since: nobody waits longer for it than he said."""
-    monkeypatch.setattr(connection, "_GOODBYE_S", 3600.0)
+    monkeypatch.setattr(channel, "_GOODBYE_S", 3600.0)
     context = ssl.create_default_context(cafile=str(certificates.authority))
 
     async def open_in_vain(port: int) -> None:
         address = Address("localhost", port)
-        opening = asyncio.create_task(connection.Connection.open(address, client_id="", timeout_s=30, tls=context))
+        opening = asyncio.create_task(channel.Channel.open(address, client_id="", timeout_s=30, tls=context))
         while not was_asked.is_set():
             await asyncio.sleep(0.01)
         skip_time(30)

@@ -10,12 +10,12 @@ import pytest
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, TopicPartition
-from rookery.client.address import Address
 from rookery.client.cluster import Cluster, plain_settings
-from rookery.client.connection import Connection
 from rookery.client.errors import AuthenticationError, ClientStateError
 from rookery.client.metadata import ClusterMetadata
 from rookery.client.settings.common import CommonSettings
+from rookery.net.address import Address
+from rookery.net.channel import Channel
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.message import Message
@@ -130,10 +130,10 @@ def test_metadata_of_other_topics_stays_known() -> None:
 def test_each_channel_has_a_connection_of_its_own() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker, Cluster.at(str(broker.address), timeout_s=10) as cluster:
-            shared, other = await cluster.connection(), await cluster.connection(channel="other")
+            shared, other = await cluster.connection(), await cluster.connection(lane="other")
             assert shared is not other
             assert await cluster.connection() is shared
-            assert await cluster.connection(channel="other") is other
+            assert await cluster.connection(lane="other") is other
             await cluster.refresh(topics=())
             assert await cluster.connection(NODE_ID, "other") is other
 
@@ -285,7 +285,7 @@ def test_a_cancelled_close_leaves_nothing_open(is_watching: bool) -> None:
     async def run() -> None:
         async with FakeBroker({}, topics={"t": 1}) as broker:
             cluster = Cluster.at(str(broker.address))
-            connections = [await cluster.connection(channel=channel) for channel in ("", "second")]
+            connections = [await cluster.connection(lane=lane) for lane in ("", "second")]
             if is_watching:
                 cluster.watch(["t"])
             closing = asyncio.ensure_future(cluster.close())
@@ -301,9 +301,9 @@ def test_a_cancelled_close_leaves_nothing_open(is_watching: bool) -> None:
 
 def test_an_address_that_failed_is_tried_again_only_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     tried_s: list[float] = []
-    really = Connection.open
+    really = Channel.open
 
-    async def open_noted(*address: Address, **options: Any) -> Connection:
+    async def open_noted(*address: Address, **options: Any) -> Channel:
         tried_s.append(asyncio.get_running_loop().time())
         return await really(*address, **options)
 
@@ -314,7 +314,7 @@ def test_an_address_that_failed_is_tried_again_only_after_a_pause(monkeypatch: p
             with pytest.raises(ApiError):
                 await cluster.connection()
 
-    monkeypatch.setattr(Connection, "open", open_noted)
+    monkeypatch.setattr(Channel, "open", open_noted)
     asyncio.run(run())
     pauses_s = [later - earlier for earlier, later in pairwise(tried_s)]
     # At least; a timer may fire a little early.
@@ -341,7 +341,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
         answers = {ApiKey.DESCRIBE_CLUSTER: lambda version, request: None}
         async with FakeBroker(answers) as broker:
             async with Cluster(settings_of(broker.address, connections_max_idle_ms=60_000)) as cluster:
-                idle, busy = await cluster.connection(), await cluster.connection(channel="busy")
+                idle, busy = await cluster.connection(), await cluster.connection(lane="busy")
                 call = asyncio.ensure_future(busy.request(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_s=600))
                 await asyncio.sleep(0)
                 assert busy.is_busy

@@ -7,9 +7,9 @@ import pytest
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NodeId
-from rookery.client.address import Address
 from rookery.client.cluster import plain_settings
 from rookery.client.connection_pool import ConnectionPool
+from rookery.net.address import Address
 
 
 def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up() -> None:

@@ -109,17 +109,17 @@ class TransactionCluster(Cluster):
         *,
         node: NodeId | None = None,
         timeout_s: float | None = None,
-        channel: str = "",
+        lane: str = "",
         version_max: int | None = None,
     ) -> Message:
-        connection = await self.connection(node, channel)
+        connection = await self.connection(node, lane)
         if api_key in _REPEATED and self.on_sent is not None and node is not None:
             assert version_max is not None, "the version makes the protocol"
             self.on_sent(api_key, min(version_max, connection.version(api_key)), message, node)
         was_uncertain = self.is_end_uncertain
         self.is_end_uncertain |= api_key is ApiKey.END_TXN
         response = await super().call(
-            api_key, message, node=node, timeout_s=timeout_s, channel=channel, version_max=version_max
+            api_key, message, node=node, timeout_s=timeout_s, lane=lane, version_max=version_max
         )
         if api_key is ApiKey.END_TXN:
             code = ErrorCode(response.error_code)

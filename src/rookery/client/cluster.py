@@ -22,13 +22,13 @@ from typing import Self, TypeVar
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, TopicName, TopicPartition
-from rookery.client.address import parse_addresses
 from rookery.client.backoff import Backoff
-from rookery.client.connection import Connection, ConnectionObserver
 from rookery.client.connection_pool import ConnectionPool, closed_error
 from rookery.client.errors import AuthenticationError, HandshakeError
 from rookery.client.metadata import NO_NODE, Broker, ClusterMetadata, read_metadata
 from rookery.client.settings.common import CommonSettings
+from rookery.net.address import parse_addresses
+from rookery.net.channel import Channel, ChannelObserver
 from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.message import Message
@@ -49,7 +49,7 @@ class Cluster:
         self,
         settings: CommonSettings,
         *,
-        observer: ConnectionObserver | None = None,
+        observer: ChannelObserver | None = None,
         randomness: Random | None = None,
     ) -> None:
         self.settings = settings
@@ -109,14 +109,14 @@ class Cluster:
         *,
         node: NodeId | None = None,
         timeout_s: float | None = None,
-        channel: str = "",
+        lane: str = "",
         version_max: int | None = None,
     ) -> Message:
         """One request to `node`, or to any broker; no retry.
 
-        Requests of one channel share a connection, where a long poll holds up what comes behind it.
+        Requests of one lane share a connection, where a long poll holds up what comes behind it.
         """
-        connection = await self.connection(node, channel)
+        connection = await self.connection(node, lane)
         api_version = None if version_max is None else min(version_max, connection.version(api_key))
         patience_s = self.request_timeout_s if timeout_s is None else timeout_s
         return await connection.request(api_key, message, timeout_s=patience_s, api_version=api_version)
@@ -128,14 +128,14 @@ class Cluster:
         known = self.metadata.controller_id in self.metadata.brokers
         return await self.call(api_key, message, node=self.metadata.controller_id if known else None)
 
-    async def connection(self, node: NodeId | None = None, channel: str = "") -> Connection:
+    async def connection(self, node: NodeId | None = None, lane: str = "") -> Channel:
         """A connection to `node`, or to any broker: one that is open, else the first that answers."""
         if node is None:
-            return self._pool.find(channel) or await self._connect_any(channel)
+            return self._pool.find(lane) or await self._connect_any(lane)
         broker = self.metadata.brokers.get(node)
         if broker is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster's metadata")
-        return await self._pool.connect(broker.address, channel, node)
+        return await self._pool.connect(broker.address, lane, node)
 
     async def retry(
         self,
@@ -249,7 +249,7 @@ class Cluster:
         if self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._keep_fresh())
 
-    def _check_metadata(self, response: Message, connection: Connection) -> None:
+    def _check_metadata(self, response: Message, connection: Channel) -> None:
         code = ErrorCode(response.get("error_code", ErrorCode.NONE))
         if code == ErrorCode.REBOOTSTRAP_REQUIRED:
             # The brokers that we know belong to another cluster by now (KIP-1102).
@@ -340,7 +340,7 @@ class Cluster:
             self._refusal_wake.set()
         return refusal
 
-    async def _connect_any(self, channel: str) -> Connection:
+    async def _connect_any(self, lane: str) -> Channel:
         nodes = {broker.address: broker.node_id for broker in self.metadata.brokers.values()}
         if self.settings.metadata_rebootstrap or not nodes:
             # Kafka, too, counts the bootstrap servers as the nodes -1, -2 and so on, until it knows them.
@@ -349,7 +349,7 @@ class Cluster:
         failure: ApiError | None = None
         for address in self._pool.by_patience(nodes):
             try:
-                return await self._pool.connect(address, channel, nodes[address])
+                return await self._pool.connect(address, lane, nodes[address])
             except ApiError as error:
                 if isinstance(error, AuthenticationError) and not isinstance(error, HandshakeError):
                     # The others would say the same.

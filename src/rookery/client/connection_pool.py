@@ -1,6 +1,6 @@
-"""The open connections of a client: one per broker and channel, made when they are asked for.
+"""The open connections of a client: one per broker and lane, made when they are asked for.
 
-Requests of one channel share a connection, where a long poll holds up what comes behind it. All who ask for the same
+Requests of one lane share a connection, where a long poll holds up what comes behind it. All who ask for the same
 connection while it is being made get the same connection, or the same error. An address that could not be reached is
 tried again only after `reconnect.backoff.ms`, which doubles; a connection on which nothing moved for
 `connections.max.idle.ms` is closed. A closed pool stays closed: `connect` then is `ClientStateError`, for those who
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NodeId
-from rookery.client.address import Address
 from rookery.client.backoff import Backoff
-from rookery.client.connection import Connection, ConnectionObserver
 from rookery.client.errors import ClientStateError
 from rookery.client.settings.common import CommonSettings
-from rookery.client.socket_buffers import SocketBuffers
+from rookery.net.address import Address
+from rookery.net.channel import Channel, ChannelObserver
+from rookery.net.socket_buffers import SocketBuffers
 from rookery.security.settings import SaslSettings, TlsSettings
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from rookery.client.authentication import Authenticator
+    from rookery.net.authentication import Authenticator
 
 
 class _Key(NamedTuple):
     address: Address
-    channel: str
+    lane: str
 
 
 class _Unreachable(NamedTuple):
@@ -64,14 +64,14 @@ def _authenticator(
 ) -> "Authenticator | None":
     if settings is None:
         return None
-    from rookery.client.authentication import Authenticator
+    from rookery.net.authentication import Authenticator
 
     return Authenticator(settings, timeout_s=timeout_s, randomness=randomness)
 
 
 class ConnectionPool:
     def __init__(
-        self, settings: CommonSettings, *, observer: ConnectionObserver | None, randomness: Random | None
+        self, settings: CommonSettings, *, observer: ChannelObserver | None, randomness: Random | None
     ) -> None:
         self._client_id = settings.client_id
         self._reconnect = Backoff(settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000)
@@ -85,32 +85,32 @@ class ConnectionPool:
         self._authenticator = _authenticator(settings.security.sasl, self._request_timeout_s, randomness)
         self._observer = observer
         self._randomness = randomness
-        self._connections: dict[_Key, Connection] = {}
-        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._connections: dict[_Key, Channel] = {}
+        self._opening: dict[_Key, asyncio.Task[Channel]] = {}
         self._unreachable: dict[Address, _Unreachable] = {}
         self._idle_check: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def find(self, channel: str) -> Connection | None:
-        """Any open connection of a channel."""
+    def find(self, lane: str) -> Channel | None:
+        """Any open connection of a lane."""
         for key, connection in self._connections.items():
-            if key.channel == channel and not connection.is_closed:
+            if key.lane == lane and not connection.is_closed:
                 return connection
         return None
 
-    def get(self, address: Address, channel: str) -> Connection | None:
+    def get(self, address: Address, lane: str) -> Channel | None:
         """The open connection to an address."""
-        connection = self._connections.get(_Key(address, channel))
+        connection = self._connections.get(_Key(address, lane))
         return None if connection is None or connection.is_closed else connection
 
-    async def connect(self, address: Address, channel: str, node: NodeId) -> Connection:
+    async def connect(self, address: Address, lane: str, node: NodeId) -> Channel:
         """The connection to an address, made if there is none; after a pause if the address failed just now."""
-        connection = self.get(address, channel)
+        connection = self.get(address, lane)
         if connection is not None:
             return connection
         if self._is_closed:
             raise closed_error()
-        key = _Key(address, channel)
+        key = _Key(address, lane)
         opening = self._opening.get(key)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._open(key, node))
@@ -161,13 +161,13 @@ class ConnectionPool:
         for connection in list(self._connections.values()):
             await connection.close()
 
-    async def _open(self, key: _Key, node: NodeId) -> Connection:
+    async def _open(self, key: _Key, node: NodeId) -> Channel:
         loop = asyncio.get_running_loop()
         failed = self._unreachable.get(key.address, _NEVER_FAILED)
         if failed.not_before_s > loop.time():
             await asyncio.sleep(failed.not_before_s - loop.time())
         try:
-            connection = await Connection.open(
+            connection = await Channel.open(
                 key.address,
                 client_id=self._client_id,
                 timeout_s=min(self._setup.pause_s(failed.failure_count, self._randomness), self._request_timeout_s),
@@ -186,7 +186,7 @@ class ConnectionPool:
         self._check_idle_later()
         return connection
 
-    async def _log_in(self, connection: Connection) -> None:
+    async def _log_in(self, connection: Channel) -> None:
         if self._authenticator is None:
             return
         try:
@@ -195,7 +195,7 @@ class ConnectionPool:
             await connection.close(in_peace=False)
             raise
 
-    def _opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
+    def _opened(self, key: _Key, task: asyncio.Task[Channel]) -> None:
         if self._opening.get(key) is task:
             del self._opening[key]
         if not task.cancelled():

@@ -14,7 +14,7 @@ from rookery.client.cluster import Cluster
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 
-_CHANNEL = "coordinator"
+_LANE = "coordinator"
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 _MOVED = frozenset(
     {
@@ -40,13 +40,13 @@ def is_transient(code: ErrorCode) -> bool:
 class Coordinators:
     """Of one type of keys: group ids, or transactional ids.
 
-    Requests of one channel share a connection: one whose answer waits for others, such as JoinGroup, needs its own.
+    Requests of one lane share a connection: one whose answer waits for others, such as JoinGroup, needs its own.
     """
 
-    def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP, *, channel: str = _CHANNEL) -> None:
+    def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP, *, lane: str = _LANE) -> None:
         self._cluster = cluster
         self._key_type = key_type
-        self._channel = channel
+        self._lane = lane
         self._nodes: dict[str, NodeId] = {}
 
     async def find(self, key: str, *, timeout_s: float | None = None) -> NodeId:
@@ -76,7 +76,7 @@ class Coordinators:
             node = await self._find(key)
             try:
                 response = await self._cluster.call(
-                    api_key, build(), node=node, channel=self._channel, version_max=version_max, timeout_s=timeout_s
+                    api_key, build(), node=node, lane=self._lane, version_max=version_max, timeout_s=timeout_s
                 )
                 for code in codes(response):
                     if is_transient(ErrorCode(code)):
@@ -94,7 +94,7 @@ class Coordinators:
         if known is not None:
             return known
         request = Message(key=key, key_type=self._key_type, coordinator_keys=[key])
-        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, channel=self._channel)
+        response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, lane=self._lane)
         # The batched form came with version 4.
         answer = response.coordinators[0] if response.get("coordinators") else response
         code = ErrorCode(answer.error_code)

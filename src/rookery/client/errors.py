@@ -25,23 +25,12 @@ from contextlib import contextmanager
 
 from rookery.base.errors import ApiError, ErrorCode, RookeryError
 from rookery.base.types import Offset, TopicPartition
+from rookery.net.errors import AuthenticationError as AuthenticationError
+from rookery.net.errors import HandshakeError as HandshakeError
 
 
 class ClientStateError(RookeryError):
     """The call does not fit the client's state; the text says which call would."""
-
-
-class AuthenticationError(ApiError):
-    """Not retriable: it takes other settings, or another broker. The text names the settings."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(code, message)
-        # The code has a word for SASL only, and TLS fails as well.
-        self.args = (message,)
-
-
-class HandshakeError(AuthenticationError):
-    """TLS, with one broker: each has a certificate of its own."""
 
 
 class ProducerFencedError(ApiError):

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from rookery.base.values import value_class
-from rookery.client.address import Address
+from rookery.net.address import Address
 from rookery.protocol.message import Message
 
 NO_NODE: NodeId = -1

@@ -1,16 +1,16 @@
 """Who is measured names what it calls in a Protocol of its own: mypy checks here that the metrics are those."""
 
 from rookery.base.types import NodeId
-from rookery.client.connection import ConnectionObserver
 from rookery.client.consume.plans import FetchMetrics
 from rookery.client.membership.interfaces import GroupMetrics
 from rookery.client.metrics import ConnectionMetrics, ConsumerMetrics
+from rookery.net.channel import ChannelObserver
 from tests.client.metrics.clock import Clock
 
 
 def test_the_metrics_are_what_the_measured_call() -> None:
     consumer = ConsumerMetrics(Clock(), "me")
-    observer: ConnectionObserver = ConnectionMetrics(Clock(), "me")
+    observer: ChannelObserver = ConnectionMetrics(Clock(), "me")
     fetches: FetchMetrics = consumer
     group: GroupMetrics = consumer
     observer.opened(NodeId(1))

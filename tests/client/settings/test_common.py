@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from rookery.base.errors import ConfigError
-from rookery.client.address import Address
 from rookery.client.settings import AdminSettings, CommonSettings, ConsumerSettings, ProducerSettings
+from rookery.net.address import Address
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 

@@ -8,8 +8,8 @@ from rookery.base.types import NodeId, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart, partition_rows, several
 from rookery.client.admin.outcomes import check
-from rookery.client.connection import software
 from rookery.client.metadata import Broker
+from rookery.net.channel import software
 from rookery.protocol.api import ApiKey, VersionRange
 from rookery.protocol.message import Message
 

@@ -7,7 +7,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.feature_codes import UpgradeType
 from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart
-from rookery.client.connection import software
+from rookery.net.channel import software
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 

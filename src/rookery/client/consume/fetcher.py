@@ -22,7 +22,6 @@ from typing import Final
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.connection import Connection
 from rookery.client.consume.decoding import (
     AnyRecord,
     Deserializers,
@@ -37,6 +36,7 @@ from rookery.client.consume.sessions import FetchSession, SessionRequest, Wanted
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Subscription
 from rookery.client.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
+from rookery.net.channel import Channel
 from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
 from rookery.protocol.fetch import (
@@ -50,7 +50,7 @@ from rookery.protocol.fetch import (
 from rookery.telemetry.library_logs import LibraryLogger
 
 # Connections of their own: what comes behind a parked fetch on the same one waits with it.
-_CHANNELS: Final = ("fetch", "fetch again")
+_LANES: Final = ("fetch", "fetch again")
 _CONSUMER: Final = -1
 _LAST_VERSION_BY_NAME: Final = 12
 _CLOSE_TIMEOUT_S: Final = 1.0
@@ -334,7 +334,7 @@ class Fetcher:
     def _give_up(self, node: Node, task: asyncio.Task[None], now_s: float) -> None:
         node.is_given_up, node.waiting = True, None
         node.give_up_at_s = now_s + self._settings.fetch_max_wait_ms / 1000
-        node.channel = 1 - node.channel
+        node.lane = 1 - node.lane
         task.cancel()
 
     def _is_free(self, node: NodeId, now_s: float) -> bool:
@@ -428,12 +428,12 @@ class Fetcher:
         self.on_change()
 
     async def _exchange(self, node: Node, plan: Plan) -> FetchResponse:
-        connection = await self._cluster.connection(plan.node, _CHANNELS[node.channel])
+        connection = await self._cluster.connection(plan.node, _LANES[node.lane])
         wait_ms = 0 if plan.is_peek else self._settings.fetch_max_wait_ms
         node.waiting = plan if wait_ms else None
         return await self._send(connection, node.session.prepare(plan.wanted), wait_ms=wait_ms)
 
-    async def _send(self, connection: Connection, request: SessionRequest, *, wait_ms: int) -> FetchResponse:
+    async def _send(self, connection: Channel, request: SessionRequest, *, wait_ms: int) -> FetchResponse:
         settings = self._settings
         version = connection.version(ApiKey.FETCH)
         if not request.by_topic_id:

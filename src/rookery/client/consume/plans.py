@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 class Node:
     """What is known of a broker that we fetch from."""
 
-    __slots__ = ("attempts", "channel", "give_up_at_s", "is_given_up", "retry_at_s", "session", "task", "waiting")
+    __slots__ = ("attempts", "give_up_at_s", "is_given_up", "lane", "retry_at_s", "session", "task", "waiting")
 
     def __init__(self) -> None:
         self.session = FetchSession()
@@ -52,7 +52,7 @@ class Node:
         self.is_given_up = False
         # Not before this time: until then the other connection may still have a request that was given up.
         self.give_up_at_s = 0.0
-        self.channel = 0
+        self.lane = 0
         self.task: asyncio.Task[None] | None = None
         self.attempts = 0
         self.retry_at_s = 0.0

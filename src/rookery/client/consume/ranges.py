@@ -31,7 +31,7 @@ from rookery.protocol.fetch import (
 from rookery.records.batch import iterate_headers
 
 # A connection of its own: not behind a fetch that is parked.
-_CHANNEL: Final = "ranges"
+_LANE: Final = "ranges"
 # Another one: what is parked there must not hold up ranges that can be read.
 _PROBE_CHANNEL: Final = "probe"
 _CONSUMER: Final = -1
@@ -62,10 +62,10 @@ class StoredRun(NamedTuple):
 
 
 class RangeReader:
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings, channel: str = _CHANNEL) -> None:
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, lane: str = _LANE) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._channel = channel
+        self._lane = lane
 
     async def read(self, ranges: Mapping[TopicPartition, OffsetRange]) -> AsyncIterator[list[FetchedRange]]:
         """Rounds of data, one piece per partition at most."""
@@ -111,7 +111,7 @@ class RangeReader:
     async def fetch(
         self, node: NodeId, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> list[tuple[TopicPartition, FetchedPartition]]:
-        connection = await self._cluster.connection(node, self._channel)
+        connection = await self._cluster.connection(node, self._lane)
         metadata = self._cluster.metadata
         topics = {tp.topic: FetchTopic(tp.topic, metadata.topic_id(tp.topic), []) for tp in ranges}
         for tp, some in ranges.items():

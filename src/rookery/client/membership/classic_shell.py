@@ -38,7 +38,7 @@ from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
 
-_JOIN_CHANNEL = "join"
+_JOIN_LANE = "join"
 # A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.
 _JOIN_GRACE_S = 5.0
 _LEAVE_TIMEOUT_S = 5.0
@@ -73,7 +73,7 @@ class ClassicMembership:
             rebalance_timeout_ms=settings.max_poll_interval_ms,
         )
         self._coordinators = Coordinators(cluster)
-        self._join_coordinators = Coordinators(cluster, channel=_JOIN_CHANNEL)
+        self._join_coordinators = Coordinators(cluster, lane=_JOIN_LANE)
         self._joining: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._has_assignment = False

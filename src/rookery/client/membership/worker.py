@@ -25,7 +25,7 @@ from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
 
-_JOIN_CHANNEL = "join"
+_JOIN_LANE = "join"
 # A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.
 _JOIN_GRACE_S = 5.0
 _LEAVE_TIMEOUT_S = 2.0
@@ -83,7 +83,7 @@ class GroupWorker:
             protocol_type=protocol.type,
         )
         self._coordinators = Coordinators(cluster)
-        self._join_coordinators = Coordinators(cluster, channel=_JOIN_CHANNEL)
+        self._join_coordinators = Coordinators(cluster, lane=_JOIN_LANE)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._silence: asyncio.TimerHandle | None = None

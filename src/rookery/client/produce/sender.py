@@ -30,7 +30,6 @@ from typing import Any, NamedTuple, TypeVar
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NO_OFFSET, NO_TIMESTAMP, NO_TOPIC_ID, NodeId, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.connection import Connection
 from rookery.client.errors import DeliveryTimeoutError, RecordTooLargeError
 from rookery.client.metrics.producer import ProducerMetrics
 from rookery.client.produce.accumulator import Accumulator
@@ -38,6 +37,7 @@ from rookery.client.produce.receipts import Receipts, RecordBatch, RecordFuture
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
 from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.settings.producer import Acks, ProducerSettings
+from rookery.net.channel import Channel
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.protocol.produce import (
@@ -91,7 +91,7 @@ _UNACKNOWLEDGED = ProducePartitionResult(-1)
 
 class _Request(NamedTuple):
     node: NodeId
-    connection: Connection
+    connection: Channel
     version: int
     batches: list[RecordBatch]
     sent_s: float
@@ -118,7 +118,7 @@ class Sender:
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._request_timeout_s = settings.common.request_timeout_ms / 1000
-        self._connections: dict[NodeId, Connection] = {}
+        self._connections: dict[NodeId, Channel] = {}
         # Requests that wait before they go out: later ones to the same node go behind them.
         self._held_back: dict[NodeId, asyncio.Task[ApiError | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -211,7 +211,7 @@ class Sender:
         else:
             self._submit(connection, node, batches)
 
-    def _open_connection(self, node: NodeId) -> Connection | None:
+    def _open_connection(self, node: NodeId) -> Channel | None:
         connection, broker = self._connections.get(node), self._cluster.metadata.brokers.get(node)
         if connection is None or broker is None or connection.is_closed or connection.address != broker.address:
             return None
@@ -248,12 +248,12 @@ class Sender:
             self._submit(connection, node, batches)
         return failure
 
-    async def _connect(self, node: NodeId) -> Connection:
+    async def _connect(self, node: NodeId) -> Channel:
         connection = await self._cluster.connection(node)
         self._connections[node] = connection
         return connection
 
-    def _submit(self, connection: Connection, node: NodeId, batches: list[RecordBatch]) -> None:
+    def _submit(self, connection: Channel, node: NodeId, batches: list[RecordBatch]) -> None:
         try:
             request = _Request(node, connection, self._version(connection, batches), batches, self._loop.time())
             parts = self._encode(request)
@@ -263,7 +263,7 @@ class Sender:
         else:
             answer.add_done_callback(partial(self._answered, request))
 
-    async def _send_unacknowledged(self, connection: Connection, node: NodeId, batches: list[RecordBatch]) -> None:
+    async def _send_unacknowledged(self, connection: Channel, node: NodeId, batches: list[RecordBatch]) -> None:
         try:
             request = _Request(node, connection, self._version(connection, batches), batches, self._loop.time())
             await connection.send(_PRODUCE, request.version, self._encode(request))
@@ -275,7 +275,7 @@ class Sender:
             self._written(batch, _UNACKNOWLEDGED)
         self._progressed()
 
-    def _version(self, connection: Connection, batches: Iterable[RecordBatch]) -> int:
+    def _version(self, connection: Channel, batches: Iterable[RecordBatch]) -> int:
         version = connection.version(ApiKey.PRODUCE)
         if self._transactions is not None and not self._transactions.is_v2:
             return min(version, _CLASSIC_VERSION_MAX)

@@ -21,7 +21,6 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.backoff import Backoff
 from rookery.client.cluster import Cluster
-from rookery.client.connection import software
 from rookery.client.coordinators import Coordinators
 from rookery.client.errors import ClientStateError, TransactionAbortableError
 from rookery.client.prepared import PreparedTransaction
@@ -35,12 +34,13 @@ from rookery.client.produce.transactions import (
     Verdict,
     judge,
 )
+from rookery.net.channel import software
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 
 FEATURE = "transaction.version"
 _V2_LEVEL = 2
-_CHANNEL = "coordinator"
+_LANE = "coordinator"
 
 # The highest versions that clients use. Later ones of AddPartitionsToTxn are for brokers, of InitProducerId for
 # two-phase commits; EndTxn 5 and TxnOffsetCommit 5 mean transactions v2 (KIP-890).
@@ -247,7 +247,7 @@ class Transactions:
         """Which protocol the cluster speaks: the level of its feature `transaction.version`."""
 
         async def ask() -> Message:
-            return await self._cluster.call(ApiKey.API_VERSIONS, software(), channel=_CHANNEL)
+            return await self._cluster.call(ApiKey.API_VERSIONS, software(), lane=_LANE)
 
         try:
             async with asyncio.timeout_at(deadline_s):
@@ -378,7 +378,7 @@ class Transactions:
             node = await coordinators.find(key, timeout_s=0)
             self._machine.sending(request)
             sending = asking.begin()
-            asking.end(await self._cluster.call(api_key, sending, node=node, channel=_CHANNEL, version_max=version_max))
+            asking.end(await self._cluster.call(api_key, sending, node=node, lane=_LANE, version_max=version_max))
 
         attempt = 0
         while (error := await self._try(ask, request, asking, deadline_s)) is not None:

@@ -1,4 +1,4 @@
-from rookery.client.frame_buffers import FrameBuffers
+from rookery.net.frame_buffers import FrameBuffers
 from tests.support.memory import NEEDS_RESIDENT_BYTES, resident_bytes
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
-from rookery.client.address import Address
-from rookery.client.connection import Connection
 from rookery.client.errors import AuthenticationError
-from rookery.client.socket_buffers import SocketBuffers
+from rookery.net.address import Address
+from rookery.net.channel import Channel
+from rookery.net.socket_buffers import SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message
@@ -34,8 +34,8 @@ def described(cluster_id: str) -> Message:
     )
 
 
-async def open_to(broker: FakeBroker, timeout_s: float = 10) -> Connection:
-    return await Connection.open(broker.address, client_id="test", timeout_s=timeout_s)
+async def open_to(broker: FakeBroker, timeout_s: float = 10) -> Channel:
+    return await Channel.open(broker.address, client_id="test", timeout_s=timeout_s)
 
 
 def test_the_highest_common_version_is_used() -> None:
@@ -155,7 +155,7 @@ def test_garbage_is_a_network_error(answer: bytes) -> None:
         server, address = await serve(reply)
         async with server:
             with pytest.raises(ApiError) as caught:
-                await Connection.open(address, client_id="test", timeout_s=10)
+                await Channel.open(address, client_id="test", timeout_s=10)
             assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
             assert "does not speak" in str(caught.value)
 
@@ -171,7 +171,7 @@ def test_nobody_listens() -> None:
         server.close()
         await server.wait_closed()
         with pytest.raises(ApiError, match="Connection refused") as caught:
-            await Connection.open(address, client_id="test", timeout_s=10)
+            await Channel.open(address, client_id="test", timeout_s=10)
         assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
 
     asyncio.run(run())
@@ -210,17 +210,17 @@ def speaking(then: Answering) -> Handler:
     return handle
 
 
-async def talk(then: Answering, body: Callable[[Connection], Awaitable[None]]) -> None:
+async def talk(then: Answering, body: Callable[[Channel], Awaitable[None]]) -> None:
     server, address = await serve(speaking(then))
     async with server:
-        connection = await Connection.open(address, client_id="test", timeout_s=10)
+        connection = await Channel.open(address, client_id="test", timeout_s=10)
         try:
             await body(connection)
         finally:
             await connection.close()
 
 
-async def exchange(connection: Connection, *parts: Buffer, timeout_s: float = 10) -> memoryview:
+async def exchange(connection: Channel, *parts: Buffer, timeout_s: float = 10) -> memoryview:
     return await connection.exchange(*FLEXIBLE, parts, timeout_s=timeout_s)
 
 
@@ -233,7 +233,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.parametrize("size", [0, 1, 100, 16_371, 16_372, 16_380, 16_384, 16_385, 100_000, 5_000_000])
 def test_bodies_of_any_size_come_and_go_in_parts(size: int) -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         body = bytes(range(256)) * (size // 256 + 1)
         whole = body[:size]
         responses = await asyncio.gather(
@@ -247,7 +247,7 @@ def test_bodies_of_any_size_come_and_go_in_parts(size: int) -> None:
 
 
 def test_responses_stay_valid_while_others_arrive() -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         bodies = [bytes([index]) * (index * 977) for index in range(1, 60)]
         kept = [await exchange(connection, body) for body in bodies]
         assert [bytes(view) for view in kept] == bodies
@@ -267,7 +267,7 @@ def test_responses_are_found_in_any_pieces(piece: int) -> None:
             await writer.drain()
             await asyncio.sleep(0)
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         responses = await asyncio.gather(*(exchange(connection) for _ in bodies))
         assert [bytes(response) for response in responses] == bodies
 
@@ -281,7 +281,7 @@ def test_answers_in_another_order_find_their_requests() -> None:
             writer.write(frame_of(correlation_id, body))
         await reader.read()
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         bodies = [str(number).encode() for number in range(10)]
         responses = await asyncio.gather(*(exchange(connection, body) for body in bodies))
         assert [bytes(response) for response in responses] == bodies
@@ -296,7 +296,7 @@ def test_tagged_fields_in_a_response_header_are_passed_over() -> None:
         writer.write(struct.pack(">i", len(header) + 4) + header + b"body")
         await reader.read()
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         assert bytes(await exchange(connection)) == b"body"
 
     asyncio.run(talk(tagged, check))
@@ -319,7 +319,7 @@ def test_nonsense_fails_the_connection_and_all_who_wait(answer: bytes) -> None:
         writer.write(answer)
         await reader.read()
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         errors = await asyncio.gather(*(exchange(connection) for _ in range(3)), return_exceptions=True)
         assert ["does not speak" in str(error) for error in errors] == [True] * 3
         assert connection.is_closed
@@ -328,7 +328,7 @@ def test_nonsense_fails_the_connection_and_all_who_wait(answer: bytes) -> None:
 
 
 def test_a_response_that_cannot_be_decoded_fails_the_connection() -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         await exchange(connection, b"x")
         error = connection.refuse(ProtocolError("the body ends too early"))
         assert error.code == ErrorCode.NETWORK_EXCEPTION
@@ -350,7 +350,7 @@ def test_requests_wait_in_their_order_while_the_broker_does_not_read() -> None:
             writer.write(frame_of(correlation_id, b"same" if received == body else b"other"))
         await reader.read()
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         calls = [asyncio.ensure_future(exchange(connection, body)) for body in bodies]
         await asyncio.sleep(0)
         assert connection.is_busy
@@ -375,7 +375,7 @@ def test_a_request_without_response_waits_until_it_has_left() -> None:
             if body == b"end":
                 writer.write(frame_of(correlation_id, b"ok"))
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         sends = [asyncio.ensure_future(connection.send(*FLEXIBLE, [bytes(4_000_000)])) for _ in range(4)]
         await asyncio.sleep(0.01)
         assert not sends[-1].done()
@@ -393,7 +393,7 @@ def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         sends = [asyncio.ensure_future(connection.send(*FLEXIBLE, [bytes(9_000_000)])) for _ in range(2)]
         call = asyncio.ensure_future(exchange(connection, b"x"))
         await asyncio.sleep(0.01)
@@ -408,7 +408,7 @@ def test_the_earliest_deadline_counts() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         errors = await asyncio.gather(
             exchange(connection, timeout_s=30), exchange(connection, timeout_s=0.03), return_exceptions=True
         )
@@ -419,7 +419,7 @@ def test_the_earliest_deadline_counts() -> None:
 
 
 def test_an_answered_request_does_not_time_out_later() -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         await exchange(connection, b"quick", timeout_s=30)
         call = asyncio.ensure_future(exchange(connection, b"x" * 10, timeout_s=600))
         await asyncio.sleep(0)
@@ -456,7 +456,7 @@ def test_an_observer_sees_what_goes_over_the_wire() -> None:
         counts = Counts()
         server, address = await serve(speaking(echo))
         async with server:
-            connection = await Connection.open(
+            connection = await Channel.open(
                 address,
                 client_id="test",
                 timeout_s=10,
@@ -479,7 +479,7 @@ def test_an_observer_sees_what_goes_over_the_wire() -> None:
 )
 def test_an_address_that_cannot_be_looked_up_is_one_that_cannot_be_reached(address: Address) -> None:
     with pytest.raises(ApiError, match="cannot connect to") as caught:
-        asyncio.run(Connection.open(address, client_id="test", timeout_s=10))
+        asyncio.run(Channel.open(address, client_id="test", timeout_s=10))
     assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
 
 
@@ -489,17 +489,17 @@ def test_connecting_while_the_interpreter_ends_is_a_failure_of_the_network() -> 
         # What the look-up of a name finds then: nobody to do it.
         await loop.shutdown_default_executor()
         with pytest.raises(ApiError, match="cannot connect to localhost:1") as caught:
-            await Connection.open(Address("localhost", 1), client_id="test", timeout_s=10)
+            await Channel.open(Address("localhost", 1), client_id="test", timeout_s=10)
         assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
 
     asyncio.run(run())
 
 
 def test_requests_wait_for_a_login_that_is_repeated_in_their_order() -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         logged_in = asyncio.Event()
 
-        async def log_in(_: Connection) -> None:
+        async def log_in(_: Channel) -> None:
             await logged_in.wait()
 
         connection.log_in_again_at(0, log_in)
@@ -521,8 +521,8 @@ def test_nothing_leaves_if_a_login_fails_and_all_hear_why() -> None:
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received.append(await read_request(reader))
 
-    async def check(connection: Connection) -> None:
-        async def log_in(_: Connection) -> None:
+    async def check(connection: Channel) -> None:
+        async def log_in(_: Channel) -> None:
             raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "alice has left")
 
         connection.log_in_again_at(0, log_in)
@@ -536,10 +536,10 @@ def test_nothing_leaves_if_a_login_fails_and_all_hear_why() -> None:
 
 
 def test_a_connection_that_is_closed_while_somebody_logs_in() -> None:
-    async def check(connection: Connection) -> None:
+    async def check(connection: Channel) -> None:
         ended = asyncio.Event()
 
-        async def log_in(_: Connection) -> None:
+        async def log_in(_: Channel) -> None:
             try:
                 await asyncio.Event().wait()
             finally:

@@ -1,7 +1,7 @@
 import pytest
 
 from rookery.base.errors import ConfigError
-from rookery.client.address import Address, parse_addresses
+from rookery.net.address import Address, parse_addresses
 
 
 @pytest.mark.parametrize(

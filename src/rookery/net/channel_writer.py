@@ -21,7 +21,7 @@ _PIECE_BYTES = 65_536
 _PARTS_MAX = 1000
 
 
-class Outgoing:
+class ChannelWriter:
     """`on_loss` is called with what the socket says when it fails."""
 
     def __init__(self, on_loss: Callable[[OSError], None]) -> None:

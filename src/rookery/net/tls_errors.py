@@ -3,8 +3,8 @@
 import ssl
 
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.client.address import Address
-from rookery.client.errors import HandshakeError
+from rookery.net.address import Address
+from rookery.net.errors import HandshakeError
 
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 _WRONG_NAME = (62, 64)

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from rookery.client.outgoing import Outgoing
+from rookery.net.channel_writer import ChannelWriter
 from tests.support.certificates import make_certificates
 
 TIMEOUT_S = 30
@@ -25,7 +25,7 @@ class Sender(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.losses: list[OSError] = []
-        self.outgoing = Outgoing(self.losses.append)
+        self.outgoing = ChannelWriter(self.losses.append)
         self.lost = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,7 +41,7 @@ class Sender(asyncio.Protocol):
         self.lost.set_result(None)
 
 
-def exchange(directory: Path, send: Callable[[Outgoing], None], *, read_after: str) -> list[bytes]:
+def exchange(directory: Path, send: Callable[[ChannelWriter], None], *, read_after: str) -> list[bytes]:
     """What a peer reads, TLS record by record.
 
     It begins to read when it has been waited for ("patience"), when all has "left" or the connection is "lost".
@@ -89,7 +89,7 @@ def exchange(directory: Path, send: Callable[[Outgoing], None], *, read_after: s
 def test_a_request_of_many_parts_is_one_record(tmp_path: Path) -> None:
     parts = [b"%d" % number for number in range(50)]
 
-    def send(outgoing: Outgoing) -> None:
+    def send(outgoing: ChannelWriter) -> None:
         outgoing.send([*parts], sum(map(len, parts)), may_be_held=True)
 
     assert exchange(tmp_path, send, read_after="left") == [b"".join(parts)]
@@ -100,7 +100,7 @@ def test_what_left_before_the_end_arrives_however_late_it_is_read(tmp_path: Path
     """With acks=0 nobody but the kernel knows of it any more."""
     frames = [[bytes([number]) * PART_BYTES, b"%d" % number] for number in range(20)]
 
-    def send(outgoing: Outgoing) -> None:
+    def send(outgoing: ChannelWriter) -> None:
         for first, second in frames:
             outgoing.send([first, second], len(first) + len(second), may_be_held=True)
 
@@ -109,7 +109,7 @@ def test_what_left_before_the_end_arrives_however_late_it_is_read(tmp_path: Path
 
 
 def test_a_large_request_does_not_wait_in_memory_without_anybody_knowing(tmp_path: Path) -> None:
-    def send(outgoing: Outgoing) -> None:
+    def send(outgoing: ChannelWriter) -> None:
         outgoing.send([bytes(LARGE_BYTES)], LARGE_BYTES, may_be_held=True)
 
     assert sum(map(len, exchange(tmp_path, send, read_after="patience"))) == LARGE_BYTES

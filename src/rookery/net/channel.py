@@ -1,6 +1,6 @@
 """One socket to one broker: requests go out at once, responses find their request by correlation id.
 
-`Connection.open` asks the broker for its API versions first; every request then uses the highest version that both
+`Channel.open` asks the broker for its API versions first; every request then uses the highest version that both
 sides know. Whatever goes wrong with the network is an `ApiError` with NETWORK_EXCEPTION or REQUEST_TIMED_OUT, so that
 callers treat it like any other retriable answer. After the first failure a connection is closed and stays closed.
 
@@ -29,11 +29,11 @@ from typing import NamedTuple, Protocol, cast
 from rookery.base.distribution import version
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
-from rookery.client.address import Address
-from rookery.client.handshakes import no_handshake, untrusted
-from rookery.client.incoming import Incoming
-from rookery.client.outgoing import Outgoing
-from rookery.client.socket_buffers import SocketBuffers, prepare_socket
+from rookery.net.address import Address
+from rookery.net.channel_reader import ChannelReader
+from rookery.net.channel_writer import ChannelWriter
+from rookery.net.socket_buffers import SocketBuffers, prepare_socket
+from rookery.net.tls_errors import no_handshake, untrusted
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
@@ -62,7 +62,7 @@ def _software_version() -> str:
     return version()
 
 
-class ConnectionObserver(Protocol):
+class ChannelObserver(Protocol):
     """Who counts what connections do. Nodes that are not known yet have negative numbers, as in Kafka."""
 
     def opened(self, node: NodeId) -> None: ...
@@ -85,7 +85,7 @@ class _Header(NamedTuple):
     has_flexible_response: bool
 
 
-class Connection(asyncio.BufferedProtocol):
+class Channel(asyncio.BufferedProtocol):
     """Built by `open`. Safe to use from many tasks of one event loop."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         client_id: str,
         node: NodeId = _UNKNOWN_NODE,
-        observer: ConnectionObserver | None = None,
+        observer: ChannelObserver | None = None,
     ) -> None:
         self.address = address
         self.node = node
@@ -111,12 +111,12 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = inf
-        self._outgoing = Outgoing(lambda error: self._fail(self._loss(error)))
-        self._incoming = Incoming(self._pending, self._accept)
+        self._outgoing = ChannelWriter(lambda error: self._fail(self._loss(error)))
+        self._incoming = ChannelReader(self._pending, self._accept)
         self._has_tls = False
         # Logging in again: when, how, and who does it now.
         self._login_due_s = inf
-        self._log_in: Callable[[Connection], Awaitable[None]] | None = None
+        self._log_in: Callable[[Channel], Awaitable[None]] | None = None
         self._login: asyncio.Task[None] | None = None
 
     @classmethod
@@ -127,10 +127,10 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str,
         timeout_s: float,
         node: NodeId = _UNKNOWN_NODE,
-        observer: ConnectionObserver | None = None,
+        observer: ChannelObserver | None = None,
         buffers: SocketBuffers = _SYSTEM_BUFFERS,
         tls: ssl.SSLContext | None = None,
-    ) -> "Connection":
+    ) -> "Channel":
         """`timeout_s` bounds the connecting, and the asking for versions again."""
         connection = cls(address, client_id=client_id, node=node, observer=observer)
         try:
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             raise self._error()
 
-    def log_in_again_at(self, due_s: float, log_in: Callable[["Connection"], Awaitable[None]]) -> None:
+    def log_in_again_at(self, due_s: float, log_in: Callable[["Channel"], Awaitable[None]]) -> None:
         """The session ends soon after `due_s`: whoever wants to send something then waits until `log_in` is done."""
         self._login_due_s, self._log_in = due_s, log_in
 

@@ -2,7 +2,7 @@
 
 A broker may want to see the login again before a session ends (KIP-368). It then says how long the session lasts, and
 the first request after most of that time waits until the connection has been logged in on again
-(`Connection.log_in_again_at`): no request is lost, their order stays, and nobody logs in for a connection that is not
+(`Channel.log_in_again_at`): no request is lost, their order stays, and nobody logs in for a connection that is not
 used.
 
 What is wrong with a user, a password, a mechanism or an identity provider is `AuthenticationError`, which nobody
@@ -15,8 +15,8 @@ from random import Random
 
 from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
-from rookery.client.connection import Connection
-from rookery.client.errors import AuthenticationError
+from rookery.net.channel import Channel
+from rookery.net.errors import AuthenticationError
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.security.jwt import unsecured_token
@@ -51,7 +51,7 @@ class Authenticator:
         if self._tokens is None:
             self._try()
 
-    async def log_in(self, connection: Connection) -> None:
+    async def log_in(self, connection: Channel) -> None:
         """Raises AuthenticationError, or another ApiError if the connection failed."""
         lifetime_ms = await self._talk(connection, await self._begin())
         if lifetime_ms > 0:
@@ -87,7 +87,7 @@ class Authenticator:
             return plain(options["username"], options["password"])
         return scram(mechanism, options["username"], options["password"], secrets.token_urlsafe(_NONCE_BYTES))
 
-    async def _talk(self, connection: Connection, exchange: Exchange) -> int:
+    async def _talk(self, connection: Channel, exchange: Exchange) -> int:
         """How long the session lasts, in milliseconds; zero: as long as the connection."""
         await self._shake_hands(connection)
         said = next(exchange)
@@ -102,7 +102,7 @@ class Authenticator:
             except SaslError as error:
                 raise self._refused(connection, str(error)) from None
 
-    async def _shake_hands(self, connection: Connection) -> None:
+    async def _shake_hands(self, connection: Channel) -> None:
         mechanism = self._settings.mechanism
         response = await self._ask(connection, ApiKey.SASL_HANDSHAKE, Message(mechanism=mechanism))
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -114,7 +114,7 @@ class Authenticator:
         if response.error_code != ErrorCode.NONE:
             raise self._refused(connection, "it expects no login", ErrorCode(response.error_code))
 
-    async def _ask(self, connection: Connection, api_key: ApiKey, message: Message) -> Message:
+    async def _ask(self, connection: Channel, api_key: ApiKey, message: Message) -> Message:
         # A broker answers in order: first what was asked before a login that is repeated.
         timeout_s = self._timeout_s + connection.patience_s
         try:
@@ -126,7 +126,7 @@ class Authenticator:
 
     def _refused(
         self,
-        connection: Connection,
+        connection: Channel,
         reason: str | None,
         code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
     ) -> AuthenticationError:

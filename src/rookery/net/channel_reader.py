@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 
 from rookery.base.bounds import RESPONSE_BYTES_MAX
 from rookery.base.errors import ProtocolError
-from rookery.client.frame_buffers import FrameBuffers
+from rookery.net.frame_buffers import FrameBuffers
 
 _INT32 = struct.Struct(">i")
 _SIZE_BYTES = 4
@@ -18,7 +18,7 @@ _CORRELATION_BYTES = 4
 _STAGING_BYTES = 16_384
 
 
-class Incoming:
+class ChannelReader:
     """`expected` has the requests that are to be answered; `accept` gets a correlation id of them, and the frame."""
 
     def __init__(self, expected: Container[int], accept: Callable[[int, memoryview], None]) -> None:
