@@ -12,8 +12,8 @@ from rookery.base.clock import ManualClock
 from rookery.base.files import OsFiles
 from rookery.records.batch import Codec
 from rookery.records.record import Record
-from rookery.storage.cleaner import Cleaner
-from rookery.storage.dedupe import ENTRY_SIZE_BYTES
+from rookery.storage.compaction.cleaner import Cleaner
+from rookery.storage.compaction.dedupe import ENTRY_SIZE_BYTES
 from tests.storage.cleaning import COMPACT, append, clean, fold, make_cleaner, open_log, read_records, seal
 
 _KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])

@@ -13,8 +13,8 @@ from rookery.base.types import TopicPartition
 from rookery.client import Producer
 from rookery.client.admin import Admin, ConfigChange, ConfigResource
 from rookery.client.cluster import Cluster
-from rookery.storage import cleaning
-from rookery.storage.dedupe import OffsetMap
+from rookery.storage.compaction import task
+from rookery.storage.compaction.dedupe import OffsetMap
 from rookery.storage.manager import LogManager
 from tests.node.test_node import config, create, make_node, produce, running
 
@@ -123,7 +123,7 @@ def test_the_cleaner_gets_another_buffer(tmp_path: Path, monkeypatch: pytest.Mon
         sizes.append(size_bytes)
         return OffsetMap(size_bytes, **more)
 
-    monkeypatch.setattr(cleaning, "OffsetMap", spy)
+    monkeypatch.setattr(task, "OffsetMap", spy)
 
     async def clean(cluster: Cluster) -> int:
         """The size of the buffer for a log that becomes dirty now."""

@@ -34,7 +34,7 @@ from rookery.quorum import driver
 from rookery.records.batch import BatchHeader
 from rookery.replication.replica import Replica
 from rookery.storage import producers, recovery
-from rookery.storage.dedupe import AbortedTransactions
+from rookery.storage.compaction.dedupe import AbortedTransactions
 from rookery.storage.flush import FlushJob
 from rookery.storage.log import Log
 from rookery.storage.producers import Duplicate, LateDuplicate, ProducerStates

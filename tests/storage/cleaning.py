@@ -8,8 +8,8 @@ from rookery.base.files import Files
 from rookery.base.types import Offset, TopicPartition
 from rookery.records.batch import Codec, iterate_headers, read_header
 from rookery.records.record import Record, build_batch, decode_records
-from rookery.storage.cleaner import Cleaner
-from rookery.storage.cleaning import CleanerSettings, CleaningTask
+from rookery.storage.compaction.cleaner import Cleaner
+from rookery.storage.compaction.task import CleanerSettings, CleaningTask
 from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 

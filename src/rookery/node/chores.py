@@ -12,8 +12,8 @@ from rookery.base.types import Offset, TopicPartition
 from rookery.broker.context import Services
 from rookery.node.background import Job
 from rookery.replication.replica import Replica
-from rookery.storage.cleaner import Cleaner
-from rookery.storage.cleaning import CleanerSettings
+from rookery.storage.compaction.cleaner import Cleaner
+from rookery.storage.compaction.task import CleanerSettings
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.manager import LogManager
 

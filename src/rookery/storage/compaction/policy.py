@@ -3,8 +3,8 @@
 A compacted log is clean up to its cleaner checkpoint and dirty from there. Only whole sealed segments are cleaned, and
 only up to the first uncleanable offset: the least of the active segment's start, the last stable offset, and the first
 segment that is younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of its
-bytes are dirty, or when something dirty is older than `max.compaction.lag.ms`. `storage.dedupe` says which records
-stay; `storage.cleaner` does the work.
+bytes are dirty, or when something dirty is older than `max.compaction.lag.ms`. `dedupe` says which records stay;
+`task` does the work.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 from dataclasses import dataclass, replace
 
-from rookery.storage.compaction import CleanableRange, cleanable_range, first_dirty_offset, fits_together
+from rookery.storage.compaction.policy import CleanableRange, cleanable_range, first_dirty_offset, fits_together
 from rookery.storage.config import LogConfig
 
 _NOW_MS = 1_700_000_000_000

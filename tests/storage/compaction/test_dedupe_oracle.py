@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rookery.base.types import Buffer
 from rookery.records.batch import Codec, check_batch, read_header
 from rookery.records.record import Record, build_batch, decode_records
-from rookery.storage.dedupe import AbortedTransactions, BatchFilter, FilterSettings, OffsetMap
+from rookery.storage.compaction.dedupe import AbortedTransactions, BatchFilter, FilterSettings, OffsetMap
 
 _NOW_MS = 1_700_000_000_000
 _RETENTION_MS = 1000

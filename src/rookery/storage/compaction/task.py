@@ -29,8 +29,8 @@ from rookery.base.values import value_class
 from rookery.records.batch import BatchHeader, compute_crc, read_header
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX
 from rookery.records.control import ControlType, control_type
-from rookery.storage.compaction import CleanableRange, fits_together
-from rookery.storage.dedupe import AbortedTransactions, BatchFilter, FilterSettings, LastRecord, OffsetMap
+from rookery.storage.compaction.dedupe import AbortedTransactions, BatchFilter, FilterSettings, LastRecord, OffsetMap
+from rookery.storage.compaction.policy import CleanableRange, fits_together
 from rookery.storage.log import Log
 from rookery.storage.replacement import create_aside, seal_aside
 from rookery.storage.segment import Segment

@@ -5,8 +5,7 @@ from rookery.base.types import Buffer
 from rookery.records.batch import Codec, check_batch, read_header, seal
 from rookery.records.control import ControlType, control_key
 from rookery.records.record import Record, build_batch, decode_records
-from rookery.storage.config import FOREVER_MS
-from rookery.storage.dedupe import (
+from rookery.storage.compaction.dedupe import (
     ENTRY_SIZE_BYTES,
     AbortedTransactions,
     BatchFilter,
@@ -14,6 +13,7 @@ from rookery.storage.dedupe import (
     LastRecord,
     OffsetMap,
 )
+from rookery.storage.config import FOREVER_MS
 
 _NOW_MS = 1_700_000_000_000
 _DAY_MS = 86_400_000

@@ -22,8 +22,8 @@ from rookery.base.errors import CorruptionError, StorageError
 from rookery.base.types import Offset, TopicId, TopicPartition
 from rookery.base.values import value_class
 from rookery.storage.checkpoints import encode_offsets, read_offsets
-from rookery.storage.cleaning import CLEANER_CHECKPOINT_FILE, CleanerSettings, CleaningTask
-from rookery.storage.compaction import CleanableRange, cleanable_range, first_dirty_offset
+from rookery.storage.compaction.policy import CleanableRange, cleanable_range, first_dirty_offset
+from rookery.storage.compaction.task import CLEANER_CHECKPOINT_FILE, CleanerSettings, CleaningTask
 from rookery.storage.log import Log
 
 logger = structlog.get_logger(__name__)

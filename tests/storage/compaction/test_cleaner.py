@@ -13,9 +13,9 @@ from rookery.records.batch import HEADER_SIZE, Codec, iterate_headers, read_head
 from rookery.records.batch import seal as seal_batch
 from rookery.records.record import Record, build_batch
 from rookery.storage.checkpoints import read_offsets
-from rookery.storage.cleaner import Cleaner
-from rookery.storage.cleaning import CLEANER_CHECKPOINT_FILE, CleanerSettings
-from rookery.storage.dedupe import ENTRY_SIZE_BYTES
+from rookery.storage.compaction.cleaner import Cleaner
+from rookery.storage.compaction.dedupe import ENTRY_SIZE_BYTES
+from rookery.storage.compaction.task import CLEANER_CHECKPOINT_FILE, CleanerSettings
 from rookery.storage.log import Log
 from rookery.storage.names import STAGE_SUFFIXES
 from tests.storage.cleaning import (
