@@ -23,8 +23,8 @@ from rookery.client.membership.factory import make_committer
 from rookery.client.membership.interfaces import Membership
 from rookery.client.metadata import ClusterMetadata, Partition, Topic
 from rookery.client.metrics.consumer import ConsumerMetrics
-from rookery.client.metrics.sensors import Windows
 from rookery.client.settings.consumer import ConsumerSettings
+from rookery.telemetry.sensors import Windows
 
 
 class ConsumerBase:

@@ -4,7 +4,7 @@ from rookery.client.metrics.connections import ConnectionMetrics, windows_of
 from rookery.client.metrics.consumer import ConsumerMetrics
 from rookery.client.metrics.names import MetricName, metric_name
 from rookery.client.metrics.producer import ProducerMetrics
-from rookery.client.metrics.sensors import DEFAULT_WINDOWS, Sensor, Windows
+from rookery.telemetry.sensors import DEFAULT_WINDOWS, Sensor, Windows
 
 __all__ = [
     "DEFAULT_WINDOWS",

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from rookery.base.types import NodeId
 from rookery.client.metrics.names import MetricName
 from rookery.client.metrics.registry import Family, Registry
-from rookery.client.metrics.sensors import DEFAULT_WINDOWS, Sensor, Windows
 from rookery.client.settings.common import CommonSettings
+from rookery.telemetry.sensors import DEFAULT_WINDOWS, Sensor, Windows
 
 
 def windows_of(settings: CommonSettings) -> Windows:

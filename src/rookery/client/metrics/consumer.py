@@ -8,7 +8,7 @@ from rookery.base.types import NodeId, TopicName, TopicPartition
 from rookery.client.metrics.connections import ConnectionMetrics
 from rookery.client.metrics.names import MetricName
 from rookery.client.metrics.registry import Family, Registry
-from rookery.client.metrics.sensors import DEFAULT_WINDOWS, SECONDS_PER_HOUR, Sensor, Windows
+from rookery.telemetry.sensors import DEFAULT_WINDOWS, SECONDS_PER_HOUR, Sensor, Windows
 
 _NANOSECONDS = 1_000_000_000
 _LEADER = -1

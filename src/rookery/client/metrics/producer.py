@@ -8,7 +8,7 @@ from rookery.base.types import TopicName
 from rookery.client.metrics.connections import ConnectionMetrics
 from rookery.client.metrics.names import MetricName
 from rookery.client.metrics.registry import Family, Registry
-from rookery.client.metrics.sensors import DEFAULT_WINDOWS, Sensor, Windows
+from rookery.telemetry.sensors import DEFAULT_WINDOWS, Sensor, Windows
 
 _NANOSECONDS = 1_000_000_000
 # Calls whose time adds up, by the part of the metric's name.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from rookery.client.metrics.names import MetricName, metric_name
-from rookery.client.metrics.sensors import Sensor
+from rookery.telemetry.sensors import Sensor
 
 # As Kafka does: a topic or node without events for this long is forgotten.
 IDLE_S = 3600.0

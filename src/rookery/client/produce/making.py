@@ -5,11 +5,11 @@ from collections.abc import Callable
 from rookery.client import arrow
 from rookery.client.cluster import Cluster
 from rookery.client.metrics.producer import ProducerMetrics
-from rookery.client.metrics.sensors import Windows
 from rookery.client.produce.accumulator import Accumulator, AccumulatorLimits
 from rookery.client.produce.receipts import RecordFuture
 from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.settings.producer import ProducerSettings
+from rookery.telemetry.sensors import Windows
 
 # Rows of a table need not wait for each other: batches of them are larger, unless batch.size was given.
 _ARROW_BATCH_BYTES = 512 * 1024
