@@ -11,13 +11,12 @@ from uuid import UUID
 from rookery.base.errors import CorruptionError, ProtocolError
 from rookery.base.types import Buffer, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
-from rookery.metadata import schema
-from rookery.metadata.schema import Field, Schema
-from rookery.protocol import wire
+from rookery.protocol import structures, wire
+from rookery.protocol.structures import Field, Schema
 
 _FRAME_VERSION = 1
-_NODE_IDS = schema.array(schema.INT32)
-_UUIDS = schema.array(schema.UUID)
+_NODE_IDS = structures.array(structures.INT32)
+_UUIDS = structures.array(structures.UUID)
 
 SAME_LEADER: NodeId = -2
 # The directory of a replica of which the controller does not know where it lies (KIP-858).
@@ -29,10 +28,10 @@ class BrokerEndpoint:
     SCHEMA: ClassVar = Schema(
         0,
         (
-            Field("name", schema.STRING),
-            Field("host", schema.STRING),
-            Field("port", schema.UINT16),
-            Field("security_protocol", schema.INT16),
+            Field("name", structures.STRING),
+            Field("host", structures.STRING),
+            Field("port", structures.UINT16),
+            Field("security_protocol", structures.INT16),
         ),
     )
     name: str
@@ -46,9 +45,9 @@ class BrokerFeature:
     SCHEMA: ClassVar = Schema(
         0,
         (
-            Field("name", schema.STRING),
-            Field("min_supported_version", schema.INT16),
-            Field("max_supported_version", schema.INT16),
+            Field("name", structures.STRING),
+            Field("min_supported_version", structures.INT16),
+            Field("max_supported_version", structures.INT16),
         ),
     )
     name: str
@@ -62,15 +61,15 @@ class RegisterBrokerRecord:
     SCHEMA: ClassVar = Schema(
         3,
         (
-            Field("broker_id", schema.INT32),
-            Field("is_migrating", schema.BOOL, since=2),
-            Field("incarnation_id", schema.UUID),
-            Field("broker_epoch", schema.INT64),
-            Field("endpoints", schema.array(schema.structure(BrokerEndpoint))),
-            Field("features", schema.array(schema.structure(BrokerFeature))),
-            Field("rack", schema.NULLABLE_STRING),
-            Field("fenced", schema.BOOL),
-            Field("in_controlled_shutdown", schema.BOOL, since=1),
+            Field("broker_id", structures.INT32),
+            Field("is_migrating", structures.BOOL, since=2),
+            Field("incarnation_id", structures.UUID),
+            Field("broker_epoch", structures.INT64),
+            Field("endpoints", structures.array(structures.structure(BrokerEndpoint))),
+            Field("features", structures.array(structures.structure(BrokerFeature))),
+            Field("rack", structures.NULLABLE_STRING),
+            Field("fenced", structures.BOOL),
+            Field("in_controlled_shutdown", structures.BOOL, since=1),
             Field("log_directories", _UUIDS, since=3, tag=0),
         ),
     )
@@ -89,7 +88,7 @@ class RegisterBrokerRecord:
 @value_class
 class UnregisterBrokerRecord:
     API_KEY: ClassVar = 1
-    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", structures.INT32), Field("broker_epoch", structures.INT64)))
     broker_id: NodeId
     broker_epoch: int
 
@@ -97,7 +96,7 @@ class UnregisterBrokerRecord:
 @value_class
 class TopicRecord:
     API_KEY: ClassVar = 2
-    SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("topic_id", schema.UUID)))
+    SCHEMA: ClassVar = Schema(0, (Field("name", structures.STRING), Field("topic_id", structures.UUID)))
     name: TopicName
     topic_id: TopicId
 
@@ -108,16 +107,16 @@ class PartitionRecord:
     SCHEMA: ClassVar = Schema(
         1,
         (
-            Field("partition_id", schema.INT32),
-            Field("topic_id", schema.UUID),
+            Field("partition_id", structures.INT32),
+            Field("topic_id", structures.UUID),
             Field("replicas", _NODE_IDS),
             Field("isr", _NODE_IDS),
             Field("removing_replicas", _NODE_IDS),
             Field("adding_replicas", _NODE_IDS),
-            Field("leader", schema.INT32),
-            Field("leader_recovery_state", schema.INT8, tag=0),
-            Field("leader_epoch", schema.INT32),
-            Field("partition_epoch", schema.INT32),
+            Field("leader", structures.INT32),
+            Field("leader_recovery_state", structures.INT8, tag=0),
+            Field("leader_epoch", structures.INT32),
+            Field("partition_epoch", structures.INT32),
             Field("directories", _UUIDS, since=1),
         ),
     )
@@ -142,14 +141,14 @@ class PartitionChangeRecord:
     SCHEMA: ClassVar = Schema(
         1,
         (
-            Field("partition_id", schema.INT32),
-            Field("topic_id", schema.UUID),
+            Field("partition_id", structures.INT32),
+            Field("topic_id", structures.UUID),
             Field("isr", _NODE_IDS, tag=0),
-            Field("leader", schema.INT32, tag=1),
+            Field("leader", structures.INT32, tag=1),
             Field("replicas", _NODE_IDS, tag=2),
             Field("removing_replicas", _NODE_IDS, tag=3),
             Field("adding_replicas", _NODE_IDS, tag=4),
-            Field("leader_recovery_state", schema.INT8, tag=5),
+            Field("leader_recovery_state", structures.INT8, tag=5),
             Field("directories", _UUIDS, since=1, tag=8),
         ),
     )
@@ -172,10 +171,10 @@ class ConfigRecord:
     SCHEMA: ClassVar = Schema(
         0,
         (
-            Field("resource_type", schema.INT8),
-            Field("resource_name", schema.STRING),
-            Field("name", schema.STRING),
-            Field("value", schema.NULLABLE_STRING),
+            Field("resource_type", structures.INT8),
+            Field("resource_name", structures.STRING),
+            Field("name", structures.STRING),
+            Field("value", structures.NULLABLE_STRING),
         ),
     )
     resource_type: int
@@ -187,7 +186,7 @@ class ConfigRecord:
 @value_class
 class FenceBrokerRecord:
     API_KEY: ClassVar = 7
-    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", structures.INT32), Field("broker_epoch", structures.INT64)))
     broker_id: NodeId
     broker_epoch: int
 
@@ -195,7 +194,7 @@ class FenceBrokerRecord:
 @value_class
 class UnfenceBrokerRecord:
     API_KEY: ClassVar = 8
-    SCHEMA: ClassVar = Schema(0, (Field("broker_id", schema.INT32), Field("broker_epoch", schema.INT64)))
+    SCHEMA: ClassVar = Schema(0, (Field("broker_id", structures.INT32), Field("broker_epoch", structures.INT64)))
     broker_id: NodeId
     broker_epoch: int
 
@@ -203,14 +202,14 @@ class UnfenceBrokerRecord:
 @value_class
 class RemoveTopicRecord:
     API_KEY: ClassVar = 9
-    SCHEMA: ClassVar = Schema(0, (Field("topic_id", schema.UUID),))
+    SCHEMA: ClassVar = Schema(0, (Field("topic_id", structures.UUID),))
     topic_id: TopicId
 
 
 @value_class
 class FeatureLevelRecord:
     API_KEY: ClassVar = 12
-    SCHEMA: ClassVar = Schema(0, (Field("name", schema.STRING), Field("feature_level", schema.INT16)))
+    SCHEMA: ClassVar = Schema(0, (Field("name", structures.STRING), Field("feature_level", structures.INT16)))
     name: str
     feature_level: int
 
@@ -221,9 +220,9 @@ class ProducerIdsRecord:
     SCHEMA: ClassVar = Schema(
         0,
         (
-            Field("broker_id", schema.INT32),
-            Field("broker_epoch", schema.INT64),
-            Field("next_producer_id", schema.INT64),
+            Field("broker_id", structures.INT32),
+            Field("broker_epoch", structures.INT64),
+            Field("next_producer_id", structures.INT64),
         ),
     )
     broker_id: NodeId
@@ -239,10 +238,10 @@ class BrokerRegistrationChangeRecord:
     SCHEMA: ClassVar = Schema(
         2,
         (
-            Field("broker_id", schema.INT32),
-            Field("broker_epoch", schema.INT64),
-            Field("fenced", schema.INT8, tag=0),
-            Field("in_controlled_shutdown", schema.INT8, since=1, tag=1),
+            Field("broker_id", structures.INT32),
+            Field("broker_epoch", structures.INT64),
+            Field("fenced", structures.INT8, tag=0),
+            Field("in_controlled_shutdown", structures.INT8, since=1, tag=1),
             Field("log_directories", _UUIDS, since=2, tag=2),
         ),
     )
@@ -284,7 +283,7 @@ def encode_record(record: MetadataRecord) -> bytes:
     out = bytearray((_FRAME_VERSION,))
     wire.write_varint(out, record.API_KEY)
     wire.write_varint(out, record.SCHEMA.version)
-    schema.write_fields(out, record)
+    structures.write_fields(out, record)
     return bytes(out)
 
 
@@ -298,4 +297,4 @@ def decode_record(data: Buffer) -> MetadataRecord:
         raise CorruptionError("a metadata record is cut off") from error
     if frame_version != _FRAME_VERSION or api_key not in _TYPES_BY_KEY:
         raise CorruptionError(f"a metadata record of frame version {frame_version}, type {api_key} is not known")
-    return schema.decode(_TYPES_BY_KEY[api_key], data, position, version=version)
+    return structures.decode(_TYPES_BY_KEY[api_key], data, position, version=version)

@@ -13,8 +13,8 @@ from rookery.base.errors import CorruptionError
 from rookery.base.identifiers import encode_uuid
 from rookery.base.types import LeaderEpoch, NodeId
 from rookery.base.values import value_class
-from rookery.metadata import schema
-from rookery.metadata.schema import Field, Schema
+from rookery.protocol import structures
+from rookery.protocol.structures import Field, Schema
 
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_KEY_VERSION = 0
@@ -25,7 +25,7 @@ NO_NODE: NodeId = -1
 
 @value_class
 class Voter:
-    SCHEMA: ClassVar = Schema(0, (Field("voter_id", schema.INT32),))
+    SCHEMA: ClassVar = Schema(0, (Field("voter_id", structures.INT32),))
     voter_id: NodeId
 
 
@@ -34,10 +34,10 @@ class LeaderChange:
     SCHEMA: ClassVar = Schema(
         0,
         (
-            Field("version", schema.INT16),
-            Field("leader_id", schema.INT32),
-            Field("voters", schema.array(schema.structure(Voter))),
-            Field("granting_voters", schema.array(schema.structure(Voter))),
+            Field("version", structures.INT16),
+            Field("leader_id", structures.INT32),
+            Field("voters", structures.array(structures.structure(Voter))),
+            Field("granting_voters", structures.array(structures.structure(Voter))),
         ),
     )
     version: int
@@ -56,7 +56,7 @@ class QuorumState:
 def leader_change_record(leader_id: NodeId) -> tuple[bytes, bytes]:
     """Key and value of the control record with which a quorum's only voter begins to lead."""
     voters = (Voter(leader_id),)
-    return _CONTROL_KEY.pack(_CONTROL_KEY_VERSION, _LEADER_CHANGE), schema.encode(
+    return _CONTROL_KEY.pack(_CONTROL_KEY_VERSION, _LEADER_CHANGE), structures.encode(
         LeaderChange(0, leader_id, voters, voters)
     )
 

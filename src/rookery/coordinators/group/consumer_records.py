@@ -17,8 +17,8 @@ from typing import ClassVar, TypeAlias
 from uuid import UUID
 
 from rookery.base.values import value_class
-from rookery.metadata import schema
-from rookery.metadata.schema import Field, Schema, array, nullable, structure
+from rookery.protocol import structures
+from rookery.protocol.structures import Field, Schema, array, nullable, structure
 
 _NEVER_FLEXIBLE = 2**15
 
@@ -34,11 +34,11 @@ class _Value:
 
 
 def _group_key(kind: int) -> Schema:
-    return Schema(kind, (Field("group_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
+    return Schema(kind, (Field("group_id", structures.STRING),), flexible_from=_NEVER_FLEXIBLE)
 
 
 def _named_key(kind: int, name: str) -> Schema:
-    fields = (Field("group_id", schema.STRING), Field(name, schema.STRING))
+    fields = (Field("group_id", structures.STRING), Field(name, structures.STRING))
     return Schema(kind, fields, flexible_from=_NEVER_FLEXIBLE)
 
 
@@ -100,7 +100,7 @@ ConsumerKey: TypeAlias = GroupKey | TopicsKey | MemberKey | TargetEpochKey | Tar
 
 @value_class
 class GroupValue(_Value):
-    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", structures.INT32),))
     epoch: int
 
 
@@ -108,7 +108,9 @@ class GroupValue(_Value):
 class PartitionRacks:
     """Written by Kafka before 4.0; read, never written."""
 
-    SCHEMA: ClassVar[Schema] = Schema(0, (Field("partition", schema.INT32), Field("racks", array(schema.STRING))))
+    SCHEMA: ClassVar[Schema] = Schema(
+        0, (Field("partition", structures.INT32), Field("racks", array(structures.STRING)))
+    )
     partition: int
     racks: tuple[str, ...]
 
@@ -118,9 +120,9 @@ class SubscribedTopic:
     SCHEMA: ClassVar[Schema] = Schema(
         0,
         (
-            Field("topic_id", schema.UUID),
-            Field("name", schema.STRING),
-            Field("partition_count", schema.INT32),
+            Field("topic_id", structures.UUID),
+            Field("name", structures.STRING),
+            Field("partition_count", structures.INT32),
             Field("racks", array(structure(PartitionRacks))),
         ),
     )
@@ -138,7 +140,7 @@ class TopicsValue(_Value):
 
 @value_class
 class ClassicProtocolValue:
-    SCHEMA: ClassVar[Schema] = Schema(0, (Field("name", schema.STRING), Field("metadata", schema.BYTES)))
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("name", structures.STRING), Field("metadata", structures.BYTES)))
     name: str
     metadata: bytes
 
@@ -146,7 +148,7 @@ class ClassicProtocolValue:
 @value_class
 class ClassicMemberValue:
     SCHEMA: ClassVar[Schema] = Schema(
-        0, (Field("session_timeout_ms", schema.INT32), Field("protocols", array(structure(ClassicProtocolValue))))
+        0, (Field("session_timeout_ms", structures.INT32), Field("protocols", array(structure(ClassicProtocolValue))))
     )
     session_timeout_ms: int
     protocols: tuple[ClassicProtocolValue, ...]
@@ -157,14 +159,14 @@ class MemberValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(
         0,
         (
-            Field("instance_id", schema.NULLABLE_STRING),
-            Field("rack_id", schema.NULLABLE_STRING),
-            Field("client_id", schema.STRING),
-            Field("client_host", schema.STRING),
-            Field("topic_names", array(schema.STRING)),
-            Field("topic_regex", schema.NULLABLE_STRING),
-            Field("rebalance_timeout_ms", schema.INT32),
-            Field("server_assignor", schema.NULLABLE_STRING),
+            Field("instance_id", structures.NULLABLE_STRING),
+            Field("rack_id", structures.NULLABLE_STRING),
+            Field("client_id", structures.STRING),
+            Field("client_host", structures.STRING),
+            Field("topic_names", array(structures.STRING)),
+            Field("topic_regex", structures.NULLABLE_STRING),
+            Field("rebalance_timeout_ms", structures.INT32),
+            Field("server_assignor", structures.NULLABLE_STRING),
             Field("classic", nullable(structure(ClassicMemberValue)), tag=0),
         ),
     )
@@ -181,13 +183,15 @@ class MemberValue(_Value):
 
 @value_class
 class TargetEpochValue(_Value):
-    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", schema.INT32),))
+    SCHEMA: ClassVar[Schema] = Schema(0, (Field("epoch", structures.INT32),))
     epoch: int
 
 
 @value_class
 class TopicPartitions:
-    SCHEMA: ClassVar[Schema] = Schema(0, (Field("topic_id", schema.UUID), Field("partitions", array(schema.INT32))))
+    SCHEMA: ClassVar[Schema] = Schema(
+        0, (Field("topic_id", structures.UUID), Field("partitions", array(structures.INT32)))
+    )
     topic_id: UUID
     partitions: tuple[int, ...]
 
@@ -203,9 +207,9 @@ class CurrentValue(_Value):
     SCHEMA: ClassVar[Schema] = Schema(
         0,
         (
-            Field("member_epoch", schema.INT32),
-            Field("previous_member_epoch", schema.INT32),
-            Field("state", schema.INT8),
+            Field("member_epoch", structures.INT32),
+            Field("previous_member_epoch", structures.INT32),
+            Field("state", structures.INT8),
             Field("assigned", array(structure(TopicPartitions))),
             Field("pending_revocation", array(structure(TopicPartitions))),
         ),
@@ -222,7 +226,12 @@ class RegexValue(_Value):
     """`version` is the metadata offset that was looked at, `timestamp_ms` when."""
 
     SCHEMA: ClassVar[Schema] = Schema(
-        0, (Field("topics", array(schema.STRING)), Field("version", schema.INT64), Field("timestamp_ms", schema.INT64))
+        0,
+        (
+            Field("topics", array(structures.STRING)),
+            Field("version", structures.INT64),
+            Field("timestamp_ms", structures.INT64),
+        ),
     )
     topics: tuple[str, ...]
     version: int

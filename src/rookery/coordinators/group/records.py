@@ -12,8 +12,8 @@ from rookery.base.errors import CorruptionError
 from rookery.base.types import LeaderEpoch, Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.coordinators.group.consumer_records import CONSUMER_RECORD_KINDS, ConsumerKey, ConsumerValue
-from rookery.metadata import schema
-from rookery.metadata.schema import Field, Schema
+from rookery.protocol import structures
+from rookery.protocol.structures import Field, Schema
 
 _INT16 = struct.Struct(">h")
 _NEVER_FLEXIBLE = 2**15
@@ -26,7 +26,7 @@ class OffsetCommitKey:
     KIND: ClassVar = 1
     SCHEMA: ClassVar = Schema(
         1,
-        (Field("group_id", schema.STRING), Field("topic", schema.STRING), Field("partition", schema.INT32)),
+        (Field("group_id", structures.STRING), Field("topic", structures.STRING), Field("partition", structures.INT32)),
         flexible_from=_NEVER_FLEXIBLE,
     )
     group_id: str
@@ -45,11 +45,11 @@ class OffsetCommitValue:
     SCHEMA: ClassVar = Schema(
         4,
         (
-            Field("offset", schema.INT64),
-            Field("leader_epoch", schema.INT32, since=3),
-            Field("metadata", schema.STRING),
-            Field("commit_timestamp_ms", schema.INT64),
-            Field("expire_timestamp_ms", schema.INT64, since=1, until=1),
+            Field("offset", structures.INT64),
+            Field("leader_epoch", structures.INT32, since=3),
+            Field("metadata", structures.STRING),
+            Field("commit_timestamp_ms", structures.INT64),
+            Field("expire_timestamp_ms", structures.INT64, since=1, until=1),
         ),
         flexible_from=4,
     )
@@ -67,7 +67,7 @@ class OffsetCommitValue:
 @value_class
 class GroupMetadataKey:
     KIND: ClassVar = 2
-    SCHEMA: ClassVar = Schema(2, (Field("group_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
+    SCHEMA: ClassVar = Schema(2, (Field("group_id", structures.STRING),), flexible_from=_NEVER_FLEXIBLE)
     group_id: str
 
 
@@ -76,14 +76,14 @@ class StoredMember:
     SCHEMA: ClassVar = Schema(
         3,
         (
-            Field("member_id", schema.STRING),
-            Field("instance_id", schema.NULLABLE_STRING),
-            Field("client_id", schema.STRING),
-            Field("client_host", schema.STRING),
-            Field("rebalance_timeout_ms", schema.INT32),
-            Field("session_timeout_ms", schema.INT32),
-            Field("subscription", schema.BYTES),
-            Field("assignment", schema.BYTES),
+            Field("member_id", structures.STRING),
+            Field("instance_id", structures.NULLABLE_STRING),
+            Field("client_id", structures.STRING),
+            Field("client_host", structures.STRING),
+            Field("rebalance_timeout_ms", structures.INT32),
+            Field("session_timeout_ms", structures.INT32),
+            Field("subscription", structures.BYTES),
+            Field("assignment", structures.BYTES),
         ),
         flexible_from=4,
     )
@@ -104,12 +104,12 @@ class GroupMetadataValue:
     SCHEMA: ClassVar = Schema(
         3,
         (
-            Field("protocol_type", schema.STRING),
-            Field("generation", schema.INT32),
-            Field("protocol", schema.NULLABLE_STRING),
-            Field("leader", schema.NULLABLE_STRING),
-            Field("state_timestamp_ms", schema.INT64),
-            Field("members", schema.array(schema.structure(StoredMember))),
+            Field("protocol_type", structures.STRING),
+            Field("generation", structures.INT32),
+            Field("protocol", structures.NULLABLE_STRING),
+            Field("leader", structures.NULLABLE_STRING),
+            Field("state_timestamp_ms", structures.INT64),
+            Field("members", structures.array(structures.structure(StoredMember))),
         ),
         flexible_from=4,
     )
@@ -146,11 +146,11 @@ _KINDS: dict[int, tuple[type[Key], type[Value]]] = {
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    key = _INT16.pack(record.key.KIND) + schema.encode(record.key)
+    key = _INT16.pack(record.key.KIND) + structures.encode(record.key)
     if record.value is None:
         return key, None
     version = record.value.written_version
-    return key, _INT16.pack(version) + schema.encode(record.value, version=version)
+    return key, _INT16.pack(version) + structures.encode(record.value, version=version)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -161,8 +161,8 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     if kinds is None:
         return None
     key_type, value_type = kinds
-    decoded = schema.decode(key_type, key, _INT16.size)
+    decoded = structures.decode(key_type, key, _INT16.size)
     if value is None:
         return GroupRecord(decoded, None)
     version = _INT16.unpack_from(value)[0]
-    return GroupRecord(decoded, schema.decode(value_type, value, _INT16.size, version=version))
+    return GroupRecord(decoded, structures.decode(value_type, value, _INT16.size, version=version))

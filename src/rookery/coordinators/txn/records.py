@@ -25,8 +25,8 @@ from rookery.base.types import (
 from rookery.base.values import value_class
 from rookery.coordinators.txn.states import State
 from rookery.coordinators.txn.transaction import Transaction
-from rookery.metadata import schema
-from rookery.metadata.schema import Field, Kind, Schema
+from rookery.protocol import structures
+from rookery.protocol.structures import Field, Kind, Schema
 
 _INT16 = struct.Struct(">h")
 _KEY_VERSION = 0
@@ -46,7 +46,7 @@ class TransactionRecord(NamedTuple):
 
 @value_class
 class _Key:
-    SCHEMA: ClassVar = Schema(0, (Field("transactional_id", schema.STRING),), flexible_from=_NEVER_FLEXIBLE)
+    SCHEMA: ClassVar = Schema(0, (Field("transactional_id", structures.STRING),), flexible_from=_NEVER_FLEXIBLE)
     transactional_id: str
 
 
@@ -54,7 +54,7 @@ class _Key:
 class _Partitions:
     SCHEMA: ClassVar = Schema(
         1,
-        (Field("topic", schema.STRING), Field("partitions", schema.array(schema.INT32))),
+        (Field("topic", structures.STRING), Field("partitions", structures.array(structures.INT32))),
         flexible_from=FLEXIBLE_VERSION,
     )
     topic: TopicName
@@ -65,16 +65,16 @@ def _partitions_kind() -> Kind:
     """A structure that is of the version of what holds it."""
 
     def read(data: Buffer, position: int) -> tuple[_Partitions, int]:
-        return schema.read_fields(_Partitions, data, position, version=FLEXIBLE_VERSION)
+        return structures.read_fields(_Partitions, data, position, version=FLEXIBLE_VERSION)
 
     def read_plain(data: Buffer, position: int) -> tuple[_Partitions, int]:
-        return schema.read_fields(_Partitions, data, position, version=PLAIN_VERSION)
+        return structures.read_fields(_Partitions, data, position, version=PLAIN_VERSION)
 
     def write(out: bytearray, value: _Partitions) -> None:
-        schema.write_fields(out, value, version=FLEXIBLE_VERSION)
+        structures.write_fields(out, value, version=FLEXIBLE_VERSION)
 
     def write_plain(out: bytearray, value: _Partitions) -> None:
-        schema.write_fields(out, value, version=PLAIN_VERSION)
+        structures.write_fields(out, value, version=PLAIN_VERSION)
 
     return Kind(read, write, read_plain, write_plain)
 
@@ -86,16 +86,16 @@ class _Value:
     SCHEMA: ClassVar = Schema(
         1,
         (
-            Field("producer_id", schema.INT64),
-            Field("previous_producer_id", schema.INT64, since=1, tag=0),
-            Field("next_producer_id", schema.INT64, since=1, tag=1),
-            Field("producer_epoch", schema.INT16),
-            Field("timeout_ms", schema.INT32),
-            Field("state", schema.INT8),
-            Field("topics", schema.array(_partitions_kind())),
-            Field("update_ms", schema.INT64),
-            Field("start_ms", schema.INT64),
-            Field("client_version", schema.INT16, since=1, tag=2),
+            Field("producer_id", structures.INT64),
+            Field("previous_producer_id", structures.INT64, since=1, tag=0),
+            Field("next_producer_id", structures.INT64, since=1, tag=1),
+            Field("producer_epoch", structures.INT16),
+            Field("timeout_ms", structures.INT32),
+            Field("state", structures.INT8),
+            Field("topics", structures.array(_partitions_kind())),
+            Field("update_ms", structures.INT64),
+            Field("start_ms", structures.INT64),
+            Field("client_version", structures.INT16, since=1, tag=2),
         ),
         flexible_from=FLEXIBLE_VERSION,
     )
@@ -113,10 +113,10 @@ class _Value:
 
 def encode_record(record: TransactionRecord, *, version: int = FLEXIBLE_VERSION) -> tuple[bytes, bytes | None]:
     """The record's key, and its value in `version`."""
-    key = _INT16.pack(_KEY_VERSION) + schema.encode(_Key(record.transactional_id))
+    key = _INT16.pack(_KEY_VERSION) + structures.encode(_Key(record.transactional_id))
     if record.transaction is None:
         return key, None
-    return key, _INT16.pack(version) + schema.encode(_to_value(record.transaction), version=version)
+    return key, _INT16.pack(version) + structures.encode(_to_value(record.transaction), version=version)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
@@ -125,11 +125,11 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
         raise CorruptionError("a record of a transaction is cut off")
     if _INT16.unpack_from(key)[0] != _KEY_VERSION:
         return None
-    transactional_id = schema.decode(_Key, key, _INT16.size).transactional_id
+    transactional_id = structures.decode(_Key, key, _INT16.size).transactional_id
     if value is None:
         return TransactionRecord(transactional_id, None)
     version = _INT16.unpack_from(value)[0]
-    decoded = schema.decode(_Value, value, _INT16.size, version=version)
+    decoded = structures.decode(_Value, value, _INT16.size, version=version)
     return TransactionRecord(transactional_id, _to_transaction(transactional_id, decoded))
 
 
