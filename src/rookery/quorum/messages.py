@@ -5,7 +5,6 @@ before any record of it; `quorum-state` remembers the epoch and the vote, so tha
 """
 
 import json
-import struct
 from typing import ClassVar
 from uuid import UUID
 
@@ -15,10 +14,8 @@ from rookery.base.types import LeaderEpoch, NodeId
 from rookery.base.values import value_class
 from rookery.protocol import structures
 from rookery.protocol.structures import Field, Schema
+from rookery.records.control import ControlType, control_key
 
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_KEY_VERSION = 0
-_LEADER_CHANGE = 2
 _STATE_VERSION = 1
 NO_NODE: NodeId = -1
 
@@ -56,9 +53,7 @@ class QuorumState:
 def leader_change_record(leader_id: NodeId) -> tuple[bytes, bytes]:
     """Key and value of the control record with which a quorum's only voter begins to lead."""
     voters = (Voter(leader_id),)
-    return _CONTROL_KEY.pack(_CONTROL_KEY_VERSION, _LEADER_CHANGE), structures.encode(
-        LeaderChange(0, leader_id, voters, voters)
-    )
+    return control_key(ControlType.LEADER_CHANGE), structures.encode(LeaderChange(0, leader_id, voters, voters))
 
 
 def encode_state(state: QuorumState) -> bytes:
