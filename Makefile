@@ -92,8 +92,8 @@ explore: $(INSTALLED) ## The property tests with new random examples
 
 conformance: $(INSTALLED) ## Every foreign client: Python, kcat, the Java tools; and the long fault tests
 	scripts/conformance-setup.sh .cache/java
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not spark and not soak" tests/conformance tests/faults tests/spark $(PYTEST_ARGS)
-	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not spark and not soak" tests/conformance tests/faults tests/pipelines tests/spark $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m "spark and not soak" tests/conformance tests/pipelines tests/spark $(PYTEST_ARGS) || [ $$? -eq $(NONE_SELECTED) ]
 	$(MAKE) sparks
 
 sparks: ## The Spark suite with older versions of Spark, from PyPI: make sparks SPARKS=4.1

@@ -27,7 +27,7 @@ from demo.story.activity import ACT_LENGTH, MORNING, Act, acts
 from demo.story.expectation import expect, minute_of
 from demo.story.lag import LagMeter
 from demo.story.pipeline import GROUPS, Pipeline
-from rookery.spark.pipelines.progress import records_behind
+from rookery.pipelines.progress import records_behind
 
 SEED: Final = 7
 VIEWS_OF_AN_ACT: Final = 10_000

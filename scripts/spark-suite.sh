@@ -23,8 +23,8 @@ export ROOKERY_SPARK_JARS
 # Pytest's exit code if arguments select no test of a kind.
 none_selected=5
 "$venv/bin/python" -c 'import pyspark; print("Spark", pyspark.__version__)'
-"$venv/bin/pytest" -q -n "${WORKERS:-4}" --dist worksteal -m "not spark and not soak" tests/spark "$@" \
+"$venv/bin/pytest" -q -n "${WORKERS:-4}" --dist worksteal -m "not spark and not soak" tests/pipelines tests/spark "$@" \
     || [ $? -eq $none_selected ]
 # The benchmark compares with the newest Spark alone.
 "$venv/bin/pytest" -q -m "spark and not soak" --ignore tests/conformance/spark/test_bench.py \
-    tests/conformance tests/spark "$@" || [ $? -eq $none_selected ]
+    tests/conformance tests/pipelines tests/spark "$@" || [ $? -eq $none_selected ]

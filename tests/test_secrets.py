@@ -10,13 +10,13 @@ import pytest
 from rookery.client.settings.admin import AdminSettings
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.client.settings.producer import ProducerSettings
+from rookery.pipelines.application import RunOptions
+from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.spec import Pipeline, Sink, Source
 from rookery.registry.rest.auth import Credentials
 from rookery.registry.settings import RegistrySettings
 from rookery.serdes.settings import RegistrySettings as RegistryClientSettings
 from rookery.spark.options import parse_read_options, parse_write_options
-from rookery.spark.pipelines.application import RunOptions
-from rookery.spark.pipelines.parsing import parse_pipeline
-from rookery.spark.pipelines.spec import Pipeline, Sink, Source
 from rookery.spark.postgres.letters import DeadLetters
 
 SECRET = "hunter2"

@@ -12,15 +12,15 @@ from typer.testing import CliRunner, Result
 
 from rookery.base.distribution import install_hint
 from rookery.cli.commands import app
-from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
+from rookery.pipelines.progress import Figures
+from rookery.pipelines.states import RunningPipeline, StateDirectory
 
 # Holds a pipeline's lock until SIGTERM.
 HOLDER = """
 import os, signal, sys, threading
 from pathlib import Path
-from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.states import RunningPipeline, StateDirectory
+from rookery.pipelines.progress import Figures
+from rookery.pipelines.states import RunningPipeline, StateDirectory
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
 flows = (Figures(flow="out", state="running", batches=3, batch_id=2, rows_in=100, lags={"views-0": 7}, lag_s=1.5),)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.cloudpickle import register_pickle_by_value
 
-from rookery.spark.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
+from rookery.pipelines.checkpoint_files import CheckpointFiles, mend_checkpoint
 from rookery.spark.session import start_session
 from tests.spark.sink import faulty_sink
 from tests.support.spark import SESSION_SETTINGS

@@ -7,12 +7,12 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from rookery.base.clock import SystemClock
-from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.lag import LagLookup
-from rookery.spark.pipelines.parsing import parse_pipeline
-from rookery.spark.pipelines.platform import create_topics
-from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.running import Runner
+from rookery.pipelines.checks import check_pipeline
+from rookery.pipelines.lag import LagLookup
+from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.platform import create_topics
+from rookery.pipelines.progress import Figures
+from rookery.pipelines.running import Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

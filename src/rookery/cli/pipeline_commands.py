@@ -14,9 +14,9 @@ from rookery.cli.errors import FAILED, CommandError
 from rookery.cli.output import Cell, Styled, note, print_json, print_table
 
 if TYPE_CHECKING:
-    from rookery.spark.pipelines.application import RunOptions
-    from rookery.spark.pipelines.progress import Figures
-    from rookery.spark.pipelines.states import Found, RunningPipeline, StateDirectory
+    from rookery.pipelines.application import RunOptions
+    from rookery.pipelines.progress import Figures
+    from rookery.pipelines.states import Found, RunningPipeline, StateDirectory
 
 _POLL_S = 0.1
 _MS_PER_S = 1000
@@ -24,8 +24,8 @@ _STATE_STYLES = {"killed": "red", "failing": "yellow"}
 
 
 def write_template(name: str, template: str, directory: Path) -> None:
-    from rookery.spark.pipelines.parsing import PIPELINE_NAME, PIPELINE_NAME_FORM
-    from rookery.spark.pipelines.templates import render
+    from rookery.pipelines.parsing import PIPELINE_NAME, PIPELINE_NAME_FORM
+    from rookery.pipelines.templates import render
 
     if not PIPELINE_NAME.fullmatch(name):
         raise CommandError(f"the name {name} {PIPELINE_NAME_FORM}")
@@ -43,8 +43,8 @@ def write_template(name: str, template: str, directory: Path) -> None:
 
 
 def print_validation(file: Path, options: "RunOptions", *, offline: bool, as_json: bool) -> None:
-    from rookery.spark.pipelines.application import validate
-    from rookery.spark.pipelines.spec import PipelineError
+    from rookery.pipelines.application import validate
+    from rookery.pipelines.spec import PipelineError
 
     try:
         pipeline = validate(file, options, offline=offline)
@@ -112,7 +112,7 @@ def _print_flows(title: str, pipeline: "RunningPipeline") -> None:
     """As `run` shows them, by the width of the terminal; all of them, however many there are."""
     from rich.console import Console
 
-    from rookery.spark.pipelines.display import FlowTable
+    from rookery.pipelines.display import FlowTable
 
     typer.echo(title)
     Console().print(FlowTable(pipeline.name, pipeline.flows, is_live=False))
@@ -163,7 +163,7 @@ def _state_cell(found: "Found") -> Cell:
 
 
 def _records_behind(found: "Found") -> int | None:
-    from rookery.spark.pipelines.progress import records_behind
+    from rookery.pipelines.progress import records_behind
 
     return records_behind(each.lags for each in found.pipeline.flows)
 

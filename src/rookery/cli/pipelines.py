@@ -12,8 +12,8 @@ from rookery.cli.options import Json
 from rookery.cli.parsing import parse_pairs
 
 if TYPE_CHECKING:
-    from rookery.spark.pipelines.application import RunOptions
-    from rookery.spark.pipelines.states import StateDirectory
+    from rookery.pipelines.application import RunOptions
+    from rookery.pipelines.states import StateDirectory
 
 app = App(help="Data pipelines on Spark: topics, files and databases, by a small file.")
 
@@ -104,7 +104,7 @@ def run(
     from dataclasses import replace
 
     from rookery.cli.output import note
-    from rookery.spark.pipelines import application
+    from rookery.pipelines import application
 
     options = _options(master, settings)
     application.run(
@@ -149,7 +149,7 @@ def stop(
 
 
 def _options(master: str, settings: list[str] | None) -> "RunOptions":
-    from rookery.spark.pipelines.application import RunOptions
+    from rookery.pipelines.application import RunOptions
 
     return RunOptions(master=master, settings=parse_pairs(settings or (), "--set"))
 
@@ -157,6 +157,6 @@ def _options(master: str, settings: list[str] | None) -> "RunOptions":
 def _states() -> "StateDirectory":
     import os
 
-    from rookery.spark.pipelines.states import StateDirectory, default_directory
+    from rookery.pipelines.states import StateDirectory, default_directory
 
     return StateDirectory(default_directory(os.environ))

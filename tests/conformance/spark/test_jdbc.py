@@ -10,7 +10,7 @@ import psycopg
 import pyarrow.dataset as ds
 import pytest
 
-from rookery.spark.pipelines.spec import PipelineError
+from rookery.pipelines.spec import PipelineError
 from tests.support.pipelines import run_pipeline
 from tests.support.postgres import Postgres, running_postgres
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rookery.client.sync import Admin, NewTopic
-from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.parsing import parse_pipeline
-from rookery.spark.pipelines.spec import TopicSource
+from rookery.pipelines.checks import check_pipeline
+from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.spec import TopicSource
 from rookery.testing.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import psycopg
 import pyarrow.dataset as ds
 import pytest
 
+from rookery.pipelines.checkpoint_files import CheckpointFiles
+from rookery.pipelines.checks import check_pipeline
+from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.platform import check_registry, check_topics
+from rookery.pipelines.spec import PipelineError
 from rookery.serdes import RegistryClient, Schema
-from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
-from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.parsing import parse_pipeline
-from rookery.spark.pipelines.platform import check_registry, check_topics
-from rookery.spark.pipelines.spec import PipelineError
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.pipelines import run_pipeline
 from tests.support.postgres import Postgres, running_postgres

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from rookery.spark.pipelines.spec import (
+from rookery.pipelines.spec import (
     Cast,
     Drop,
     Filter,
@@ -20,12 +20,12 @@ from rookery.spark.pipelines.spec import (
     Step,
     ToTimestamp,
 )
-from rookery.spark.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
+from rookery.pipelines.steps import ERROR_COLUMN, MissingColumnError, PatternError, apply_step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rookery.spark.pipelines.spec import OnError
+    from rookery.pipelines.spec import OnError
 
 HERE = Place("p.yaml", 1)
 

@@ -12,16 +12,16 @@ import pytest
 from rookery.base.clock import SystemClock
 from rookery.client.sync import Admin, Consumer, Producer
 from rookery.dead_letters.standard import Failure, read_failure
+from rookery.pipelines.checkpoint_files import CheckpointFiles
+from rookery.pipelines.checks import check_pipeline
+from rookery.pipelines.lag import LagLookup
+from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.pins import write_pins
+from rookery.pipelines.platform import create_topics
+from rookery.pipelines.progress import Figures
+from rookery.pipelines.running import Runner
+from rookery.pipelines.spec import Pipeline
 from rookery.serdes import AvroDeserializer, RegistryClient
-from rookery.spark.pipelines.checkpoint_files import CheckpointFiles
-from rookery.spark.pipelines.checks import check_pipeline
-from rookery.spark.pipelines.lag import LagLookup
-from rookery.spark.pipelines.parsing import parse_pipeline
-from rookery.spark.pipelines.pins import write_pins
-from rookery.spark.pipelines.platform import create_topics
-from rookery.spark.pipelines.progress import Figures
-from rookery.spark.pipelines.running import Runner
-from rookery.spark.pipelines.spec import Pipeline
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.waiting import eventually
 

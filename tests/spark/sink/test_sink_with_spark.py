@@ -15,8 +15,8 @@ from pyspark.sql.functions import lit, split
 
 import tests.spark.sink.faulty_sink as faulty_sink
 from rookery.client.sync import Consumer
+from rookery.pipelines.sinks import activate
 from rookery.spark import TopicSink
-from rookery.spark.pipelines.sinks import activate
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.faulty_sink import FaultySink, arm

@@ -1,0 +1,124 @@
+"""Starts a flow: its rows, its sink, its trigger and its checkpoint as one streaming query of Spark's."""
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from rookery.pipelines.building import Flow
+from rookery.pipelines.checkpoint_files import CheckpointFiles, has_unfinished_batch, mend_checkpoint
+from rookery.pipelines.origins import refused_topic, refusing_sinks
+from rookery.pipelines.sources import platform_options
+from rookery.pipelines.spec import (
+    AvailableNow,
+    ConsoleSink,
+    Continuous,
+    Every,
+    OutputMode,
+    ParquetSink,
+    Pipeline,
+    PostgresSink,
+    Sink,
+    TopicSink,
+    Trigger,
+)
+from rookery.spark.compat import Feature, has
+from rookery.spark.sink.topic_sink import TopicSink as UpdatingSink
+from rookery.spark.spark_names import FORMAT, QUERY_ID
+
+_ADVISORY_SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+# Options of a topic sink that say how rows are encoded, which happens before they are written.
+_ENCODING_PREFIXES: Final = ("key", "value", "schema.registry.")
+
+
+def start_flow(flow: Flow, pipeline: Pipeline) -> StreamingQuery:
+    session, checkpoint = flow.rows.sparkSession, pipeline.checkpoint_of(flow.name)
+    activate(session)
+    mend_checkpoint(checkpoint, CheckpointFiles(session))
+    writer = flow.rows.writeStream.outputMode(output_mode(flow.sink))
+    writer = writer.option("checkpointLocation", checkpoint)
+    writer = _triggered(writer, pipeline.trigger)
+    match flow.sink:
+        case TopicSink(output_mode="update"):
+            return writer.foreachBatch(UpdatingSink(_topic_options(flow.sink, pipeline))).start()
+        case TopicSink() | None:
+            return writer.format(FORMAT).options(**_topic_options(flow.sink, pipeline)).start()
+        case ParquetSink():
+            return _start_parquet(writer, flow.sink, flow.rows)
+        case PostgresSink():
+            return _start_postgres(writer, flow.sink, flow, pipeline)
+        case ConsoleSink():
+            return writer.format("console").options(**flow.sink.options).start()
+
+
+def runs_twice(flow: Flow, pipeline: Pipeline) -> bool:
+    """Whether the query that is about to start would end before it has read what is there.
+
+    Without admission control, Spark runs the trigger available-now as one micro-batch. If that is an interrupted one,
+    which is finished first, all that came since stays unread, though the flow would seem to have done its work.
+    """
+    if has(Feature.ADMISSION_CONTROL) or not isinstance(pipeline.trigger, AvailableNow):
+        return False
+    return has_unfinished_batch(pipeline.checkpoint_of(flow.name), CheckpointFiles(flow.rows.sparkSession))
+
+
+def activate(session: SparkSession) -> None:
+    """Spark looks for the sink in the session of the thread that starts a query, which may have none yet."""
+    classes: Any = SparkSession._get_j_spark_session_class(session._jvm)
+    classes.setActiveSession(session._jsparkSession)
+
+
+def output_mode(sink: Sink | None) -> OutputMode:
+    return "append" if sink is None or isinstance(sink, ParquetSink) else sink.output_mode
+
+
+def _triggered(writer: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:
+    match trigger:
+        case AvailableNow():
+            return writer.trigger(availableNow=True)
+        case Every(interval=interval):
+            return writer.trigger(processingTime=interval)
+        case Continuous():
+            return writer.trigger(processingTime="0 seconds")
+
+
+def _topic_options(sink: TopicSink | None, pipeline: Pipeline) -> dict[str, str]:
+    given = {} if sink is None else sink.options
+    own = {name: text for name, text in given.items() if not name.lower().startswith(_ENCODING_PREFIXES)}
+    return {**platform_options(pipeline), "delivery": pipeline.delivery, **own}
+
+
+def _start_postgres(writer: DataStreamWriter, sink: PostgresSink, flow: Flow, pipeline: Pipeline) -> StreamingQuery:
+    """The sink's ledger knows batches by their numbers, which belong to one checkpoint: so does the sink's id."""
+    from rookery.spark.postgres.letters import DeadLetters
+    from rookery.spark.postgres.sink import PostgresSink as Writer
+
+    opened: list[Writer] = []
+    letters = DeadLetters(_topic_options(None, pipeline), refused_topic(pipeline, sink), pipeline.name)
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        if not opened:
+            query_id = rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+            opened.append(
+                Writer(
+                    dsn=sink.connection,
+                    table=sink.table,
+                    sink_id=f"{pipeline.group_id(flow.name)}.{query_id}",
+                    key_columns=sink.key,
+                    order_column=sink.order_by,
+                    delete_when=sink.delete_when,
+                    dead_letters=letters if sink in refusing_sinks(pipeline) else None,
+                )
+            )
+        flow.refused.note(batch_id, opened[0](rows, batch_id).letter_count)
+
+    return writer.foreachBatch(write).start()
+
+
+def _start_parquet(writer: DataStreamWriter, sink: ParquetSink, rows: DataFrame) -> StreamingQuery:
+    if sink.target_file_size_bytes is not None:
+        rows.sparkSession.conf.set(_ADVISORY_SIZE, str(sink.target_file_size_bytes))
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    return writer.format("parquet").options(**sink.options).start(sink.path)
