@@ -21,7 +21,7 @@ from rookery.pipelines.spec import Pipeline, PipelineError, PostgresSink, Proble
 from rookery.serdes import Schema
 from rookery.serdes.errors import RegistryRequestError
 from rookery.spark.formats import FormatError
-from rookery.spark.formats.avro_derived import derive_schema
+from rookery.spark.formats.avro.derived_schema import derive_schema
 from rookery.spark.formats.planning import SCHEMA_TYPES
 
 _NOT_FOUND: Final = 404

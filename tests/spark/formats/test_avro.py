@@ -17,9 +17,10 @@ from rookery.records.packing import encode_varint
 from rookery.schemas.interface import Reference
 from rookery.serdes import Schema
 from rookery.serdes.errors import RegistryRequestError
-from rookery.spark.formats import FormatError, RegistryDownError, avro_arrays, plan_decoder, registries
-from rookery.spark.formats.avro import AvroDecoder, parse_root
-from rookery.spark.formats.avro_shapes import Shapes
+from rookery.spark.formats import FormatError, RegistryDownError, plan_decoder, registries
+from rookery.spark.formats.avro import arrays
+from rookery.spark.formats.avro.decoder import AvroDecoder, parse_root
+from rookery.spark.formats.avro.shapes import Shapes
 from rookery.spark.formats.registries import Writers, registry_of
 from tests.spark.formats.options import format_options
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
@@ -344,7 +345,7 @@ def test_long_batches_are_decoded_in_runs(registry: MemoryRegistry, monkeypatch:
     ]
     rows[7:7] = [b"no Avro", rows[3][:-3]]
     whole = AvroDecoder(NESTED, None, SETTINGS).decode(binary(*rows), "topic")
-    monkeypatch.setattr(avro_arrays, "_STEPS_MAX", 100)
+    monkeypatch.setattr(arrays, "_STEPS_MAX", 100)
     parts = AvroDecoder(NESTED, None, SETTINGS).decode(binary(*rows), "topic")
     parts.values.validate(full=True)
     assert parts.values.equals(whole.values)

@@ -25,8 +25,8 @@ from rookery.schemas.avro import parse_registered
 from rookery.serdes import AvroDeserializer, Schema
 from rookery.serdes.avro_schema import guarded
 from rookery.serdes.errors import SerdesError
-from rookery.spark.formats.avro import AvroDecoder
-from rookery.spark.formats.avro_writing import AvroEncoder
+from rookery.spark.formats.avro.decoder import AvroDecoder
+from rookery.spark.formats.avro.encoder import AvroEncoder
 from rookery.spark.formats.registering import WriterSchema
 from tests.spark.formats.avro_schemas import evolved, look_of, records, schemas, type_of, values
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry

@@ -55,7 +55,7 @@ def plan_encoder(options: "FormatOptions", spark_type: "DataType", *, topic: str
 
             return JsonEncoder(spark_type)
         case "avro":
-            from rookery.spark.formats.avro_writing import AvroEncoder
+            from rookery.spark.formats.avro.encoder import AvroEncoder
 
             return AvroEncoder.plan(options, spark_type, topic=topic, is_key=is_key)
         case "json-schema":
@@ -81,7 +81,7 @@ def _plan_registered(
     schema, schema_id = (None, None) if pinned else reader_schema(options, topics, is_key=is_key)
     match options.format:
         case "avro":
-            from rookery.spark.formats.avro import AvroDecoder
+            from rookery.spark.formats.avro.decoder import AvroDecoder
 
             if schema is None:
                 return AvroDecoder.of_pin(pinned or "", settings)

@@ -21,8 +21,8 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401
 
     import pyspark_rookery  # noqa: F401
-    import rookery.spark.formats.avro
-    import rookery.spark.formats.avro_writing
+    import rookery.spark.formats.avro.decoder
+    import rookery.spark.formats.avro.encoder
     import rookery.spark.formats.json_columns
     import rookery.spark.formats.json_writing
     import rookery.spark.formats.protobuf

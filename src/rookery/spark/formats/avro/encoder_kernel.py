@@ -1,4 +1,4 @@
-"""The loop that runs a program of `avro_writing_program` over the rows of a column, as machine code by numba.
+"""The loop that runs a program of `encoder_program` over the rows of a column, as machine code by numba.
 
 A slot is a column, or a part of one: the address of its numbers (offsets, for texts and lists), of its flags (0 if none
 is null) and of its texts. The program follows the schema; `index` is the value of the slots that it is at, the row to

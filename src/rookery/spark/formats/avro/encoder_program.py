@@ -1,4 +1,4 @@
-"""How a column of a Spark type is written with an Avro schema: a program for `avro_writing_kernel`, and its slots.
+"""How a column of a Spark type is written with an Avro schema: a program for `encoder_kernel`, and its slots.
 
 What does not fit is told before any row is seen: a column that the schema does not have, a field of the schema without
 column and without default, a type that would lose something. Types are those of docs/spark-formats.md, and integers
@@ -14,9 +14,9 @@ from pyspark.sql import types as spark
 
 from rookery.records.packing import encode_varint
 from rookery.schemas.avro.model import Array, Enum, Fixed, Map, Node, Record, Union
-from rookery.spark.formats import avro_writing_kernel as kernel
-from rookery.spark.formats.avro_default_bytes import encode_default
-from rookery.spark.formats.avro_shapes import decimal_of
+from rookery.spark.formats.avro import encoder_kernel as kernel
+from rookery.spark.formats.avro.default_bytes import encode_default
+from rookery.spark.formats.avro.shapes import decimal_of
 from rookery.spark.formats.errors import FormatError
 
 _INTEGERS: Final = (spark.ByteType, spark.ShortType, spark.IntegerType)

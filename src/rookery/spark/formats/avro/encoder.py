@@ -13,10 +13,10 @@ from rookery.schemas.avro.model import Enum
 from rookery.schemas.interface import InvalidSchemaError
 from rookery.serdes import Schema
 from rookery.serdes.settings import AVRO_SERIALIZER_KEYS
-from rookery.spark.formats import avro_writing_kernel as kernel
-from rookery.spark.formats.avro import quoted
-from rookery.spark.formats.avro_derived import derive_schema
-from rookery.spark.formats.avro_writing_program import Part, WritingProgram
+from rookery.spark.formats.avro import encoder_kernel as kernel
+from rookery.spark.formats.avro.decoder import quoted
+from rookery.spark.formats.avro.derived_schema import derive_schema
+from rookery.spark.formats.avro.encoder_program import Part, WritingProgram
 from rookery.spark.formats.columns import Array, ColumnEncoder, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import valid_of

@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, and as the slots that `avro_kernel` writes to.
+"""Avro schemas as Spark's types, and as the slots that `decoder_kernel` writes to.
 
 The types are those of Spark's `from_avro`, with every field nullable; docs/spark-formats.md has the table. A shape is
 one node of the type: what it is in Arrow, and the slot that its values are collected in. Structs have a slot only

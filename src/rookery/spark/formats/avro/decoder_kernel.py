@@ -1,7 +1,7 @@
-"""The loop that runs a program of `avro_program` over rows of Avro data, as machine code by numba.
+"""The loop that runs a program of `decoder_program` over rows of Avro data, as machine code by numba.
 
 A program is a list of instructions: operation, slot, and two arguments. A slot is a column, or a part of one, of the
-reader's type (`avro_shapes`). Programs of different writers write to the same slots, so rows of all schemas are decoded
+reader's type (`shapes`). Programs of different writers write to the same slots, so rows of all schemas are decoded
 in one pass, in their order.
 
 The rules are those of `records.kernels`: bytes are reached by address; a position is compared with the end before a

@@ -1,6 +1,6 @@
 """Avro columns out of rows in the registry's wire format.
 
-Every row is read as the reader's schema has it, whatever schema it was written with; `avro_program` has the rules. New
+Every row is read as the reader's schema has it, whatever schema it was written with; `decoder_program` has the rules. New
 schemas of writers are asked of the registry when a row has their id, so nothing has to be restarted for them.
 """
 
@@ -16,10 +16,10 @@ from rookery.schemas.avro.model import PRIMITIVES, Node
 from rookery.schemas.avro.printing import print_schema
 from rookery.serdes import RegistryClient, Schema
 from rookery.serdes.errors import InvalidSchemaError, SerdesError
-from rookery.spark.formats import avro_kernel as kernel
-from rookery.spark.formats.avro_arrays import Decoding
-from rookery.spark.formats.avro_program import Program
-from rookery.spark.formats.avro_shapes import Shapes
+from rookery.spark.formats.avro import decoder_kernel as kernel
+from rookery.spark.formats.avro.arrays import Decoding
+from rookery.spark.formats.avro.decoder_program import Program
+from rookery.spark.formats.avro.shapes import Shapes
 from rookery.spark.formats.columns import Array, ColumnDecoder, DecodedColumn, RowError
 from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import NO_ID, Frames, read_frames

@@ -1,4 +1,4 @@
-"""Avro's schema resolution as programs for `avro_kernel`: how what a writer wrote becomes what the reader asks for.
+"""Avro's schema resolution as programs for `decoder_kernel`: how what a writer wrote becomes what the reader asks for.
 
 A program follows the writer's schema, since that is the order of the data. What the reader does not have is skipped,
 what only the reader has is a constant, the rest is read into the reader's slots. Whatever can be decided by the schemas
@@ -16,8 +16,8 @@ import numpy as np
 
 from rookery.schemas.avro.defaults import is_valid_default
 from rookery.schemas.avro.model import MISSING, Array, Enum, Field, Fixed, Map, Named, Node, Record, Union
-from rookery.spark.formats import avro_kernel as kernel
-from rookery.spark.formats.avro_shapes import NO_SLOT, Kind, Shape, Shapes, decimal_of
+from rookery.spark.formats.avro import decoder_kernel as kernel
+from rookery.spark.formats.avro.shapes import NO_SLOT, Kind, Shape, Shapes, decimal_of
 
 _PROMOTIONS: Final = frozenset(
     {

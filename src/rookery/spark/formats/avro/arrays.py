@@ -1,4 +1,4 @@
-"""Arrow arrays out of what `avro_kernel` collects.
+"""Arrow arrays out of what `decoder_kernel` collects.
 
 Rooms are estimated from what the run before needed. If they were too small the kernel has counted what it needs, and
 runs a second time. A batch is decoded in runs of limited size, so that the rooms are, too.
@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rookery.spark.formats import avro_kernel as kernel
-from rookery.spark.formats.avro_program import Program
-from rookery.spark.formats.avro_shapes import NO_SLOT, Kind, Shape
+from rookery.spark.formats.avro import decoder_kernel as kernel
+from rookery.spark.formats.avro.decoder_program import Program
+from rookery.spark.formats.avro.shapes import NO_SLOT, Kind, Shape
 from rookery.spark.formats.columns import Array, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 
