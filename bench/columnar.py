@@ -12,7 +12,7 @@ from bench.load import Measurements, await_go, run_action
 from bench.payload import event_text
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, load, split_for_send
-from rookery.client.slabs import SealedBatch
+from rookery.client.packed_batches import SealedBatch
 from rookery.records.batch import MAGIC_V2, NO_SEQUENCE, BatchHeader, Codec, make_attributes, seal
 
 _PARTITION = TopicPartition("events", 0)

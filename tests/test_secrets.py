@@ -11,7 +11,7 @@ from rookery.client.settings.admin import AdminSettings
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.client.settings.producer import ProducerSettings
 from rookery.pipelines.application import RunOptions
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.spec import Pipeline, Sink, Source
 from rookery.registry.rest.auth import Credentials
 from rookery.registry.settings import RegistrySettings

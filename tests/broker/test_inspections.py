@@ -17,9 +17,9 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records import inspection
 from rookery.records.batch import Codec, check_batch
+from rookery.records.batch_reader import RecordColumns, unpack_pieces
 from rookery.records.compression import compress
 from rookery.records.record import Record, build_batch, open_records
-from rookery.records.unpacking import RecordColumns, unpack_pieces
 from tests.broker import harness
 from tests.broker.harness import Broker, batch, decode
 from tests.broker.transactional import FOLLOWER, lead_with_follower

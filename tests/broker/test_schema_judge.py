@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
 from rookery.records.batch import HEADER_SIZE, read_header
+from rookery.records.batch_reader import unpack_records
 from rookery.records.record import Headers, Record, build_batch
-from rookery.records.unpacking import unpack_records
 from rookery.storage.config import SchemaRules
 
 

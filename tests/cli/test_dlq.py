@@ -16,7 +16,7 @@ from rookery.cli import dlq
 from rookery.cli.commands import app
 from rookery.cli.dlq_tables import preview
 from rookery.client.sync import Consumer, Producer
-from rookery.dead_letters.planning import MAX_ATTEMPTS
+from rookery.dead_letters.plan import MAX_ATTEMPTS
 from rookery.dead_letters.standard import ATTEMPT, Failure, Origin, headers_of
 from rookery.serdes import RegistryClient, Schema
 from rookery.testing.embedded import EmbeddedBroker

@@ -13,8 +13,8 @@ from rookery.base.types import TopicName, TopicPartition
 from rookery.client import arrow
 from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, split_for_send, topics_of
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
+from rookery.client.packed_batches import SealedBatch
 from rookery.client.produce.partitioners import partition_for_key
-from rookery.client.slabs import SealedBatch
 from rookery.records.batch import (
     HEADER_SIZE,
     MAGIC_V2,
@@ -28,9 +28,9 @@ from rookery.records.batch import (
     seal,
     seal_parts,
 )
+from rookery.records.batch_writer import pack_records
 from rookery.records.compression import compress
 from rookery.records.control import Marker, build_marker
-from rookery.records.packing import pack_records
 from rookery.records.record import Headers, Record, build_batch, decode_records
 
 _TP = TopicPartition("events", 3)

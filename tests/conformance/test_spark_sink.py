@@ -8,7 +8,7 @@ import pytest
 from rookery.base.feature_codes import UpgradeType
 from rookery.client.admin import EndOutcome, NewTopic, PreparedTransaction
 from rookery.client.sync import Admin, Producer
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 from tests.conformance import brokers
 from tests.spark.sink.sink_harness import POINTS, Incident, Kind, Script, play
 from tests.support.waiting import eventually

@@ -252,7 +252,7 @@ def test_others_get_their_turn_while_a_log_is_loaded(tmp_path: Path, monkeypatch
             turns.append(turn)
             return decode_records(batch)
 
-        monkeypatch.setattr("rookery.coordinators.loading.decode_records", decode)
+        monkeypatch.setattr("rookery.coordinators.log_replay.decode_records", decode)
         after.apply(broker.services.image)
         while after.read_all() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             turn += 1

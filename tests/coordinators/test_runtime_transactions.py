@@ -170,7 +170,7 @@ def test_a_log_whose_markers_cannot_be_read_is_not_coordinated(
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
         coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
         coordinator.end_transaction(0, marker(committed=True))
-        monkeypatch.setattr("rookery.coordinators.loading.read_end_marker", fail)
+        monkeypatch.setattr("rookery.coordinators.log_replay.read_end_marker", fail)
         after = coordinator_of(broker)
         after.apply(broker.services.image)
         await after.wait_until_loaded()

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.spec import PipelineError
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rookery.cli.commands import app
 from rookery.pipelines.databases import check_databases
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.spark.postgres.rights import column_problems
 from tests.support.postgres import Postgres, running_postgres
 

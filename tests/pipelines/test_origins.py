@@ -12,7 +12,7 @@ from rookery.pipelines.origins import (
     refusing_sinks,
     roots,
 )
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.platform import written_topics
 from rookery.pipelines.spec import Pipeline
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from rookery.pipelines.checkpoint_files import CheckpointFiles
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.pins import check_pins, letters_come_later, write_pins
 from rookery.pipelines.spec import Pipeline
 

@@ -8,13 +8,13 @@ import pytest
 from rookery.base.clock import ManualClock
 from rookery.base.types import TopicPartition
 from rookery.client.sync import Admin, Consumer
-from rookery.pipelines import table_reading
+from rookery.pipelines import table_reader
 from rookery.pipelines.table_cache import TableCache
 from rookery.pipelines.tables import TableSource
 from rookery.spark.options import ReadOptions
-from rookery.spark.source import reading
+from rookery.spark.source import task_reader
 from rookery.spark.source.ranges import OffsetRange
-from rookery.spark.source.shaping import DecodingError
+from rookery.spark.source.row_shape import DecodingError
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.source.sources import admin, producer
 
@@ -29,14 +29,14 @@ Fetched: TypeAlias = list[tuple[int, int, int]]
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
     """What was read from the broker; whoever looks at it empties it."""
     found: Fetched = []
-    fetch = reading.fetch
+    fetch = task_reader.fetch
 
     def counted(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         if wanted.size:
             found.append((wanted.partition.partition, wanted.start, wanted.end))
         return fetch(options, wanted)
 
-    monkeypatch.setattr(reading, "fetch", counted)
+    monkeypatch.setattr(task_reader, "fetch", counted)
     return found
 
 
@@ -207,11 +207,11 @@ def test_a_table_that_is_too_large_is_handed_on_as_it_comes(
     broker.create_topic(topic)
     for value in (b"1", b"2", b"3"):
         send(broker, topic, (b"a", value), (b"b", value))
-    monkeypatch.setattr(table_reading, "TABLES", TableCache(clock=ManualClock(), size_bytes_max=1))
+    monkeypatch.setattr(table_reader, "TABLES", TableCache(clock=ManualClock(), size_bytes_max=1))
     small = Table(broker, topic, **{"kafka.max.partition.fetch.bytes": "1"})
     assert small.latest() == {b"a": b"3", b"b": b"3"}
     assert len(small.rows()) == 2, "it is made before it shows that there is no room"
-    monkeypatch.setattr(table_reading, "_PORTION_BYTES", 1)
+    monkeypatch.setattr(table_reader, "_PORTION_BYTES", 1)
     assert len(small.rows()) == 6
     assert small.latest() == {b"a": b"3", b"b": b"3"}
     assert taken(fetched) == [(0, 0, 6)] * 4

@@ -16,8 +16,8 @@ from rookery.base.types import TopicPartition
 from rookery.client.produce.partitioners import murmur2
 from rookery.records import columnar, kernels
 from rookery.records.batch import HEADER_SIZE, BatchHeader, read_header
+from rookery.records.batch_writer import pack_records
 from rookery.records.columnar import BatchRange, Chunk, EncodedBatch, Rows, decode_columns, encode_columns
-from rookery.records.packing import pack_records
 from rookery.records.record import Headers, Record, build_batch, open_batch, read_records
 
 _TP = TopicPartition("events", 3)

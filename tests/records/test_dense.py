@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.records.batch import BatchHeader, read_header
+from rookery.records.batch_reader import RecordColumns, unpack_records
 from rookery.records.dense import unpack_dense
 from rookery.records.record import Record, build_batch, open_records
-from rookery.records.unpacking import RecordColumns, unpack_records
 
 START_MS = 1_700_000_000_000
 

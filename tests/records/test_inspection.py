@@ -12,6 +12,7 @@ from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer
 from rookery.records import inspection
 from rookery.records.batch import Codec, check_batch, read_header, seal
+from rookery.records.batch_reader import RecordColumns, unpack_pieces
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress
 from rookery.records.inspection import (
     Inspection,
@@ -22,7 +23,6 @@ from rookery.records.inspection import (
 )
 from rookery.records.policy import ProducePolicy
 from rookery.records.record import Record, build_batch, decode_records, encode_records
-from rookery.records.unpacking import RecordColumns, unpack_pieces
 from tests.records.tiny import tiny_batch
 
 NOW_MS = 1_700_000_000_000

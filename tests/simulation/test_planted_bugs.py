@@ -25,7 +25,7 @@ from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.timers import SessionTimer
 from rookery.coordinators.runtime import Coordinator
 from rookery.coordinators.timers import Timers
-from rookery.coordinators.txn import ending
+from rookery.coordinators.txn import end_txn
 from rookery.coordinators.txn.results import EndRequest
 from rookery.coordinators.txn.shard import TransactionShard
 from rookery.coordinators.txn.states import State
@@ -301,14 +301,14 @@ def skip_verification(patch: pytest.MonkeyPatch) -> None:
 
 def end_whatever_is_open(patch: pytest.MonkeyPatch) -> None:
     """A late EndTxn ends the transaction that has begun since."""
-    original = ending.end
+    original = end_txn.end
 
     def end(transaction: Transaction | None, request: EndRequest, **kwargs: Any) -> Any:
         if transaction is not None and transaction.state is State.ONGOING:
             request = replace(request, producer_epoch=transaction.producer_epoch)
         return original(transaction, request, **kwargs)
 
-    patch.setattr(ending, "end", end)
+    patch.setattr(end_txn, "end", end)
 
 
 def commit_offsets_on_abort(patch: pytest.MonkeyPatch) -> None:

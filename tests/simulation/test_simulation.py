@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rookery.coordinators.txn import ending, init, transaction
+from rookery.coordinators.txn import end_txn, init, transaction
 from tests.simulation.bank_run import BankRun
 from tests.simulation.scenarios import SCENARIOS, simulate
 from tests.simulation.world import World
@@ -25,9 +25,9 @@ def test_worlds_are_clean(seed: int, name: str) -> None:
 
 def test_epochs_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """With as few epochs as here producer ids are soon replaced by others."""
-    for module in (transaction, ending, init):
+    for module in (transaction, end_txn, init):
         monkeypatch.setattr(module, "EPOCH_MAX", _EPOCHS)
-    for module in (transaction, ending):
+    for module in (transaction, end_txn):
         monkeypatch.setattr(module, "LAST_EPOCH", _EPOCHS - 1)
     for seed in range(1, 4):
         world = World(seed)

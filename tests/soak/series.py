@@ -21,7 +21,7 @@ from tests.spark.sink.faulty_sink import arm
 
 ROOT = Path(__file__).parent.parent.parent
 LOCAL = "local[2,3]"
-# Of `committing`, in their order.
+# Of `committer`, in their order.
 COMMIT_STEPS = ("took over", "checked", "written", "decided", "ended", "listed", "done", "swept")
 DRIVER_S_MAX = 300
 _ROWS_PER_FILE = 40

@@ -10,7 +10,7 @@ from rookery.spark.option_table import OptionError
 from rookery.spark.postgres.errors import FencedError, PostgresError, ServerError, UnavailableError
 from rookery.spark.query_error import QueryError, read_traceback, restore
 from rookery.spark.sink.commit_protocol import RivalDriverError, SinkError, StaleCheckpointError, TornBatchError
-from rookery.spark.source.shaping import DecodingError
+from rookery.spark.source.row_shape import DecodingError
 
 LASTING = [
     DataLossError,

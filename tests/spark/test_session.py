@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.mark.skipif(sys.platform != "linux", reason="a nursery needs Linux")
 def test_workers_come_from_the_nursery(spark: "SparkSession") -> None:
     assert spark.sparkContext.pythonExec != python_of_tasks()
-    loaded = spark.sparkContext.parallelize([0], 1).map(lambda _: "rookery.spark.nursery.preloading" in sys.modules)
+    loaded = spark.sparkContext.parallelize([0], 1).map(lambda _: "rookery.spark.nursery.preload" in sys.modules)
     assert loaded.collect() == [True]
     assert os.environ["PYSPARK_PYTHON"] == python_of_tasks(), "what this process starts has no part in its nursery"
 

@@ -12,7 +12,6 @@ from rookery.base.errors import CorruptionError, StorageError
 from rookery.base.files import OsFiles
 from rookery.base.types import TopicPartition
 from rookery.storage.checkpoints import encode_offsets
-from rookery.storage.listing import list_log
 from rookery.storage.log import Log
 from rookery.storage.manager import LogManager
 from rookery.storage.manifest import (
@@ -26,6 +25,7 @@ from rookery.storage.manifest import (
     encode_line,
     encode_manifest,
 )
+from rookery.storage.manifest_entries import list_log
 from rookery.storage.replacement import create_aside, seal_aside
 from tests.storage.samples import PARTITION, SMALL, START_MS, TOPIC_ID, append, append_all, batch, contents, marker
 from tests.support.logs import captured_logs

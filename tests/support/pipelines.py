@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rookery.base.clock import SystemClock
 from rookery.pipelines.checks import check_pipeline
 from rookery.pipelines.lag import LagLookup
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.platform import create_topics
 from rookery.pipelines.progress import Figures
-from rookery.pipelines.running import Runner
+from rookery.pipelines.runner import Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

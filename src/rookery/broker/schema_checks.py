@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName
-from rookery.records.unpacking import RecordColumns
+from rookery.records.batch_reader import RecordColumns
 from rookery.replication.replica import Appended
 from rookery.storage.config import SchemaRules
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rookery.cli.command_config import settings_for
-from rookery.cli.parsing import parse_pairs
+from rookery.cli.option_values import parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set

@@ -8,6 +8,7 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.client_configs import consumer_config
+from rookery.cli.option_values import unescape
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_REGISTRY,
@@ -17,7 +18,6 @@ from rookery.cli.options import (
     Registry,
     Timeout,
 )
-from rookery.cli.parsing import unescape
 from rookery.cli.session import with_consumer
 from rookery.cli.value_formats import Format, ReadKeyFormat, ReadValueFormat
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = App(help="Look at dead letters, and send them again.")
 
 _SHOWN = 20
-# As in `dead_letters.planning`, which is loaded when a command runs.
+# As in `dead_letters.plan`, which is loaded when a command runs.
 _MAX_ATTEMPTS = 3
 
 Topic = Annotated[
@@ -167,7 +167,7 @@ def redrive(
     from rookery.cli.dlq_tables import print_report
     from rookery.cli.errors import FAILED
     from rookery.cli.output import confirm
-    from rookery.dead_letters.planning import Wish
+    from rookery.dead_letters.plan import Wish
 
     if to == topic:
         raise typer.BadParameter("this is the dead-letter topic itself", param_hint="--to")

@@ -10,9 +10,9 @@ from rookery.cli.client_configs import admin_config, consumer_config, producer_c
 from rookery.cli.progress import counted
 from rookery.client import Admin, Consumer, Producer
 from rookery.dead_letters.letters import DeadLetter, Selection, Summary, newest
-from rookery.dead_letters.planning import Wish
-from rookery.dead_letters.reading import READER_CONFIG, find_topics, measure, read_letters, read_progresses
-from rookery.dead_letters.redriving import Redrive, Report, redrive_config
+from rookery.dead_letters.plan import Wish
+from rookery.dead_letters.reader import READER_CONFIG, find_topics, measure, read_letters, read_progresses
+from rookery.dead_letters.redrive import Redrive, Report, redrive_config
 
 Result = TypeVar("Result")
 

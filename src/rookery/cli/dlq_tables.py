@@ -9,7 +9,7 @@ from rookery.cli.dlq_values import FRAME_SIZE, RegistryValues, schema_id_of
 from rookery.cli.lines import json_bytes, json_header
 from rookery.cli.output import Cell, Styled, note, print_json, print_json_line, print_table
 from rookery.dead_letters.letters import DeadLetter, Summary, short_class
-from rookery.dead_letters.redriving import Report
+from rookery.dead_letters.redrive import Report
 
 _CLASSES_SHOWN = 3
 _PREVIEW_LENGTH = 48

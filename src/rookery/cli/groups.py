@@ -7,8 +7,8 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.app import App
+from rookery.cli.option_values import parse_words
 from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_S, BootstrapServer, Json, Timeout, Yes
-from rookery.cli.parsing import parse_words
 from rookery.cli.session import with_admin
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ _STATE_STYLES = {"killed": "red", "failing": "yellow"}
 
 
 def write_template(name: str, template: str, directory: Path) -> None:
-    from rookery.pipelines.parsing import PIPELINE_NAME, PIPELINE_NAME_FORM
+    from rookery.pipelines.parser import PIPELINE_NAME, PIPELINE_NAME_FORM
     from rookery.pipelines.templates import render
 
     if not PIPELINE_NAME.fullmatch(name):

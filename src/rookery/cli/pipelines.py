@@ -8,8 +8,8 @@ import typer
 
 from rookery.cli.app import App
 from rookery.cli.errors import extra_required
+from rookery.cli.option_values import parse_pairs
 from rookery.cli.options import Json
-from rookery.cli.parsing import parse_pairs
 
 if TYPE_CHECKING:
     from rookery.pipelines.application import RunOptions

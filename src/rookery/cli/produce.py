@@ -11,6 +11,7 @@ import typer
 
 from rookery.cli import completion
 from rookery.cli.client_configs import producer_config
+from rookery.cli.option_values import parse_pairs, unescape
 from rookery.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_REGISTRY,
@@ -20,7 +21,6 @@ from rookery.cli.options import (
     Registry,
     Timeout,
 )
-from rookery.cli.parsing import parse_pairs, unescape
 from rookery.cli.session import with_producer
 from rookery.cli.value_formats import (
     Encode,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.option_values import parse_pairs
 from rookery.cli.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_REGISTRY
-from rookery.cli.parsing import parse_pairs
 
 
 def registry(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rookery.cli.parsing import parse_pairs
+from rookery.cli.option_values import parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -28,12 +28,12 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
-from rookery.client.slabs import SealedBatch, Slab
+from rookery.client.packed_batches import SealedBatch, Slab
 from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, Codec, compute_crc, read_header
+from rookery.records.batch_reader import unpack_records
 from rookery.records.compression import compress
 from rookery.records.control import read_marker
 from rookery.records.record import open_records
-from rookery.records.unpacking import unpack_records
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,7 +39,7 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.coordinators.decision import Decision, Parked, Producer, Timer, TimerKey, Token
-from rookery.coordinators.loading import load
+from rookery.coordinators.log_replay import load
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
 from rookery.records.batch import HEADER_SIZE, Codec

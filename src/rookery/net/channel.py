@@ -4,7 +4,7 @@
 sides know. Whatever goes wrong with the network is an `ApiError` with NETWORK_EXCEPTION or REQUEST_TIMED_OUT, so that
 callers treat it like any other retriable answer. After the first failure a connection is closed and stays closed.
 
-The bytes: `outgoing` has those that leave, `incoming` those that arrive.
+The bytes: `channel_writer` has those that leave, `channel_reader` those that arrive.
 
 Time-outs: one timer for all requests, at or before the earliest deadline.
 

@@ -11,7 +11,7 @@ import structlog
 
 from rookery.base.clock import SystemClock
 from rookery.base.files import OsFiles
-from rookery.base.serving import run_process, serve_until_stopped
+from rookery.base.server_process import run_process, serve_until_stopped
 from rookery.node.node import Node
 from rookery.node.settings import Settings
 from rookery.telemetry.logs import configure_logs

@@ -16,7 +16,7 @@ from rookery.base.errors import RookeryError
 from rookery.base.values import value_class
 from rookery.pipelines.display import shown
 from rookery.pipelines.metrics import FiguresCollector, served
-from rookery.pipelines.parsing import read_pipeline
+from rookery.pipelines.parser import read_pipeline
 from rookery.pipelines.progress import Figures
 from rookery.pipelines.spec import AvailableNow, ConsoleSink, FlowFailedError, Pipeline
 from rookery.pipelines.states import RunningPipeline, StateDirectory, default_directory
@@ -127,7 +127,7 @@ def _run_flows(
     from rookery.pipelines.lag import LagLookup
     from rookery.pipelines.pins import write_pins
     from rookery.pipelines.platform import create_topics
-    from rookery.pipelines.running import Runner
+    from rookery.pipelines.runner import Runner
 
     flows = check_pipeline(session, pipeline)
     for topic in create_topics(pipeline):

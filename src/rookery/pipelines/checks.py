@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rookery.base.errors import RookeryError
-from rookery.pipelines.building import Flow, build_flows
+from rookery.pipelines.builder import Flow, build_flows
 from rookery.pipelines.checkpoint_files import CheckpointFiles
-from rookery.pipelines.explaining import explain, in_words_of_the_file
+from rookery.pipelines.explanations import explain, in_words_of_the_file
 from rookery.pipelines.pins import check_pins, letters_come_later
 from rookery.pipelines.platform import registry_client
 from rookery.pipelines.sinks import output_mode
@@ -22,7 +22,7 @@ from rookery.serdes import Schema
 from rookery.serdes.errors import RegistryRequestError
 from rookery.spark.formats import FormatError
 from rookery.spark.formats.avro.derived_schema import derive_schema
-from rookery.spark.formats.planning import SCHEMA_TYPES
+from rookery.spark.formats.codec_plan import SCHEMA_TYPES
 
 _NOT_FOUND: Final = 404
 

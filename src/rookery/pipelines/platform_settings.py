@@ -8,7 +8,7 @@ from rookery.base.errors import ConfigError
 from rookery.client.settings.admin import ADMIN_KEYS, AdminSettings
 from rookery.client.settings.consumer import CONSUMER_KEYS, ConsumerSettings
 from rookery.client.settings.producer import PRODUCER_KEYS, ProducerSettings
-from rookery.pipelines.explaining import in_words_of_the_file
+from rookery.pipelines.explanations import in_words_of_the_file
 from rookery.pipelines.fields import nearest
 from rookery.pipelines.spec import Pipeline, Place, Problem, TopicSink, TopicSource
 from rookery.serdes.settings import REGISTRY_KEYS, RegistrySettings

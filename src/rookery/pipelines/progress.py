@@ -1,7 +1,7 @@
 """What Spark reports of micro-batches, as the figures that people watch. Pure.
 
 A `BatchReport` is one of Spark's progress reports; `advance` folds it into the `Figures` of its flow. Rows are counted
-by observations that `building` puts into each query, since Spark counts a source once for every time that a query uses
+by observations that `builder` puts into each query, since Spark counts a source once for every time that a query uses
 it, and counts nothing for most sinks. A report's lag is that of its batch's end; while a batch runs long or a flow is
 started again, the broker is asked (`lag`).
 """

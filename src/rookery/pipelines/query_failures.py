@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rookery.base.errors import ErrorCode
-from rookery.pipelines.explaining import explain, in_words_of_the_file, shortened
+from rookery.pipelines.explanations import explain, in_words_of_the_file, shortened
 from rookery.spark.failures import LASTING_CODES
 from rookery.spark.query_error import QueryError, Raised, read_traceback, restore
 from rookery.spark.sqlstates import EXTERNAL, is_lasting_condition, is_lasting_state

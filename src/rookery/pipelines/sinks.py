@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from rookery.pipelines.building import Flow
+from rookery.pipelines.builder import Flow
 from rookery.pipelines.checkpoint_files import CheckpointFiles, has_unfinished_batch, mend_checkpoint
 from rookery.pipelines.origins import refused_topic, refusing_sinks
 from rookery.pipelines.sources import platform_options

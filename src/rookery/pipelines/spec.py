@@ -1,6 +1,6 @@
 """What a pipeline's file says, as values. Each knows its place in the file, so that every error can name file and line.
 
-`parsing` makes them, `building` makes DataFrames of them. Names are those of Structured Streaming where it has them.
+`parser` makes them, `builder` makes DataFrames of them. Names are those of Structured Streaming where it has them.
 What a connection is made with is in no repr: there are passwords in it.
 """
 

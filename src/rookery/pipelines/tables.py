@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rookery.pipelines.table_cache import Incarnation
-    from rookery.spark.source.reading import ReadPlan
+    from rookery.spark.source.task_reader import ReadPlan
 
 TABLE_FORMAT: Final = "rookery-table"
 
@@ -66,7 +66,7 @@ class TableReader(BatchReader):
         return [Share(index, count) for index in range(count)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        from rookery.pipelines.table_reading import TABLES, read_table
+        from rookery.pipelines.table_reader import TABLES, read_table
 
         assert isinstance(partition, Share)
         incarnations = _incarnations(self._plan.options)

@@ -1,7 +1,7 @@
 """Batches as producers write them, read in a hurry: no headers, no gaps between offsets, nothing very large.
 
-`unpack_dense` does for such a batch what `unpacking.unpack_records` does for every batch, in a half to a fifth of the
-time, and answers None for all others, valid or not: those are for `unpack_records`. Two things make it fast. Offset
+`unpack_dense` does for such a batch what `batch_reader.unpack_records` does for every batch, in a half to a fifth of
+the time, and returns None for all others, valid or not: those are for `unpack_records`. Two things make it fast. Offset
 deltas are known before they are read, 0, 1, 2 and so on, so that they are compared and not decoded. And records of the
 same size lie at equal distances, so that a slice with a step reads one byte of each of them at once; that is tried
 first, and for as long as it goes well.
@@ -13,7 +13,7 @@ Whatever it answers is what `unpack_records` answers: every length is compared w
 from functools import cache
 
 from rookery.records.batch import BatchHeader
-from rookery.records.unpacking import RecordColumns
+from rookery.records.batch_reader import RecordColumns
 
 # -1 as it is written.
 _NULL = 1

@@ -17,11 +17,11 @@ from rookery.base.bounds import RECORD_ERRORS_MAX, RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import NO_TIMESTAMP, Buffer, TimestampMs
 from rookery.records.batch import BatchHeader, Codec, read_header, seal
+from rookery.records.batch_reader import RecordColumns, unpack_pieces
 from rookery.records.compression import compress
 from rookery.records.dense import unpack_dense
 from rookery.records.policy import FOREVER_MS, ProducePolicy
 from rookery.records.record import open_records
-from rookery.records.unpacking import RecordColumns, unpack_pieces
 
 _SHOWN_ERRORS = 3
 _CODEC_MASK = 0x07

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from rookery.base.serving import run_process, serve_until_stopped
+from rookery.base.server_process import run_process, serve_until_stopped
 from rookery.registry.node import RegistryNode
 from rookery.registry.settings import RegistrySettings
 from rookery.telemetry.logs import configure_logs

@@ -15,7 +15,7 @@ from rookery.base.config_registry import CLIENT_PREFIX, REGISTRY_ROWS, broker_na
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
 from rookery.client.settings.common import COMMON_ROWS
-from rookery.client.settings.parsing import Values, check_together, table
+from rookery.client.settings.parser import Values, check_together, table
 
 _KEYS: Final[Mapping[str, ConfigKey]] = table(REGISTRY_ROWS)
 # What the registry's clients share may be chosen; what makes them this registry's may not.

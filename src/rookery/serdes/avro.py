@@ -14,7 +14,7 @@ from typing import Any
 
 import fastavro
 
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.records.record import read_varint
 from rookery.serdes.avro_bounds import check_data, check_value
 from rookery.serdes.avro_misfits import explain

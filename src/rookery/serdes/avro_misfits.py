@@ -11,7 +11,7 @@ import fastavro
 
 from rookery.schemas.avro.json_text import read_json
 from rookery.schemas.avro.model import MISSING, Array, Field, Map, Node, Record, Union
-from rookery.schemas.avro.printing import print_schema
+from rookery.schemas.avro.printer import print_schema
 from rookery.serdes.avro_schema import guarded
 from rookery.serdes.errors import InvalidValueError, describe, format_path
 

@@ -15,7 +15,7 @@ from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
 from rookery.serdes.errors import InvalidDataError, InvalidValueError, SerdesError, describe
-from rookery.serdes.reading import NamedSchema, Sources
+from rookery.serdes.reader_schemas import NamedSchema, Sources
 from rookery.serdes.registration import Chosen, Registration, as_schema
 from rookery.serdes.settings import DeserializerSettings, SerializerSettings
 from rookery.serdes.subjects import Convert, SerializationContext, field_of

@@ -6,7 +6,7 @@ from dataclasses import field
 from rookery.base.config_key import ConfigKey, ConfigType
 from rookery.base.config_key import broker_row as row
 from rookery.base.values import value_class
-from rookery.client.settings.parsing import Values, check_together, table
+from rookery.client.settings.parser import Values, check_together, table
 from rookery.serdes.subjects import SubjectNameStrategy, find_strategy
 from rookery.serdes.wire import SCHEMA_ID_MAX
 

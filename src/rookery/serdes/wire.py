@@ -10,7 +10,7 @@ varints. The first message of a file, [0], is so common that it is written as th
 import struct
 from typing import Final
 
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.records.record import read_varint
 from rookery.serdes.errors import WireFormatError
 

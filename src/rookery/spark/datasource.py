@@ -16,8 +16,8 @@ from rookery.spark.spark_names import FORMAT
 
 if TYPE_CHECKING:
     from rookery.spark.source.batch_reader import BatchReader
-    from rookery.spark.source.reading import ReadPlan
     from rookery.spark.source.stream_reader import StreamReader
+    from rookery.spark.source.task_reader import ReadPlan
 
 
 class DefaultSource(DataSource):
@@ -60,8 +60,8 @@ class DefaultSource(DataSource):
 
     def _plan(self, schema: StructType, *, streaming: bool) -> "ReadPlan":
         from rookery.spark.formats.columns import arrow_schema_of
-        from rookery.spark.source.reading import ReadPlan
         from rookery.spark.source.schema import check_schema, plan_decoders, source_schema
+        from rookery.spark.source.task_reader import ReadPlan
 
         options = parse_read_options(self.options, streaming=streaming)
         decoders = plan_decoders(options, partial(_topics, options), schema)

@@ -16,7 +16,7 @@ from rookery.base.distribution import install_hint
 from rookery.spark.class_archive import archive_settings, find_archive
 from rookery.spark.compat import OLDEST, installed_version
 from rookery.spark.interpreter import python_of_tasks
-from rookery.spark.nursery.starting import preloaded_python
+from rookery.spark.nursery.start import preloaded_python
 from rookery.spark.quiet_start import SparkStartError, start_java
 
 if TYPE_CHECKING:

@@ -33,17 +33,17 @@ from rookery.base.types import (
 )
 from rookery.records.batch import BatchHeader, stamp
 from rookery.storage import recovery, replacement, retention, timestamps
-from rookery.storage.checking import read_end_marker
 from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
+from rookery.storage.log_reader import EMPTY_READ, OUT_OF_RANGE, LogRead, read_end, read_segments
 from rookery.storage.manifest import ListedLog
 from rookery.storage.producers import ProducerStates
-from rookery.storage.reading import EMPTY_READ, OUT_OF_RANGE, LogRead, read_end, read_segments
-from rookery.storage.rolling import RollPolicy
+from rookery.storage.roll_policy import RollPolicy
 from rookery.storage.segment import Segment
+from rookery.storage.segment_check import read_end_marker
 from rookery.storage.segments import Segments
 from rookery.storage.timestamps import TimestampOffset
 

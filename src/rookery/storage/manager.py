@@ -41,9 +41,9 @@ from rookery.storage.checkpoints import (
 from rookery.storage.config import LogConfig
 from rookery.storage.damage import tell_damage, tell_missing
 from rookery.storage.directory import LogDirectory
-from rookery.storage.listing import list_key, list_log
 from rookery.storage.log import Log
 from rookery.storage.manifest import MANIFEST_FILE, ListedLog, encode_line, encode_manifest, read_manifest
+from rookery.storage.manifest_entries import list_key, list_log
 from rookery.storage.names import (
     ASIDE_SUFFIX,
     DELETED_DIRECTORY_SUFFIX,

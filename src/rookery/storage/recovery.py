@@ -24,7 +24,6 @@ from rookery.base.files import Files
 from rookery.base.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, Offset, TimestampMs
 from rookery.records.batch import BatchHeader
 from rookery.storage import replacement
-from rookery.storage.checking import CheckedWalk, read_end_marker
 from rookery.storage.checkpoints import LEADER_EPOCH_FILE, decode_epochs
 from rookery.storage.config import LogConfig
 from rookery.storage.damage import Damage, DamagedLogError
@@ -41,6 +40,7 @@ from rookery.storage.names import (
 )
 from rookery.storage.producers import ProducerStates
 from rookery.storage.segment import UNKNOWN_SIZE, Segment
+from rookery.storage.segment_check import CheckedWalk, read_end_marker
 from rookery.storage.transactions import AbortedIndex, AbortedTransaction
 
 logger = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 from rookery.base.files import File, Files, make_synced_directory
 from rookery.base.types import LeaderEpoch, Offset
 from rookery.records.batch import read_header
+from rookery.storage.byte_repair import mend_batch
 from rookery.storage.manifest import ListedLog
-from rookery.storage.mending import mend_batch
 from rookery.storage.names import ASIDE_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name, offset_of
 from rookery.storage.survey import BadRange, GoodBatch, SegmentSurvey, find_segments
 

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.client.consume.decoding import Deserializers
+from rookery.client.consume.decoder import Deserializers
 from rookery.client.consume.fetcher import Fetcher
 from rookery.client.consume.plans import Node
 from rookery.client.consume.subscription import FetchPosition, Stage, Subscription

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.base.types import TopicPartition
+from rookery.client.packed_batches import SealedBatch
 from rookery.client.produce.accumulator import GRANT_BYTES, Accumulator, AccumulatorLimits, Drained, PartitionQueue
 from rookery.client.produce.batches import Batch
 from rookery.client.produce.receipts import SealedGroup
 from rookery.client.produce.sequences import ProducerIdentity
-from rookery.client.slabs import SealedBatch
 from rookery.records.batch import HEADER_SIZE
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
+from rookery.client.packed_batches import SealedBatch
 from rookery.client.produce.batches import RECORD_OVERHEAD_BYTES, Batch, headers_size
 from rookery.client.produce.receipts import SealedGroup
 from rookery.client.produce.records import BatchMetadata, RecordMetadata
 from rookery.client.produce.sequences import ProducerIdentity
-from rookery.client.slabs import SealedBatch
 from rookery.records.batch import HEADER_SIZE, Codec, check_batch
+from rookery.records.batch_reader import unpack_records
 from rookery.records.record import Headers, Record, build_batch, decode_records, open_batch
-from rookery.records.unpacking import unpack_records
 
 TP = TopicPartition("t", 3)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple)

@@ -12,7 +12,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.errors import SerializationError
 from rookery.client.produce.producer import Producer
 from rookery.client.produce.records import ProducerRecord, RecordMetadata
-from rookery.client.produce.serializing import Serializing
+from rookery.client.produce.serialization import Serializing
 from rookery.records.record import decode_records
 from tests.client.fake_broker import FakeBroker, produced
 from tests.client.produce.support import BytesProducer, configured, in_turn, run_with, values_of

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.base.config_key import ConfigKey, format_value
 from rookery.client.settings import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
-from rookery.client.settings.parsing import is_refused
+from rookery.client.settings.parser import is_refused
 
 TABLES = {"producer": PRODUCER_KEYS, "consumer": CONSUMER_KEYS, "admin": ADMIN_KEYS}
 ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kafka_keys.json").read_text())

@@ -10,7 +10,7 @@ from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.states import IDLE, State
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP, EPOCH_MAX, LAST_EPOCH
 from tests.coordinators.txn.stage import START_MS, TIMEOUT_MS, TX, A, B, Stage
-from tests.coordinators.txn.test_ending import EPOCH, FENCED, NONE, PRODUCER_ID, stored
+from tests.coordinators.txn.test_end_txn import EPOCH, FENCED, NONE, PRODUCER_ID, stored
 
 ME = (PRODUCER_ID, EPOCH)
 CHECK_MS = 10_000

@@ -9,7 +9,7 @@ from rookery.coordinators.txn.results import NEEDS_PRODUCER_ID, InitRequest, Ini
 from rookery.coordinators.txn.states import IDLE, State
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP, EPOCH_MAX, LAST_EPOCH
 from tests.coordinators.txn.stage import FIRST_PRODUCER_ID, NOBODY, TIMEOUT_MS, TX, A, B, Stage
-from tests.coordinators.txn.test_ending import EPOCH, FENCED, NONE, PRODUCER_ID, UNKNOWN, WAIT, stored
+from tests.coordinators.txn.test_end_txn import EPOCH, FENCED, NONE, PRODUCER_ID, UNKNOWN, WAIT, stored
 
 ME = (PRODUCER_ID, EPOCH)
 

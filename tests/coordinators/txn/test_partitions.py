@@ -5,7 +5,7 @@ from rookery.coordinators.txn.results import AddRequest
 from rookery.coordinators.txn.states import COMPLETED, State
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP
 from tests.coordinators.txn.stage import START_MS, A, B, C, Stage
-from tests.coordinators.txn.test_ending import EPOCH, FENCED, NONE, PRODUCER_ID, UNKNOWN, WAIT, stored
+from tests.coordinators.txn.test_end_txn import EPOCH, FENCED, NONE, PRODUCER_ID, UNKNOWN, WAIT, stored
 
 ME = (PRODUCER_ID, EPOCH)
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE

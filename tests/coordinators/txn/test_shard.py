@@ -12,7 +12,7 @@ from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.states import State
 from rookery.coordinators.txn.transaction import LAST_EPOCH
 from tests.coordinators.txn.stage import START_MS, TX, A, B, Stage
-from tests.coordinators.txn.test_ending import EPOCH, NONE, PRODUCER_ID, stored
+from tests.coordinators.txn.test_end_txn import EPOCH, NONE, PRODUCER_ID, stored
 
 
 def test_settings_have_kafkas_defaults() -> None:

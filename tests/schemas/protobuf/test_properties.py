@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rookery.schemas.interface import InvalidSchemaError
 from rookery.schemas.protobuf import check, parse
-from rookery.schemas.protobuf.printing import quote
+from rookery.schemas.protobuf.printer import quote
 from tests.schemas.protobuf.generated import texts
 from tests.schemas.protobuf.golden_files import NAMES, read_text
 from tests.schemas.protobuf.ordering import in_order

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import types as spark
 
 from rookery.base.clock import ManualClock
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.schemas.interface import Reference
 from rookery.serdes import Schema
 from rookery.serdes.errors import RegistryRequestError

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.records.record import read_varint
 from rookery.schemas.avro import parse_registered
 from rookery.serdes import AvroDeserializer, Schema
@@ -27,7 +27,7 @@ from rookery.serdes.avro_schema import guarded
 from rookery.serdes.errors import SerdesError
 from rookery.spark.formats.avro.decoder import AvroDecoder
 from rookery.spark.formats.avro.encoder import AvroEncoder
-from rookery.spark.formats.registering import WriterSchema
+from rookery.spark.formats.schema_registration import WriterSchema
 from tests.spark.formats.avro_schemas import evolved, look_of, records, schemas, type_of, values
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
 

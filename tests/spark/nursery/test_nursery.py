@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rookery.spark.interpreter import python_of_tasks
-from rookery.spark.nursery.serving import Request, suits
-from rookery.spark.nursery.starting import OPT_OUT, StartedNursery, preloaded_python, start_nursery
+from rookery.spark.nursery.server import Request, suits
+from rookery.spark.nursery.start import OPT_OUT, StartedNursery, preloaded_python, start_nursery
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a nursery needs Linux")
 
@@ -167,7 +167,7 @@ def test_a_nursery_ends_with_its_driver(tmp_path: Path, is_loaded: bool) -> None
     driver = subprocess.Popen(
         [sys.executable, "-c", f"""
 import os, pathlib, signal
-from rookery.spark.nursery.starting import start_nursery
+from rookery.spark.nursery.start import start_nursery
 print(start_nursery(pathlib.Path({str(tmp_path)!r}), os.getpid()).process.pid, flush=True)
 signal.pause()
 """],

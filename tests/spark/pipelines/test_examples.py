@@ -7,7 +7,7 @@ import pytest
 
 from rookery.client.sync import Admin, NewTopic
 from rookery.pipelines.checks import check_pipeline
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.spec import TopicSource
 from rookery.testing.embedded import EmbeddedBroker
 

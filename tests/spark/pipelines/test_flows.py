@@ -13,7 +13,7 @@ import pytest
 
 from rookery.pipelines.checkpoint_files import CheckpointFiles
 from rookery.pipelines.checks import check_pipeline
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.platform import check_registry, check_topics
 from rookery.pipelines.spec import PipelineError
 from rookery.serdes import RegistryClient, Schema

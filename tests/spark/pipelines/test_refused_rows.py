@@ -11,8 +11,8 @@ import pytest
 from rookery.base.clock import SystemClock
 from rookery.client.sync import Consumer, Producer
 from rookery.dead_letters.standard import ATTEMPT, Failure, Origin, original_headers, read_failure
-from rookery.pipelines.building import FlowBuilder
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.builder import FlowBuilder
+from rookery.pipelines.parser import parse_pipeline
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.pipelines import run_pipeline
 from tests.support.postgres import Postgres, running_postgres

@@ -15,11 +15,11 @@ from rookery.dead_letters.standard import Failure, read_failure
 from rookery.pipelines.checkpoint_files import CheckpointFiles
 from rookery.pipelines.checks import check_pipeline
 from rookery.pipelines.lag import LagLookup
-from rookery.pipelines.parsing import parse_pipeline
+from rookery.pipelines.parser import parse_pipeline
 from rookery.pipelines.pins import write_pins
 from rookery.pipelines.platform import create_topics
 from rookery.pipelines.progress import Figures
-from rookery.pipelines.running import Runner
+from rookery.pipelines.runner import Runner
 from rookery.pipelines.spec import Pipeline
 from rookery.serdes import AvroDeserializer, RegistryClient
 from rookery.testing.embedded import EmbeddedBroker

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from rookery.spark.postgres.connecting import connect
+from rookery.spark.postgres.connections import connect
 from rookery.spark.postgres.errors import ServerError, UnavailableError, from_server
 from tests.support.postgres import Postgres
 

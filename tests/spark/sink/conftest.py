@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 
 
 @pytest.fixture(autouse=True)

@@ -29,10 +29,10 @@ from rookery.client.admin import ONGOING, EndOutcome, PreparedTransaction
 from rookery.client.sync import Admin, Consumer
 from rookery.client.sync.loop import shared_loop
 from rookery.spark.options import parse_write_options
-from rookery.spark.sink import writing
+from rookery.spark.sink import task_writer
 from rookery.spark.sink.names import tasks_pattern
 from rookery.spark.sink.stream_writer import StreamWriter
-from rookery.spark.sink.writing import Place, TaskIds
+from rookery.spark.sink.task_writer import Place, TaskIds
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.waiting import eventually
 
@@ -209,7 +209,7 @@ class _Driver:
             "kafka.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_S * 1000),
         }
         if not play.script.shares_workers:
-            writing._ids[os.getpid()] = TaskIds()
+            task_writer._ids[os.getpid()] = TaskIds()
         members = {"on_step": lambda _, step: self._on_step(step), "place": lambda _: self._place()}
         self._writer = type("Writer", (writer,), members)(parse_write_options(options, streaming=True), SCHEMA)
 
@@ -275,7 +275,7 @@ class _Driver:
                 await self.go_on.wait()
 
 
-# Where a commit can be interrupted: the steps of `committing`, with those around them, in their order. Three tasks.
+# Where a commit can be interrupted: the steps of `committer`, with those around them, in their order. Three tasks.
 POINTS = (
     ("tasks done", 1),
     ("took over", 1),

@@ -15,12 +15,12 @@ from rookery.client.admin import ONGOING, Admin, EndOutcome, PreparedTransaction
 from rookery.client.sync import Admin as SyncAdmin
 from rookery.client.sync import Consumer
 from rookery.spark.options import parse_write_options
-from rookery.spark.sink import committing, driver, ledger_records
+from rookery.spark.sink import committer, driver, ledger_records
 from rookery.spark.sink.batch_writer import BatchWriter
 from rookery.spark.sink.commit_protocol import SinkError, TornBatchError
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 from rookery.spark.sink.ledger import Ledger
-from rookery.spark.sink.writing import TaskMessage
+from rookery.spark.sink.task_writer import TaskMessage
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import POINTS, Killed
 from tests.support.waiting import eventually
@@ -205,7 +205,7 @@ def test_what_is_open_is_not_waited_for(
 ) -> None:
     broker.create_topic(topic)
     broker.faults.fail("ListTransactions", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
-    monkeypatch.setattr(committing, "_LISTING_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(committer, "_LISTING_TIMEOUT_S", 0.2)
     write(broker, topic, 1).end()
     assert "cannot be listed: TimeoutError()" in caplog.text
     broker.faults.clear()

@@ -8,7 +8,7 @@ import pytest
 from rookery.base.feature_codes import UpgradeType
 from rookery.client.sync import Admin
 from rookery.spark.sink.commit_protocol import SinkError, TornBatchError
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import POINTS, Incident, Kind, Play, Script, play, random_script
 

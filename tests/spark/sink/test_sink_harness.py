@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 
 from rookery.client.prepared import PreparedTransaction
-from rookery.spark.sink import committing, ledger, names, writing
+from rookery.spark.sink import committer, ledger, names, task_writer
 from rookery.spark.sink.commit_protocol import AbortPlan, Decide, Entry, Piece, Plan
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 from rookery.spark.sink.ledger_records import decode_entry
-from rookery.spark.sink.writing import Place, TaskIds
+from rookery.spark.sink.task_writer import Place, TaskIds
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import Incident, Kind, Play, Script
 
@@ -47,7 +47,7 @@ def test_an_abort_that_undoes_what_is_decided(plain_broker: EmbeddedBroker, monk
     ) -> AbortPlan:
         return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
 
-    monkeypatch.setattr(committing, "plan_abort", plan)
+    monkeypatch.setattr(committer, "plan_abort", plan)
     script = Script([Incident(Kind.FAIL, "ended")], task_counts=(3, 2))
     assert is_caught(plain_broker, script)
     monkeypatch.undo()
@@ -88,7 +88,7 @@ def test_a_replay_that_does_not_ask_the_ledger(plain_broker: EmbeddedBroker, mon
     def plan(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_streaming: bool) -> Plan:
         return Decide(Entry(batch=batch, pieces=tuple(fresh)), tuple(fresh))
 
-    monkeypatch.setattr(committing, "plan_commit", plan)
+    monkeypatch.setattr(committer, "plan_commit", plan)
     assert is_caught(plain_broker, Script([Incident(Kind.KILL, "committed")]))
 
 
@@ -114,6 +114,6 @@ def test_an_id_that_is_used_again_too_soon(plain_broker: EmbeddedBroker, monkeyp
     def take(self: TaskIds, place: Place) -> str:
         return names.task_id(place.sink, self._process, place.partition)
 
-    monkeypatch.setattr(writing.TaskIds, "take", take)
+    monkeypatch.setattr(task_writer.TaskIds, "take", take)
     script = Script([Incident(Kind.KILL, "ended", occurrence=2)], shares_workers=True, task_counts=(3, 2))
     assert is_caught(plain_broker, script)

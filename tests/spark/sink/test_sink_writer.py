@@ -20,7 +20,7 @@ from rookery.spark.sink.batch_writer import BatchWriter
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.spark.sink.names import decisions_id, named_write, task_id, tasks_name, tasks_pattern
 from rookery.spark.sink.stream_writer import StreamWriter
-from rookery.spark.sink.writing import Place, TaskIds, TaskMessage
+from rookery.spark.sink.task_writer import Place, TaskIds, TaskMessage
 from rookery.testing.embedded import EmbeddedBroker
 
 VALUE = "value string"

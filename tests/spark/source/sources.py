@@ -9,8 +9,8 @@ from rookery.client.admin import NewTopic
 from rookery.client.sync import Admin, Producer
 from rookery.spark.formats.columns import arrow_schema_of
 from rookery.spark.options import parse_read_options
-from rookery.spark.source.reading import ReadPlan
 from rookery.spark.source.schema import Decoders, source_schema
+from rookery.spark.source.task_reader import ReadPlan
 from rookery.testing.embedded import EmbeddedBroker
 
 

@@ -17,7 +17,7 @@ from rookery.client.admin.groups import (
     PartitionLag,
     RemovedMember,
 )
-from rookery.client.admin.hanging import Scope
+from rookery.client.admin.hanging_transactions import Scope
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.admin.records import EARLIEST, LATEST, MAX_TIMESTAMP, DeletedRecords, EpochEnd, OffsetResult
 from rookery.client.admin.topics import (

@@ -15,7 +15,7 @@ from rookery.client.admin.cluster import ClusterAdmin
 from rookery.client.admin.configs import ConfigAdmin
 from rookery.client.admin.features import FeatureAdmin
 from rookery.client.admin.groups import GroupAdmin
-from rookery.client.admin.hanging import HangingAdmin
+from rookery.client.admin.hanging_transactions import HangingAdmin
 from rookery.client.cluster import Cluster
 from rookery.client.metrics.connections import ConnectionMetrics, windows_of
 from rookery.client.metrics.names import MetricName

@@ -2,10 +2,10 @@
 
 Two sides know of a transaction: its coordinator, by the transactional id, and the leader of each partition, by the
 producer id of the open batches there. `list_transactions` and `describe_transactions` ask the first, and
-`describe_producers` the second. A transaction hangs on a partition if only the second knows of it (`hanging` finds
-those): nobody will end it, and readers of committed records wait behind it. `abort_transaction` ends it there.
-`fence_producers` ends transactions that their coordinators know, and locks their producers out. `end_transaction` ends
-one that its producer prepared and left open.
+`describe_producers` the second. A transaction hangs on a partition if only the second knows of it
+(`hanging_transactions` finds those): no coordinator will end it, and readers of committed records wait before it.
+`abort_transaction` ends it there. `fence_producers` ends transactions that their coordinators know, and fences their
+producers. `end_transaction` ends one that its producer prepared and left open.
 """
 
 from collections.abc import Collection, Iterable

@@ -12,9 +12,9 @@ from rookery.base.clock import Clock, SystemClock
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.consume.decoding import Deserializers
+from rookery.client.consume.assignment_host import GroupHost
+from rookery.client.consume.decoder import Deserializers
 from rookery.client.consume.fetcher import Fetcher
-from rookery.client.consume.hosting import GroupHost
 from rookery.client.consume.positions import OffsetQueries, PositionKeeper
 from rookery.client.consume.records import ConsumerInterceptor, Deserializer
 from rookery.client.consume.subscription import Stage, Subscription

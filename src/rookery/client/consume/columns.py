@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.client import arrow
-from rookery.client.consume.decoding import PartitionBuffer, end_of, epoch_before
-from rookery.client.consume.polling import PollMethods
+from rookery.client.consume.decoder import PartitionBuffer, end_of, epoch_before
+from rookery.client.consume.poll import PollMethods
 from rookery.client.consume.positions import EARLIEST, LATEST
 from rookery.client.consume.ranges import FetchedRange, OffsetRange, RangeReader
 from rookery.client.consume.records import BEGINNING, END, Position, Timestamp

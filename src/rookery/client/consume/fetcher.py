@@ -22,7 +22,7 @@ from typing import Final
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.consume.decoding import (
+from rookery.client.consume.decoder import (
     AnyRecord,
     Deserializers,
     FetchedRun,

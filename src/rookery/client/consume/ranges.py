@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
-from rookery.client.consume.decoding import end_of, has_whole_batch, no_whole_batch
+from rookery.client.consume.decoder import end_of, has_whole_batch, no_whole_batch
 from rookery.client.consume.positions import leader_epoch
 from rookery.client.errors import OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings

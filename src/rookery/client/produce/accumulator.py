@@ -35,6 +35,7 @@ from typing import Generic, NamedTuple
 
 from rookery.base.types import NodeId, TopicName, TopicPartition
 from rookery.base.values import value_class
+from rookery.client.packed_batches import SealedBatch
 from rookery.client.produce.batches import Batch, BatchGroup, Token
 from rookery.client.produce.sequences import (
     NO_IDENTITY,
@@ -43,7 +44,6 @@ from rookery.client.produce.sequences import (
     PartitionSequence,
     ProducerIdentity,
 )
-from rookery.client.slabs import SealedBatch
 from rookery.records.batch import HEADER_SIZE, NO_SEQUENCE
 
 # Memory is granted to an open batch in steps of this. `producer` lets others run at each, so it is also how many bytes

@@ -26,8 +26,8 @@ from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
 from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.accumulator import Accumulator
+from rookery.client.produce.assembly import make_limits, make_metrics, make_split_settings, make_transactions
 from rookery.client.produce.batches import Batch
-from rookery.client.produce.making import make_limits, make_metrics, make_split_settings, make_transactions
 from rookery.client.produce.partitioners import KeyHashes, PartitionerLike, RoundRobinPartitioner, partition_function
 from rookery.client.produce.receipts import Interceptors, Receipts, RecordFuture
 from rookery.client.produce.records import (
@@ -37,7 +37,7 @@ from rookery.client.produce.records import (
 from rookery.client.produce.room import Room
 from rookery.client.produce.routes import Route, Routes
 from rookery.client.produce.sender import Sender
-from rookery.client.produce.serializing import Serializing
+from rookery.client.produce.serialization import Serializing
 from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.settings.producer import ProducerSettings

@@ -20,9 +20,9 @@ from typing import Generic, Protocol, TypeVar
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, Offset, TimestampMs, TopicPartition
+from rookery.client.packed_batches import SealedBatch, Slab
 from rookery.client.produce.records import NO_SIZE, BatchMetadata, DeliveryCallback, RecordMetadata
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity, sequence_after
-from rookery.client.slabs import SealedBatch, Slab
 from rookery.records.batch import (
     HEADER_SIZE,
     MAGIC_V2,
@@ -32,8 +32,8 @@ from rookery.records.batch import (
     make_attributes,
     seal_parts,
 )
+from rookery.records.batch_writer import pack_records
 from rookery.records.compression import compress
-from rookery.records.packing import pack_records
 from rookery.records.record import Headers
 
 Token = TypeVar("Token")
@@ -53,7 +53,7 @@ class BatchGroup(Protocol):
 
 
 class Columns(Protocol):
-    """What `records.unpacking` reads: the columns of a sealed batch that must be split."""
+    """What `records.batch_reader` reads: the columns of a sealed batch that must be split."""
 
     @property
     def timestamps_ms(self) -> Sequence[int]: ...

@@ -13,13 +13,13 @@ from rookery.client.errors import (
     ClientStateError,
     SerializationError,
 )
+from rookery.client.packed_batches import SealedBatch
 from rookery.client.produce.base import ProducerBase
 from rookery.client.produce.batches import Batch
 from rookery.client.produce.receipts import RecordFuture, SealedGroup
 from rookery.client.produce.records import (
     BatchMetadata,
 )
-from rookery.client.slabs import SealedBatch
 
 if TYPE_CHECKING:
     import pyarrow

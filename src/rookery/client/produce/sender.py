@@ -49,8 +49,8 @@ from rookery.protocol.produce import (
     encode_produce_request,
 )
 from rookery.records.batch import HEADER_SIZE
+from rookery.records.batch_reader import unpack_records
 from rookery.records.record import open_batch
-from rookery.records.unpacking import unpack_records
 from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)

@@ -9,7 +9,7 @@ from rookery.client.settings.consumer import (
     OffsetReset,
     OffsetResetStrategy,
 )
-from rookery.client.settings.parsing import ineffective
+from rookery.client.settings.parser import ineffective
 from rookery.client.settings.producer import PRODUCER_KEYS, Acks, ProducerSettings
 
 __all__ = [

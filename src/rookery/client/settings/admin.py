@@ -12,7 +12,7 @@ from rookery.client.settings.common import (
     read_common,
     row,
 )
-from rookery.client.settings.parsing import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, refused_row, table
 
 _INT = ConfigType.INT
 _LONG = ConfigType.LONG

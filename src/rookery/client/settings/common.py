@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.client.settings.parsing import Values, refused_row
+from rookery.client.settings.parser import Values, refused_row
 from rookery.client.settings.security import SECURITY_ROWS, read_security
 from rookery.net.address import Address, parse_addresses
 from rookery.security.settings import PLAINTEXT, SecuritySettings

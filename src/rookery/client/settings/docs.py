@@ -7,7 +7,7 @@ from rookery.base.config_docs import key_table, section
 from rookery.base.config_key import ConfigKey
 from rookery.client.settings.admin import ADMIN_KEYS
 from rookery.client.settings.consumer import CONSUMER_KEYS
-from rookery.client.settings.parsing import is_refused
+from rookery.client.settings.parser import is_refused
 from rookery.client.settings.producer import PRODUCER_KEYS
 
 _INTRODUCTION = """\

@@ -14,7 +14,7 @@ from rookery.client.settings.common import (
     read_common,
     row,
 )
-from rookery.client.settings.parsing import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, refused_row, table
 from rookery.records.batch import Codec
 
 _BOOLEAN = ConfigType.BOOLEAN

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.client.settings.parsing import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, refused_row, table
 from rookery.security.jaas import parse_jaas
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings

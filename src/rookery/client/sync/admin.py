@@ -17,7 +17,7 @@ from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigResource, ResourceConfigs
 from rookery.client.admin.features import Features
 from rookery.client.admin.groups import REMOVAL_REASON, GroupDescription, GroupListing, PartitionLag, RemovedMember
-from rookery.client.admin.hanging import OnProgress, Scope
+from rookery.client.admin.hanging_transactions import OnProgress, Scope
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.admin.records import DeletedRecords, EpochEnd, OffsetResult
 from rookery.client.admin.topics import PARTITIONS_PER_PAGE, CreatedTopic, NewPartitions, NewTopic, TopicDetails

@@ -44,7 +44,7 @@ from rookery.client.membership.assignors.base import Assignor
 from rookery.client.membership.interfaces import CommitCallback
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
-from rookery.client.sync.listening import Conversation, HandedListener
+from rookery.client.sync.listener_calls import Conversation, HandedListener
 from rookery.client.sync.loop import shared_loop
 
 if TYPE_CHECKING:

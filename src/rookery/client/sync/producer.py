@@ -56,10 +56,10 @@ from rookery.client.produce.records import (
     check_timestamp,
     normalize_headers,
 )
-from rookery.client.produce.serializing import Serializing
+from rookery.client.produce.serialization import Serializing
 from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.sync.delivery import Delivery, Waiting
-from rookery.client.sync.handing import Handed, HandedProducer, make_handed
+from rookery.client.sync.handoff import Handed, HandedProducer, make_handed
 from rookery.client.sync.loop import shared_loop
 from rookery.telemetry.library_logs import LibraryLogger
 

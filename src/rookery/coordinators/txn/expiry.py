@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rookery.base.types import TimestampMs
 from rookery.coordinators.decision import Decision, Timer
-from rookery.coordinators.txn.ending import fenced
+from rookery.coordinators.txn.end_txn import fenced
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import markers_of
 from rookery.coordinators.txn.settings import TransactionSettings

@@ -13,7 +13,7 @@ from dataclasses import replace
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision
-from rookery.coordinators.txn.ending import fenced
+from rookery.coordinators.txn.end_txn import fenced
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import (
     NEEDS_PRODUCER_ID,

@@ -13,7 +13,7 @@ from enum import Enum
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TimestampMs
 from rookery.coordinators.decision import Decision, Timer, TimerKey
-from rookery.coordinators.txn import describe, ending, expiry, init, partitions
+from rookery.coordinators.txn import describe, end_txn, expiry, init, partitions
 from rookery.coordinators.txn.records import (
     FLEXIBLE_VERSION,
     PLAIN_VERSION,
@@ -135,10 +135,10 @@ class TransactionShard:
         self, request: EndRequest, now_ms: TimestampMs, *, new_producer_id: ProducerId | None
     ) -> Decision[EndResult | NeedsProducerId]:
         transaction = self.transactions.get(request.transactional_id)
-        return ending.end(transaction, request, now_ms=now_ms, new_producer_id=new_producer_id)
+        return end_txn.end(transaction, request, now_ms=now_ms, new_producer_id=new_producer_id)
 
     def complete(self, ended: SendMarkers, now_ms: TimestampMs) -> Decision[ErrorCode]:
-        return ending.complete(self.transactions.get(ended.transactional_id), ended.prepared, now_ms)
+        return end_txn.complete(self.transactions.get(ended.transactional_id), ended.prepared, now_ms)
 
     # Tools
 

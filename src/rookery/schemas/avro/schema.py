@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from rookery.schemas.avro.json_text import read_json
 from rookery.schemas.avro.model import Named, Node, Record
-from rookery.schemas.avro.normalizing import normalize
-from rookery.schemas.avro.parsing import Parser
-from rookery.schemas.avro.printing import print_schema
+from rookery.schemas.avro.normal_form import normalize
+from rookery.schemas.avro.parser import Parser
+from rookery.schemas.avro.printer import print_schema
 from rookery.schemas.interface import Reference
 
 

@@ -14,7 +14,7 @@ from google.protobuf.message import Message as AnyMessage
 
 from rookery.schemas.protobuf.elements import Option, Value, Word
 from rookery.schemas.protobuf.names import candidates
-from rookery.schemas.protobuf.reading import to_integer
+from rookery.schemas.protobuf.parser import to_integer
 
 FindExtension: TypeAlias = Callable[[str], FieldDescriptor | None]
 

@@ -19,12 +19,12 @@ from rookery.schemas.protobuf.differences import Side, compare, to_incompatibili
 from rookery.schemas.protobuf.elements import File, Message
 from rookery.schemas.protobuf.from_descriptor import read_descriptor
 from rookery.schemas.protobuf.names import Names, join, visible_files
-from rookery.schemas.protobuf.normalizing import normalize
+from rookery.schemas.protobuf.normal_form import normalize
+from rookery.schemas.protobuf.parser import read_file
 from rookery.schemas.protobuf.pools import build_pool
-from rookery.schemas.protobuf.printing import print_file
-from rookery.schemas.protobuf.reading import read_file
+from rookery.schemas.protobuf.printer import print_file
 from rookery.schemas.protobuf.to_descriptor import Built, build_file
-from rookery.schemas.protobuf.validating import validate
+from rookery.schemas.protobuf.validator import validate
 from rookery.schemas.protobuf.well_known import WELL_KNOWN_FILES, google_descriptor
 
 DESCRIPTOR_NAME: Final = "default"

@@ -35,7 +35,7 @@ from rookery.schemas.protobuf.options import (
     set_plain_options,
     to_float,
 )
-from rookery.schemas.protobuf.reading import is_utf8
+from rookery.schemas.protobuf.parser import is_utf8
 
 _F = pb.FieldDescriptorProto
 _UNSIGNED_TYPES: Final = frozenset({_F.TYPE_UINT32, _F.TYPE_UINT64, _F.TYPE_FIXED32, _F.TYPE_FIXED64})

@@ -38,7 +38,7 @@ from google.type import (
 
 from rookery.schemas.protobuf.elements import File
 from rookery.schemas.protobuf.from_descriptor import read_descriptor
-from rookery.schemas.protobuf.reading import read_file
+from rookery.schemas.protobuf.parser import read_file
 
 _GOOGLE: Final[dict[str, bytes]] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb

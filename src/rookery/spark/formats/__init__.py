@@ -1,8 +1,8 @@
 """Keys and values in Avro, JSON, JSON Schema, Protobuf or text as columns of Arrow: docs/spark-formats.md has types."""
 
+from rookery.spark.formats.codec_plan import plan_decoder, plan_encoder
 from rookery.spark.formats.columns import ColumnDecoder, ColumnEncoder, DecodedColumn, RowError
 from rookery.spark.formats.errors import FormatError, RegistryDownError
-from rookery.spark.formats.planning import plan_decoder, plan_encoder
 
 __all__ = [
     "ColumnDecoder",

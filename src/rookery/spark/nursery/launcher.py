@@ -1,6 +1,6 @@
 """What Spark starts as its Python: it asks the nursery for a process, and stands for that process until it ends.
 
-`python -I -S launcher.py <socket> <plain Python> <arguments>...`, as `starting` writes it down. It runs a dozen times
+`python -I -S launcher.py <socket> <plain Python> <arguments>...`, as `start` writes it down. It runs a dozen times
 at the start of a query, and so imports nothing but what is built in: `socket` and `signal` would treble its time.
 Whatever goes wrong before the nursery has given it a process, it becomes the plain Python.
 """

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from rookery.spark.postgres.connecting import TableName
+from rookery.spark.postgres.connections import TableName
 from rookery.spark.postgres.errors import FencedError
 from rookery.spark.postgres.tables import identifiers
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from rookery.spark.postgres.connecting import TableName, connect
+from rookery.spark.postgres.connections import TableName, connect
 from rookery.spark.postgres.errors import FencedError
 from rookery.spark.postgres.letters import LETTER_SCHEMA, DeadLetters, from_bytes
 from rookery.spark.postgres.staging import LETTER_COUNT, LETTERS, ROW, Staged

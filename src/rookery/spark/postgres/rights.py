@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from rookery.spark.postgres.connecting import TableName, connect, parse_table
+from rookery.spark.postgres.connections import TableName, connect, parse_table
 from rookery.spark.postgres.ledger import LEDGER
 
 _SCHEMA: Final = """

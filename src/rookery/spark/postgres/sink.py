@@ -22,11 +22,11 @@ import psycopg
 from pyspark.sql import functions
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from rookery.spark.postgres.connecting import connect, parse_table
+from rookery.spark.postgres.connections import connect, parse_table
 from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.postgres.ledger import Ledger
 from rookery.spark.postgres.letters import ORIGIN, DeadLetters
-from rookery.spark.postgres.merging import Merge, MergeColumn
+from rookery.spark.postgres.merge_statements import Merge, MergeColumn
 from rookery.spark.postgres.outbox import Outbox
 from rookery.spark.postgres.refusals import Limits
 from rookery.spark.postgres.staging import (

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import Column, functions
 
-from rookery.spark.postgres.connecting import connect, parse_table
+from rookery.spark.postgres.connections import connect, parse_table
 from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.sqlstates import is_lasting_state
 

@@ -25,7 +25,7 @@ from psycopg import sql
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from rookery.spark.postgres.connecting import TableName, connect
+from rookery.spark.postgres.connections import TableName, connect
 from rookery.spark.postgres.errors import PostgresError, UnavailableError
 from rookery.spark.postgres.letters import ORIGIN, DeadLetters, make_letters, portions, to_bytes
 from rookery.spark.postgres.refusals import Limits, describe, find_refusals

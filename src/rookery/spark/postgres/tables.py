@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.types import StructType
 
-from rookery.spark.postgres.connecting import TableName, connect, parse_table
+from rookery.spark.postgres.connections import TableName, connect, parse_table
 from rookery.spark.postgres.errors import PostgresError
 from rookery.spark.postgres.types import TableType, fits, new_column_type
 

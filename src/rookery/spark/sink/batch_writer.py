@@ -20,7 +20,7 @@ from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.driver import SinkDriver
 from rookery.spark.sink.names import named_write
-from rookery.spark.sink.writing import Place, write_rows
+from rookery.spark.sink.task_writer import Place, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

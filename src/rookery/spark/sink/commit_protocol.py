@@ -15,7 +15,7 @@ What makes this exactly once:
        therefore true for ever, whoever asked.
 
 What a broker may do against it: abort an open transaction because its time is over. Before the decision that is
-noticed (`committing` looks whether all pieces are open), the batch fails and is replayed. Between decision and end it
+noticed (`committer` looks whether all pieces are open), the batch fails and is replayed. Between decision and end it
 tears the batch. If no piece was committed, the replay's pieces are decided anew. If some were, each lost piece is
 replaced by one of the replay with the same rows; if there is none, `TornBatchError` says which rows are missing.
 
@@ -23,7 +23,7 @@ Batches of a stream come one after the other: Spark begins one when the one befo
 transactional ids again. Nothing says so of batch writes with a name, whose batches are versions that users choose: an
 entry may be replaced by one of a later batch only when its own pieces are ended (`settled`).
 
-`committing` carries this out; docs/decisions/0014-exactly-once-sink.md goes through the interleavings.
+`committer` carries this out; docs/decisions/0014-exactly-once-sink.md goes through the interleavings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

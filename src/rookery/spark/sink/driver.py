@@ -16,9 +16,9 @@ from typing import Final
 from rookery.base.errors import ApiError, ConfigError
 from rookery.client.sync.loop import shared_loop
 from rookery.spark.options import WriteOptions
-from rookery.spark.sink.committing import Committer
+from rookery.spark.sink.committer import Committer
 from rookery.spark.sink.ledger import Ledger, Steps, no_steps
-from rookery.spark.sink.writing import TaskMessage, explained
+from rookery.spark.sink.task_writer import TaskMessage, explained
 
 # Spark waits for it before it tells the user what went wrong; perhaps that no broker answers.
 _ABORT_TIMEOUT_S: Final = 20

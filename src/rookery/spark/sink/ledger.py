@@ -8,7 +8,7 @@ next call takes over anew. Entries are written in transactions, so that only who
 Reading ends where the topic ended when the sink was taken over, and open transactions of other sinks in the same
 partition hold it up. They last milliseconds, and after a crash no longer than `_TRANSACTION_TIMEOUT_MS`.
 
-All methods run on the clients' loop. `committing` calls this.
+All methods run on the clients' loop. `committer` calls this.
 """
 
 import asyncio

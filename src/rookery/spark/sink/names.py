@@ -8,7 +8,7 @@ be written at once, and none may take the other's transactions for left-overs of
 
 Two tasks never have the same id at the same time, so that a speculative copy or a second attempt does not fence the
 first. Nor do ids grow without end, since brokers remember each for a week: a worker uses an id again in a later batch
-of the same sink, when the one before is done and nobody will ask for its transaction any more (see `writing`).
+of the same sink, when the one before is done and nobody will ask for its transaction any more (see `task_writer`).
 
 The prefix is for access rules: `--resource-pattern-type prefixed --transactional-id rookery-sink-`.
 """

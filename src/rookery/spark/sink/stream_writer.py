@@ -18,7 +18,7 @@ from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.spark.sink.driver import SinkDriver
-from rookery.spark.sink.writing import Place, write_rows
+from rookery.spark.sink.task_writer import Place, write_rows
 from rookery.spark.spark_names import BATCH_ID, QUERY_ID
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rookery.spark.source.ranges import OffsetRange, ranges_between, split_range
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rookery.spark.source.reading import ReadPlan
+    from rookery.spark.source.task_reader import ReadPlan
 
 
 class RangePartition(InputPartition):

@@ -21,7 +21,7 @@ from rookery.spark.options import ReadOptions
 from rookery.spark.source.stream_reader import StreamReader
 
 if TYPE_CHECKING:
-    from rookery.spark.source.reading import ReadPlan
+    from rookery.spark.source.task_reader import ReadPlan
 
 _REMEDY: Final = (
     "Set the option trigger as well: processing-time keeps the limits; available-now and once read everything in one "

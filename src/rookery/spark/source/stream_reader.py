@@ -47,7 +47,7 @@ from rookery.spark.source.ranges import ranges_between
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rookery.spark.source.reading import ReadPlan
+    from rookery.spark.source.task_reader import ReadPlan
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Avro columns out of rows in the registry's wire format.
 
-Every row is read as the reader's schema has it, whatever schema it was written with; `decoder_program` has the rules. New
-schemas of writers are asked of the registry when a row has their id, so nothing has to be restarted for them.
+Every row is read as the reader's schema has it, whatever schema it was written with; `decoder_program` has the
+rules. A writer's schema is fetched from the registry when the first row with its id arrives; no restart is needed.
 """
 
 import json
@@ -13,7 +13,7 @@ import numpy as np
 
 from rookery.schemas.avro import parse_registered
 from rookery.schemas.avro.model import PRIMITIVES, Node
-from rookery.schemas.avro.printing import print_schema
+from rookery.schemas.avro.printer import print_schema
 from rookery.serdes import RegistryClient, Schema
 from rookery.serdes.errors import InvalidSchemaError, SerdesError
 from rookery.spark.formats.avro import decoder_kernel as kernel

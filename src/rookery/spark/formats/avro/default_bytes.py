@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.schemas.avro.defaults import is_valid_default
 from rookery.schemas.avro.model import MISSING, Array, Enum, Field, Map, Node, Record, Union
 

@@ -20,7 +20,7 @@ from rookery.spark.formats.avro.encoder_program import Part, WritingProgram
 from rookery.spark.formats.columns import Array, ColumnEncoder, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import valid_of
-from rookery.spark.formats.registering import WriterSchema, choose_schema
+from rookery.spark.formats.schema_registration import WriterSchema, choose_schema
 
 if TYPE_CHECKING:
     from rookery.spark.options import FormatOptions

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from pyspark.sql import types as spark
 
-from rookery.records.packing import encode_varint
+from rookery.records.batch_writer import encode_varint
 from rookery.schemas.avro.model import Array, Enum, Fixed, Map, Node, Record, Union
 from rookery.spark.formats.avro import encoder_kernel as kernel
 from rookery.spark.formats.avro.default_bytes import encode_default

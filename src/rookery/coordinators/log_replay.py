@@ -1,0 +1,103 @@
+"""Replaying a partition's log into a shard, in slices, so that the event loop can serve others in between."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from rookery.base.bounds import COORDINATOR_READ_BYTES_PER_SLICE, COORDINATOR_RECORDS_PER_SLICE
+from rookery.base.errors import CorruptionError, ErrorCode, InvalidBatchError
+from rookery.base.files import FileSlice
+from rookery.base.slices import Slices
+from rookery.base.types import Buffer, Offset, ProducerId
+from rookery.records.batch import HEADER_SIZE, BatchHeader, batch_size_at, read_header
+from rookery.records.record import Record, decode_records
+from rookery.replication.replica import Replica
+from rookery.storage.segment_check import read_end_marker
+
+logger = structlog.get_logger(__name__)
+
+
+class Replayable(Protocol):
+    def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
+
+    def replay(self, record: Any) -> None: ...
+
+    def replay_pending(self, record: Any, producer_id: ProducerId) -> None: ...
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
+
+
+async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slices) -> Offset:
+    """Replay all records and return the offset behind them."""
+    offset = replica.log.start_offset
+    replayed = 0
+    while offset < replica.log.end_offset:
+        start_offset = offset
+        for header, batch in _whole_batches(await _read(replica, offset, max_bytes)):
+            offset = header.last_offset + 1
+            if header.is_control:
+                _end_transaction(shard, header, batch)
+            else:
+                producer_id = header.producer_id if header.is_transactional else None
+                for record in _records(header, batch):
+                    if record.offset >= start_offset:
+                        _replay(shard, record, producer_id)
+            replayed += header.record_count
+            if replayed >= COORDINATOR_RECORDS_PER_SLICE:
+                replayed = 0
+                await slices.pause()
+        if offset == start_offset:
+            # The compacted rest of the log is empty.
+            offset = replica.log.end_offset
+    return offset
+
+
+def _replay(shard: Replayable, record: Record, producer_id: ProducerId | None) -> None:
+    if record.key is None:
+        raise CorruptionError(f"the record at offset {record.offset} of a coordinator's topic has no key")
+    decoded = shard.decode(record.key, record.value)
+    if decoded is None:
+        logger.warning("skipping a record of an unknown kind", offset=record.offset)
+    elif producer_id is None:
+        shard.replay(decoded)
+    else:
+        shard.replay_pending(decoded, producer_id)
+
+
+def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> None:
+    marker = read_end_marker(batch)
+    if marker is not None:
+        shard.end_transaction(header.producer_id, committed=marker.committed)
+
+
+async def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
+    """The next batches from `offset` on; the last may be cut off. Many bytes are read in a worker thread."""
+    found = replica.log.read(offset, max_bytes)
+    if found.error_code is not ErrorCode.NONE:
+        raise CorruptionError(f"the log does not have offset {offset}")
+    if found.size_bytes <= COORDINATOR_READ_BYTES_PER_SLICE:
+        return _read_slices(found.slices)
+    return await asyncio.get_running_loop().run_in_executor(None, _read_slices, found.slices)
+
+
+def _read_slices(slices: Sequence[FileSlice]) -> bytes:
+    return b"".join(part.file.read_at(part.position, part.size) for part in slices)
+
+
+def _records(header: BatchHeader, batch: Buffer) -> list[Record]:
+    try:
+        return decode_records(batch)
+    except InvalidBatchError as error:
+        raise CorruptionError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
+
+
+def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, Buffer]]:
+    position, view = 0, memoryview(data)
+    while len(data) - position >= HEADER_SIZE:
+        size = batch_size_at(data, position)
+        if position + size > len(data):
+            return
+        yield read_header(data, position), view[position : position + size]
+        position += size

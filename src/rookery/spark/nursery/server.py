@@ -1,0 +1,226 @@
+"""The process that Spark's Python processes are forked from: it has loaded what all of them need, once.
+
+`start` starts one per driver, `launcher` asks it for processes, `docs/decisions/0015` says why. It has one thread,
+starts nothing, and ends with its driver. A request that it cannot serve as a new interpreter would, it turns down; the
+launcher then becomes that interpreter. A child must not notice that it was forked, so it leaves by the same door as any
+program: out of `main`, by the interpreter's own end.
+"""
+
+import atexit
+import gc
+import marshal
+import os
+import resource
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from rookery.spark.interpreter import without_zips
+from rookery.spark.nursery.preload import preload, reseed_in_forks, thread_count
+
+# Variables that the interpreter and libraries read when they are loaded; those of them that are Spark's own.
+_READ_AT_START: Final = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "NPY_", "ARROW_", "LD_", "LC_", "LANG", "TZ")
+_READ_LATER: Final = ("PYTHON_", "PYTHONPATH", "PYTHONUNBUFFERED")
+_REQUEST_S_MAX: Final = 10
+# As shells do, and Java: what a signal ended has 128 and its number for an exit code.
+_SIGNALLED: Final = 128
+
+
+class Request(NamedTuple):
+    arguments: tuple[str, ...]
+    variables: dict[str, str]
+    directory: str
+    # Its standard input, output and errors.
+    files: list[int]
+
+
+class _Child(NamedTuple):
+    process_id: int
+    # Readable when it has ended.
+    process: int
+    launcher: socket.socket
+
+
+class Nursery:
+    def __init__(self, listening: socket.socket, driver: int) -> None:
+        self._listening = listening
+        self._children: list[_Child] = []
+        # The only kind that shares nothing with children.
+        self._selector = selectors.PollSelector()
+        self._selector.register(driver, selectors.EVENT_READ)
+        self._selector.register(listening, selectors.EVENT_READ, self._admit)
+
+    def serve(self) -> Request | None:
+        """Returns None when the driver has ended; and once in each child, with what it is to be."""
+        while True:
+            # One at a time, since it may close what others are about.
+            handle = self._selector.select()[0][0].data
+            request: Request | None = handle() if handle else None
+            if request or not handle:
+                return request
+
+    def _admit(self) -> Request | None:
+        launcher, _ = self._listening.accept()
+        request = _receive(launcher)
+        is_served = request is not None and suits(request, os.environ)
+        process_id = os.fork() if is_served else None
+        if process_id == 0:
+            launcher.close()
+            self._close()
+            return request
+        _close_files(request.files if request else ())
+        if process_id is None:
+            launcher.close()
+        else:
+            self._raise(_Child(process_id, os.pidfd_open(process_id), launcher))
+        return None
+
+    def _raise(self, child: _Child) -> None:
+        self._children.append(child)
+        self._selector.register(child.process, selectors.EVENT_READ, partial(self._reap, child))
+        self._selector.register(child.launcher, selectors.EVENT_READ, partial(self._lose, child))
+        # If it is gone already, the selector tells.
+        with suppress(OSError):
+            socket.send_fds(child.launcher, [b"\0"], [child.process])
+
+    def _reap(self, child: _Child) -> None:
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(child.process_id, 0)[1])
+        with suppress(OSError):
+            child.launcher.sendall(bytes([exit_code if exit_code >= 0 else _SIGNALLED - exit_code]))
+        with suppress(KeyError):
+            self._selector.unregister(child.launcher)
+        self._selector.unregister(child.process)
+        self._children.remove(child)
+        os.close(child.process)
+        child.launcher.close()
+
+    def _lose(self, child: _Child) -> None:
+        """Launchers send nothing more, so this one was killed. That was meant for its process."""
+        self._selector.unregister(child.launcher)
+        signal.pidfd_send_signal(child.process, signal.SIGKILL)
+
+    def _close(self) -> None:
+        self._listening.close()
+        for child in self._children:
+            os.close(child.process)
+            child.launcher.close()
+
+
+def _receive(launcher: socket.socket) -> Request | None:
+    """None from a launcher that was killed meanwhile."""
+    launcher.settimeout(_REQUEST_S_MAX)
+    files: list[int] = []
+    try:
+        size, files, _, _ = socket.recv_fds(launcher, 4, 3)
+        with launcher.makefile("rb") as rest:
+            arguments, variables, directory = marshal.loads(rest.read(int.from_bytes(size, "big")))
+        return Request(arguments, variables, directory, files)
+    except (OSError, EOFError, ValueError, TypeError):
+        _close_files(files)
+        return None
+
+
+def _close_files(files: Iterable[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def suits(request: Request, own: Mapping[str, str]) -> bool:
+    """Would a new interpreter load what we have loaded, and the same way?"""
+    asked = {
+        name: value
+        for name, value in request.variables.items()
+        if name.startswith(_READ_AT_START) and not name.startswith(_READ_LATER)
+    }
+    return request.arguments[:1] == ("-m",) and all(own.get(name) == value for name, value in asked.items())
+
+
+def become(request: Request) -> None:
+    """What `python -m` does."""
+    for number, file in enumerate(request.files):
+        os.dup2(file, number)
+        os.close(file)
+    own = {os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    given = without_zips(request.variables.get("PYTHONPATH", ""))
+    os.chdir(request.directory)
+    os.environ.clear()
+    os.environ.update(request.variables | {"PYTHONPATH": given})
+    first = [] if sys.flags.safe_path else [request.directory]
+    sys.path[:] = [*first, *filter(None, given.split(os.pathsep)), *(each for each in sys.path if each not in own)]
+    _, module, *arguments = request.arguments
+    sys.argv[:] = [module, *arguments]
+    gc.enable()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+class QuickEnd:
+    """Ends a process when all else is done, without taking apart what it has not loaded itself: that takes 0.2 s."""
+
+    def __init__(self) -> None:
+        self._exit_code = 0
+        # The first to register is the last to run.
+        atexit.register(self._leave)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        code = error.code if isinstance(error, SystemExit) else error
+        if code is not None:
+            self._exit_code = code & 0xFF if isinstance(code, int) else 1
+
+    def _leave(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self._exit_code)
+
+
+def main(driver_id: str, listening: str, directory: str) -> None:
+    # As Spark's JVM does, whose processes inherit it: Ctrl-C is for the driver.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with QuickEnd():
+        driver = _watch(int(driver_id))
+        request = _serve(driver, int(listening)) if driver else None
+        if request:
+            become(request)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _watch(driver_id: int) -> int | None:
+    """A file that is readable when the driver has ended; None if it has."""
+    with suppress(ProcessLookupError):
+        driver = os.pidfd_open(driver_id)
+        # Otherwise the number is another's already.
+        if os.getppid() == driver_id:
+            return driver
+    return None
+
+
+def _serve(driver: int, listening: int) -> Request | None:
+    # Objects that collections never look at stay in memory that is shared with children.
+    gc.disable()
+    preload()
+    gc.freeze()
+    reseed_in_forks()
+    # Java allows itself, and what it starts, as many files as it may have.
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    if thread_count() > 1:
+        # Children would lack them. The directory stays: launchers find nobody in it, and do without.
+        sys.exit("Spark's processes are not preloaded: a library has started a thread")
+    request = Nursery(socket.socket(fileno=listening), driver).serve()
+    os.close(driver)
+    return request
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

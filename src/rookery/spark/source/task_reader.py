@@ -1,0 +1,108 @@
+"""A range of offsets in a task: fetched as raw batches, turned into Arrow columns by the compiled kernel, shaped as the
+schema says. No Python runs per row, except for rows that cannot be decoded.
+
+Made on the driver, pickled, used in tasks: a plan holds no client and no connection.
+"""
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.base.clock import SystemClock
+from rookery.base.errors import ApiError, ErrorCode
+from rookery.base.types import Offset
+from rookery.base.values import value_class
+from rookery.client.errors import OffsetOutOfRangeError
+from rookery.client.settings.consumer import ConsumerSettings
+from rookery.spark.clients import admin_for, consumer_for, producer_for
+from rookery.spark.failures import held_up, lose, refused, unburied
+from rookery.spark.offsets import LATEST
+from rookery.spark.options import ReadOptions
+from rookery.spark.source.ranges import OffsetRange
+from rookery.spark.source.row_shape import Shaped, shape
+from rookery.spark.source.schema import Decoders
+
+_PORTION_BYTES: Final = 16 * 1024 * 1024
+# Between looks whether a transaction has ended.
+_PAUSE_S: Final = 0.2
+
+
+@value_class
+class ReadPlan:
+    options: ReadOptions
+    decoders: Decoders
+    arrow_schema: pa.Schema
+
+    def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for records in fetch(self.options, wanted):
+            shaped = shape(records, self.arrow_schema, self.decoders, self.options)
+            if shaped.dead is not None:
+                _bury(self.options, shaped)
+            yield from _portions(shaped.rows)
+
+
+def _bury(options: ReadOptions, shaped: Shaped) -> None:
+    """At least once, before the rows that are left are handed on: a task that fails is tried again."""
+    from rookery.spark.dead_letter_columns import dead_letter_table
+
+    table = dead_letter_table(shaped.dead, shaped.failures, options.dead_letter_topic)
+    try:
+        producer_for(options.dead_letter_config).send_arrow(table).result()
+    except ApiError as error:
+        (topic,) = set(table.column("topic").to_pylist())
+        raise unburied(topic, options.dead_letter_config, error) from error
+
+
+def _portions(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Whole, unless it is what became of well compressed batches: Spark holds the whole of one in memory."""
+    count = max(rows.num_rows * _PORTION_BYTES // max(rows.nbytes, 1), 1)
+    return (rows.slice(start, count) for start in range(0, rows.num_rows, count))
+
+
+def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range, in the client's columns. What is gone of it fails or is left out."""
+    config = options.client_config
+    consumer = consumer_for(config)
+    tp = wanted.partition
+    position = wanted.start
+    while position < wanted.end:
+        try:
+            _check_end(options, wanted)
+            for batch in consumer.iterate_arrow(tp.topic, {tp.partition: position}, {tp.partition: wanted.end}):
+                yield batch
+                position = batch.column("offset")[-1].as_py() + 1
+            return
+        except OffsetOutOfRangeError:
+            position = _behind_the_gap(options, wanted, position, consumer.beginning_offsets([tp])[tp])
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise refused(f"reading {wanted}", config, error) from error
+            lose(f"{tp} does not exist any more; {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+            return
+
+
+def _check_end(options: ReadOptions, wanted: OffsetRange) -> None:
+    """What is there but belongs to open transactions is waited for, where only committed records are read."""
+    config, tp = options.client_config, wanted.partition
+    consumer = consumer_for(config)
+    if consumer.end_offsets([tp])[tp] >= wanted.end:
+        return
+    end = admin_for(config).list_offsets({tp: LATEST})[tp].offset
+    if end < wanted.end:
+        lose(f"{tp} ends at {end}, and {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+    clock = SystemClock()
+    deadline_s = clock.monotonic() + ConsumerSettings.parse(config).common.default_api_timeout_ms / 1000
+    while (stable := consumer.end_offsets([tp])[tp]) < min(end, wanted.end):
+        if clock.monotonic() > deadline_s:
+            raise held_up(str(wanted), tp, stable)
+        Event().wait(_PAUSE_S)
+
+
+def _behind_the_gap(options: ReadOptions, wanted: OffsetRange, position: Offset, beginning: Offset) -> Offset:
+    lose(
+        f"{wanted.partition} begins at {beginning}, and {wanted} was to be read from {position}",
+        is_fatal=options.fail_on_data_loss,
+    )
+    return max(beginning, position)
