@@ -51,7 +51,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(PYTHON_VERSION)
 COMPILED := .cache/compiled$(if $(PYTHON_IS_CHOSEN),-$(PYTHON_VERSION))
 
-.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel image compiled test-compiled docs clean
+.PHONY: help setup check format test pythons fresh sim explore conformance sparks soak demo tour up bench profile wheel image compiled test-compiled docs stubs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ docs: $(INSTALLED) ## Regenerate the pages of settings and metrics from their ta
 	$(BIN)/python -m rookery.client.settings.docs > docs/client-config.md
 	$(BIN)/python -m rookery.client.metrics.docs > docs/client-metrics.md
 	$(BIN)/python -m rookery.spark.option_docs > docs/spark-options.md
+
+stubs: $(INSTALLED) ## Regenerate the types of Kafka's messages, src/rookery/protocol/messages
+	$(BIN)/python scripts/message_stubs.py
 
 clean: ## Remove .venv and all caches
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -32,7 +32,7 @@ from rookery.base.imports import module_replaced
 from rookery.base.types import NO_TIMESTAMP, NO_TOPIC_ID, Buffer
 from rookery.protocol import wire
 from rookery.protocol.api import ApiKey, is_defined
-from rookery.protocol.message import FrozenMessage, Message
+from rookery.protocol.message import FrozenMessage, Message, Struct
 from rookery.protocol.wire import MALFORMED, Reader, Writer
 
 _Fields: TypeAlias = dict[str, Any]
@@ -76,11 +76,11 @@ def decode_response(api_key: int, version: int, data: Buffer, position: int = 0)
     return _decode(_response_codec(api_key, version), data, position, sys.maxsize)
 
 
-def encode_request(api_key: int, version: int, message: Message) -> bytes:
+def encode_request(api_key: int, version: int, message: Struct) -> bytes:
     return _encode(_request_codec(api_key, version), message)
 
 
-def encode_response(api_key: int, version: int, message: Message) -> bytes:
+def encode_response(api_key: int, version: int, message: Struct) -> bytes:
     return _encode(_response_codec(api_key, version), message)
 
 
@@ -88,7 +88,7 @@ class FieldShape(NamedTuple):
     """What the schema says of one field, for those who build messages without knowing their API.
 
     `fields` are those of a struct or of an array's structs, else empty; `kind` is Kafka's name of the type, empty for
-    structs; `make_default` is None where a value must be given.
+    structs; `make_default` is None where a value must be given; `struct_name` is empty for others than structs.
     """
 
     name: str
@@ -97,6 +97,7 @@ class FieldShape(NamedTuple):
     is_nullable: bool
     make_default: Callable[[], Any] | None
     fields: "tuple[FieldShape, ...]"
+    struct_name: str
 
 
 @cache
@@ -119,9 +120,10 @@ def _field_shape(field: "dataclasses.Field[Any]") -> FieldShape:
     is_array = get_origin(annotation) is tuple
     if is_array:
         annotation, _ = _without_none(get_args(annotation)[0])
-    fields = _shape_of(annotation) if dataclasses.is_dataclass(annotation) else ()
+    is_struct = dataclasses.is_dataclass(annotation)
+    fields, struct_name = (_shape_of(annotation), annotation.__name__) if is_struct else ((), "")
     default = _default_of(field, kind, tagged="tag" in field.metadata)
-    return FieldShape(_name_of(field), kind, is_array, is_nullable, default, fields)
+    return FieldShape(_name_of(field), kind, is_array, is_nullable, default, fields, struct_name)
 
 
 class _Type(NamedTuple):
@@ -172,7 +174,7 @@ def _decode(codec: _Codec, data: Buffer, position: int, items_max: int) -> Messa
     return cast(Message, message)
 
 
-def _encode(codec: _Codec, message: Message) -> bytes:
+def _encode(codec: _Codec, message: Struct) -> bytes:
     out = bytearray()
     codec.type.write(out, message)
     return bytes(out)

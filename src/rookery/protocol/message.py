@@ -1,25 +1,42 @@
-"""The plain object that requests decode into and responses are built from.
+"""The plain object that requests decode into and responses are built from, and what type checkers see in its place.
 
 A message's fields are attributes with the codec's names: `Message(throttle_time_ms=0, topics=[Message(name="a")])`.
-It knows no schema: the codec takes the fields that a version has and ignores the others, so a handler builds one
+It holds no schema: the codec takes the fields that a version has and ignores the others, so a handler builds one
 message for all versions of an API.
+
+`rookery.protocol.messages` has a class for each message and each struct inside of one. To type checkers these are
+subclasses of `Struct` with the fields of Kafka's definitions; at run time each of them is `Message` itself
+(docs/decisions/0021). Code that works on any message takes a `Struct`, or a `Message` if it reads fields by name.
 """
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
+
+StructT = TypeVar("StructT", bound="Struct")
+ResponseT = TypeVar("ResponseT", bound="Struct")
 
 
-class Message(SimpleNamespace):
-    """Fields by name. A field that the request's version does not have is absent: read it with `get`."""
+class Struct:
+    """A message or a part of one, of any type. Only `Message` and `FrozenMessage` have instances."""
+
+    __slots__ = ()
+
+
+class Request(Struct, Generic[ResponseT]):
+    """For type checkers: a request that is answered with a `ResponseT`."""
+
+
+class Message(SimpleNamespace, Struct):
+    """Fields by name, unchecked. A field that the request's version does not have is absent: read it with `get`."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.__dict__.get(name, default)
 
 
 class FrozenMessage(Message):
-    """A message, or a part of one, that is encoded often: the codec keeps its bytes. Not to be changed any more.
+    """A message, or a part of one, that is encoded often: the codec keeps its bytes. It must not be changed.
 
-    `__dict__` stays that of a message, so whoever encodes it in another version gets that version's bytes.
+    `__dict__` stays that of a message, so encoding in another version yields that version's bytes.
     """
 
     __slots__ = ("encoded", "encoder")
@@ -28,3 +45,15 @@ class FrozenMessage(Message):
         super().__init__(**fields)
         self.encoder: object = None
         self.encoded = b""
+
+
+def freeze(message: StructT) -> StructT:
+    """Return `message` as a `FrozenMessage` of the same fields, which type checkers see as what `message` is."""
+    return cast(StructT, FrozenMessage(**vars(message)))
+
+
+def message_class(name: str) -> type[Message]:
+    """Return what a class of `rookery.protocol.messages` is at run time: the `__getattr__` of that package."""
+    if not name[0].isupper():
+        raise AttributeError(f"rookery.protocol.messages has no {name}")
+    return Message
