@@ -19,7 +19,7 @@ version that is not served, bytes that do not decode. Only ApiVersions answers a
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from rookery.base.bounds import REQUEST_BYTES_ON_LOOP, REQUEST_ITEMS_MAX, UNSPLIT_REQUEST_BYTES, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, UnsupportedVersionError
@@ -73,9 +73,10 @@ from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_served
 from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_response
 from rookery.protocol.framing import RequestHeader, parse_request_header
-from rookery.protocol.message import Message
+from rookery.protocol.message import Struct
 
-Handler: TypeAlias = Callable[[RequestContext, Message], Message | Awaitable[Message]]
+# Each handler takes the type of its API's request, which one type for all of them cannot say.
+Handler: TypeAlias = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
 HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Answer]
 
 _HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
@@ -145,7 +146,7 @@ class Dispatcher:
         if len(frame) > UNSPLIT_REQUEST_BYTES:
             return self._handle_long(context, frame, position)
         response = _HANDLERS[api_key](context, decode_request(api_key, api_version, frame, position))
-        return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
+        return _encode(context, response) if isinstance(response, Struct) else _encode_later(context, response)
 
     def _handle_long(self, context: RequestContext, frame: memoryview, position: int) -> Answer:
         """A request that may have more items, or bytes, than are worked on at once."""
@@ -158,7 +159,7 @@ class Dispatcher:
         if split is not None and exceeds(split, request):
             return Held(self._answer_split(context, request, split))
         response = _HANDLERS[api_key](context, request)
-        return _encode(context, response) if isinstance(response, Message) else _encode_later(context, response)
+        return _encode(context, response) if isinstance(response, Struct) else _encode_later(context, response)
 
     async def _answer_large(self, context: RequestContext, frame: bytes, position: int) -> Reply:
         api_key, version = context.api_key, context.api_version
@@ -175,7 +176,7 @@ class Dispatcher:
         # A request that waits, for other members of a group for example, does not keep others waiting.
         return await _encode_in_worker(context, await _result(answer))
 
-    async def _answer_split(self, context: RequestContext, request: Message, split: Split) -> Reply:
+    async def _answer_split(self, context: RequestContext, request: Struct, split: Split) -> Reply:
         handler, whole = _HANDLERS[context.api_key], None
         if (prepare := split.prepare) is not None:
             await in_worker(lambda: prepare(request))
@@ -199,19 +200,19 @@ class Dispatcher:
         raise UnsupportedVersionError(f"API key {header.api_key} version {header.api_version} is not served")
 
 
-def _encode(context: RequestContext, response: Message) -> Reply:
+def _encode(context: RequestContext, response: Struct) -> Reply:
     return context.reply([encode_response(context.api_key, context.api_version, response)])
 
 
-async def _encode_later(context: RequestContext, response: Awaitable[Message]) -> Reply:
+async def _encode_later(context: RequestContext, response: Awaitable[Struct]) -> Reply:
     return _encode(context, await response)
 
 
-async def _result(answer: Message | Awaitable[Message]) -> Message:
-    if isinstance(answer, Message):
+async def _result(answer: Struct | Awaitable[Struct]) -> Struct:
+    if isinstance(answer, Struct):
         return answer
-    return await cast("Awaitable[Message]", answer)
+    return await answer
 
 
-async def _encode_in_worker(context: RequestContext, response: Message) -> Reply:
+async def _encode_in_worker(context: RequestContext, response: Struct) -> Reply:
     return context.reply([await in_worker(lambda: encode_response(context.api_key, context.api_version, response))])

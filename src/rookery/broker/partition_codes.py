@@ -1,21 +1,35 @@
-"""Responses that say nothing but how each partition of the request fared."""
+"""Responses that report nothing but the error code of each partition of the request."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import TopicPartition
-from rookery.protocol.message import Message
+from rookery.base.types import PartitionIndex, TopicName, TopicPartition
 
 
-def topics_with_codes(topics: Iterable[Message], codes: Mapping[TopicPartition, ErrorCode]) -> list[Message]:
-    """The topics of a request with each partition's code; partitions that have none do not exist."""
-    return [Message(name=topic.name, partitions=_partitions(topic, codes)) for topic in topics]
+class _Partition(Protocol):
+    @property
+    def partition_index(self) -> PartitionIndex: ...
 
 
-def _partitions(topic: Message, codes: Mapping[TopicPartition, ErrorCode]) -> list[Message]:
+class _Topic(Protocol):
+    """A topic of a request, of any API that names topics and partitions so."""
+
+    @property
+    def name(self) -> TopicName: ...
+
+    @property
+    def partitions(self) -> Sequence[_Partition]: ...
+
+
+def codes_by_topic(
+    topics: Iterable[_Topic], codes: Mapping[TopicPartition, ErrorCode]
+) -> Iterator[tuple[TopicName, Iterator[tuple[PartitionIndex, ErrorCode]]]]:
+    """Yield the topics of a request with the code of each partition; partitions that have none do not exist."""
+    return ((topic.name, _codes(topic, codes)) for topic in topics)
+
+
+def _codes(topic: _Topic, codes: Mapping[TopicPartition, ErrorCode]) -> Iterator[tuple[PartitionIndex, ErrorCode]]:
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    indexes = [partition.partition_index for partition in topic.partitions]
-    return [
-        Message(partition_index=index, error_code=codes.get(TopicPartition(topic.name, index), missing))
-        for index in indexes
-    ]
+    indexes = (partition.partition_index for partition in topic.partitions)
+    return ((index, codes.get(TopicPartition(topic.name, index), missing)) for index in indexes)

@@ -14,36 +14,38 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, ITEMS_PER_SLICE
 from rookery.broker.handlers import k02_list_offsets, k32_describe_configs
 from rookery.protocol.api import SERVED, ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Message, Struct
+from rookery.protocol.messages import DeleteGroupsRequest, MetadataRequest
 
 Path: TypeAlias = tuple[str, ...]
 
 
 class Split(NamedTuple):
-    """`prepare` is called with the whole request before it is cut: for what concerns several of its items."""
+    """`prepare` is called with the whole request, of its API's type, before it is cut: for what concerns several of its
+    items."""
 
     request: Path
     response: Path
     size: int = ITEMS_PER_SLICE
-    prepare: Callable[[Message], None] | None = None
+    prepare: Callable[[Any], None] | None = None
 
 
 class Piece(NamedTuple):
     """`continued`: how many levels are continued by the piece's first item; a first piece continues none."""
 
-    message: Message
+    message: Struct
     item_count: int
     continued: int
 
 
-def exceeds(split: Split, request: Message) -> bool:
+def exceeds(split: Split, request: Struct) -> bool:
     """Whether a request has more items than one piece may have."""
     return _count(request, split.request, split.size) > split.size
 
 
-def _count(message: Message, path: Path, enough: int) -> int:
+def _count(message: Struct, path: Path, enough: int) -> int:
     """The number of items; counted no further than is enough to know."""
-    items = message.get(path[0])
+    items = vars(message).get(path[0])
     if items is None:
         return 0
     if len(path) == 1 or len(items) > enough:
@@ -56,12 +58,12 @@ def _count(message: Message, path: Path, enough: int) -> int:
     return total
 
 
-def pieces(message: Message, path: Path, size: int) -> Iterator[Piece]:
+def pieces(message: Struct, path: Path, size: int) -> Iterator[Piece]:
     """The message with at most `size` items at a time. An item without further items counts as one."""
     name, rest = path[0], path[1:]
     taken: list[Any] = []
     item_count = continued = 0
-    for item in message.get(name) or ():
+    for item in vars(message).get(name) or ():
         parts = pieces(item, rest, size) if rest else (Piece(item, 1, 0),)
         for part in parts:
             if taken and item_count + part.item_count > size:
@@ -69,40 +71,42 @@ def pieces(message: Message, path: Path, size: int) -> Iterator[Piece]:
                 taken, item_count, continued = [], 0, 1 + part.continued
             taken.append(part.message)
             item_count += part.item_count
-    yield Piece(message if message.get(name) is None else _with(message, name, taken), max(1, item_count), continued)
+    last = message if vars(message).get(name) is None else _with(message, name, taken)
+    yield Piece(last, max(1, item_count), continued)
 
 
-def _with(message: Message, name: str, items: list[Any]) -> Message:
+def _with(message: Struct, name: str, items: list[Any]) -> Struct:
     return Message(**{**vars(message), name: items})
 
 
-def join(whole: Message | None, response: Message, path: Path, continued: int) -> Message:
+def join(whole: Struct | None, response: Struct, path: Path, continued: int) -> Struct:
     """The response to all pieces so far; `continued` is that of the piece which `response` answers."""
     if whole is None:
         # Handlers may return what is kept for others: only a copy can be appended to.
-        return _with(response, path[0], list(response.get(path[0]) or ()))
+        return _with(response, path[0], list(vars(response).get(path[0]) or ()))
     _append(whole, response, path, max(0, continued - 1))
     return whole
 
 
-def _append(whole: Message, addition: Message, path: Path, continued: int) -> None:
-    if not whole.get("error_code") and addition.get("error_code"):
+def _append(whole: Struct, addition: Struct, path: Path, continued: int) -> None:
+    fields, added = vars(whole), vars(addition)
+    if not fields.get("error_code") and added.get("error_code"):
         # The first error of a piece counts for all: what was answered before stays answered.
-        whole.error_code = addition.error_code
-    items, more = getattr(whole, path[0]), addition.get(path[0]) or []
+        fields["error_code"] = added["error_code"]
+    items, more = fields[path[0]], added.get(path[0]) or []
     if continued and items and more:
         _append(items[-1], more[0], path[1:], continued - 1)
         more = more[1:]
     items.extend(more)
 
 
-def _distinct_topics(request: Message) -> None:
+def _distinct_topics(request: MetadataRequest) -> None:
     """Metadata: a name or id that is given twice is answered once."""
     if request.topics is not None:
         request.topics = list({(topic.name, topic.get("topic_id")): topic for topic in request.topics}.values())
 
 
-def _distinct_groups(request: Message) -> None:
+def _distinct_groups(request: DeleteGroupsRequest) -> None:
     """DeleteGroups: a group that is named twice is deleted once."""
     request.groups_names = list(dict.fromkeys(request.groups_names))
 

@@ -17,10 +17,18 @@ from typing import Final
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from rookery.replication import replica as places
 from rookery.replication.replica import OffsetFound
 
+# Not a field of the protocol: what `note_repeated` has found, which the pieces of a split request share.
+_REPEATED = "repeated"
 _READ_COMMITTED = 1
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 _VERSION_MIN_BY_PLACE: Final = {
@@ -33,14 +41,14 @@ _VERSION_MIN_BY_PLACE: Final = {
 }
 
 
-def handle(context: RequestContext, request: Message) -> Message:
-    if "repeated" not in vars(request):
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    if _REPEATED not in vars(request):
         note_repeated(request)
-    repeated: set[TopicPartition] = request.repeated
-    return Message(
+    repeated: set[TopicPartition] = vars(request)[_REPEATED]
+    return ListOffsetsResponse(
         throttle_time_ms=0,
         topics=[
-            Message(
+            ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     _answer(partition, _find(context, request, topic.name, partition, repeated), context.api_version)
@@ -52,18 +60,22 @@ def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def note_repeated(request: Message) -> None:
+def note_repeated(request: ListOffsetsRequest) -> None:
     """Find the partitions that are asked for more than once, which is refused; also where a request comes in pieces."""
     counts = Counter(
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
     )
-    request.repeated = {partition for partition, count in counts.items() if count > 1}
+    vars(request)[_REPEATED] = {partition for partition, count in counts.items() if count > 1}
 
 
 def _find(
-    context: RequestContext, request: Message, topic: str, wanted: Message, repeated: set[TopicPartition]
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    repeated: set[TopicPartition],
 ) -> OffsetFound:
     partition = TopicPartition(topic, wanted.partition_index)
     if partition in repeated:
@@ -83,11 +95,11 @@ def _find(
     )
 
 
-def _answer(wanted: Message, found: OffsetFound, version: int) -> Message:
+def _answer(wanted: ListOffsetsPartition, found: OffsetFound, version: int) -> ListOffsetsPartitionResponse:
     error_code = found.error_code
     if error_code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _OFFSET_NOT_AVAILABLE_SINCE:
         error_code = ErrorCode.LEADER_NOT_AVAILABLE
-    return Message(
+    return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=error_code,
         timestamp=found.timestamp_ms,

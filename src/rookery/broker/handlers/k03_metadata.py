@@ -24,23 +24,31 @@ from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage, TopicImage
-from rookery.protocol.api import ApiKey
-from rookery.protocol.message import FrozenMessage, Message
+from rookery.protocol.message import freeze
+from rookery.protocol.messages import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 _NULL_MEANS_ALL_SINCE = 1
 _LISTENER_NOT_FOUND_SINCE = 6
 _TOPIC_IDS_IN_REQUEST_SINCE = 12
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-    if _asks_for_all(context, request):
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    topics = request.topics
+    if topics is None or (not topics and context.api_version < _NULL_MEANS_ALL_SINCE):
         return _answer_known(context, request, None)
-    if context.api_version < _TOPIC_IDS_IN_REQUEST_SINCE and any(_is_malformed(topic) for topic in request.topics):
-        return _Answer(context, request).refuse_all()
-    if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in request.topics):
-        return _Answer(context, request).by_id(topic.topic_id for topic in request.topics)
+    if context.api_version < _TOPIC_IDS_IN_REQUEST_SINCE and any(_is_malformed(topic) for topic in topics):
+        return _Answer(context, request).refuse_all(topics)
+    if any(topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID for topic in topics):
+        return _Answer(context, request).by_id(topic.get("topic_id", NO_TOPIC_ID) for topic in topics)
     # A name that is given twice is answered once.
-    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+    names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     # The cluster's own topics have settings of their own and come with their coordinators.
     missing = [name for name in names if name not in context.services.image.topics and name not in INTERNAL_TOPICS]
     if missing and _may_create(context, request):
@@ -48,14 +56,14 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return _Answer(context, request).by_name(names) if missing else _answer_known(context, request, names)
 
 
-def _answer_known(context: RequestContext, request: Message, names: Sequence[str] | None) -> Message:
+def _answer_known(context: RequestContext, request: MetadataRequest, names: Sequence[str] | None) -> MetadataResponse:
     """Topics that exist, or all for None: the same answer as long as the metadata is the same."""
-    known, image = context.services.known_answers, context.services.image
+    known, image = context.services.known_answers.metadata, context.services.image
     asks_for = (
         request.get("include_topic_authorized_operations"),
         request.get("include_cluster_authorized_operations"),
     )
-    kind = (ApiKey.METADATA, context.api_version, context.listener, asks_for, None if names is None else tuple(names))
+    kind = (context.api_version, context.listener, asks_for, None if names is None else tuple(names))
     found = known.find(image, kind)
     if found is None:
         described = _Answer(context, request).by_name(image.topics if names is None else names)
@@ -63,24 +71,18 @@ def _answer_known(context: RequestContext, request: Message, names: Sequence[str
     return found
 
 
-def _asks_for_all(context: RequestContext, request: Message) -> bool:
-    if context.api_version < _NULL_MEANS_ALL_SINCE:
-        return not request.topics
-    return request.topics is None
-
-
-def _is_malformed(topic: Message) -> bool:
+def _is_malformed(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.get("topic_id", NO_TOPIC_ID) != NO_TOPIC_ID
 
 
-def _may_create(context: RequestContext, request: Message) -> bool:
-    allowed: bool = request.get("allow_auto_topic_creation", True)
+def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
+    allowed = request.get("allow_auto_topic_creation", True)
     return allowed and context.services.config().boolean("auto.create.topics.enable")
 
 
 async def _create_and_answer(
-    context: RequestContext, request: Message, names: Sequence[str], missing: Sequence[str]
-) -> Message:
+    context: RequestContext, request: MetadataRequest, names: Sequence[str], missing: Sequence[str]
+) -> MetadataResponse:
     refused = await create_missing_topics(context.services, missing)
     return _Answer(context, request).by_name(names, refused=refused)
 
@@ -88,7 +90,7 @@ async def _create_and_answer(
 class _Answer:
     """The response to one request, topic by topic."""
 
-    def __init__(self, context: RequestContext, request: Message) -> None:
+    def __init__(self, context: RequestContext, request: MetadataRequest) -> None:
         self._context = context
         self._request = request
         self._brokers = context.services.live_endpoints(context.listener)
@@ -98,29 +100,31 @@ class _Answer:
         kind = (context.api_version, context.listener, wants_operations)
         self._described = context.services.known_answers.topics(context.services.image, kind)
 
-    def by_name(self, names: Iterable[str], refused: Mapping[str, ErrorCode] = MappingProxyType({})) -> Message:
+    def by_name(
+        self, names: Iterable[str], refused: Mapping[str, ErrorCode] = MappingProxyType({})
+    ) -> MetadataResponse:
         """`refused` tells why topics could not be created."""
         return self._respond([self._describe(name, refused.get(name)) for name in names])
 
-    def by_id(self, topic_ids: Iterable[TopicId]) -> Message:
+    def by_id(self, topic_ids: Iterable[TopicId]) -> MetadataResponse:
         known = [topic_id for topic_id in dict.fromkeys(topic_ids) if topic_id != NO_TOPIC_ID]
         return self._respond([self._describe_id(topic_id) for topic_id in known])
 
-    def refuse_all(self) -> Message:
+    def refuse_all(self, topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
         return self._respond(
             [
                 self._topic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.get("topic_id", NO_TOPIC_ID))
-                for topic in self._request.topics
+                for topic in topics
             ]
         )
 
-    def _respond(self, topics: list[Message]) -> Message:
+    def _respond(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
         services = self._context.services
         wants_operations = self._request.get("include_cluster_authorized_operations", False)
-        return Message(
+        return MetadataResponse(
             throttle_time_ms=0,
             brokers=[
-                Message(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+                MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
                 for broker in self._brokers
             ],
             cluster_id=services.cluster_id,
@@ -130,11 +134,11 @@ class _Answer:
             error_code=ErrorCode.NONE,
         )
 
-    def _describe_id(self, topic_id: TopicId) -> Message:
+    def _describe_id(self, topic_id: TopicId) -> MetadataResponseTopic:
         found = self._context.services.image.topic_by_id(topic_id)
         return self._topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if found is None else self._found(found)
 
-    def _describe(self, name: str, refusal: ErrorCode | None) -> Message:
+    def _describe(self, name: str, refusal: ErrorCode | None) -> MetadataResponseTopic:
         found = self._context.services.image.topics.get(name)
         if found is not None:
             return self._found(found)
@@ -142,18 +146,22 @@ class _Answer:
             return self._topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
         return self._topic(refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
-    def _found(self, topic: TopicImage) -> Message:
+    def _found(self, topic: TopicImage) -> MetadataResponseTopic:
         described = self._described.get(topic.name)
         if described is None or described.topic is not topic:
             partitions = [self._partition(partition) for _, partition in sorted(topic.partitions.items())]
-            answer = FrozenMessage(**vars(self._topic(ErrorCode.NONE, topic.name, topic.topic_id, partitions)))
+            answer = freeze(self._topic(ErrorCode.NONE, topic.name, topic.topic_id, partitions))
             described = self._described[topic.name] = TopicAnswer(topic, answer)
         return described.answer
 
     def _topic(
-        self, code: ErrorCode, name: str | None, topic_id: TopicId = NO_TOPIC_ID, partitions: Sequence[Message] = ()
-    ) -> Message:
-        return Message(
+        self,
+        code: ErrorCode,
+        name: str | None,
+        topic_id: TopicId = NO_TOPIC_ID,
+        partitions: Sequence[MetadataResponsePartition] = (),
+    ) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
             error_code=code,
             name=name,
             topic_id=topic_id,
@@ -162,7 +170,7 @@ class _Answer:
             topic_authorized_operations=self._operations,
         )
 
-    def _partition(self, partition: PartitionImage) -> Message:
+    def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
         live, replicas, isr = self._live, list(partition.replicas), list(partition.isr)
         if self._context.api_version == 0:
             # v0 has no offline replicas: those that do not live are left out, and the error says that some miss.
@@ -172,7 +180,7 @@ class _Answer:
             code = self._leader_error(partition.leader)
         elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             code = ErrorCode.REPLICA_NOT_AVAILABLE
-        return Message(
+        return MetadataResponsePartition(
             error_code=code,
             partition_index=partition.index,
             leader_id=partition.leader if partition.leader in live else -1,

@@ -13,16 +13,25 @@ instead of ILLEGAL_GENERATION. v10 topic ids instead of names.
 from collections.abc import Awaitable
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
+from rookery.base.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, OffsetToCommit
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 _TOPIC_IDS_SINCE = 10
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     named = [(topic, _name(context, topic)) for topic in request.topics]
     offsets = tuple(
         OffsetToCommit(
@@ -52,38 +61,40 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, lambda result: _respond(context, named, result))
 
 
-def _name(context: RequestContext, topic: Message) -> str | None:
+def _name(context: RequestContext, topic: OffsetCommitRequestTopic) -> str | None:
     """The name of a topic that exists."""
     image = context.services.image
     if context.api_version >= _TOPIC_IDS_SINCE:
-        return image.topic_names.get(topic.topic_id)
-    name: str = topic.name
+        return image.topic_names.get(topic.get("topic_id", NO_TOPIC_ID))
+    name = topic.get("name", "")
     return name if name in image.topics else None
 
 
 def _respond(
     context: RequestContext,
-    named: list[tuple[Message, str | None]],
+    named: list[tuple[OffsetCommitRequestTopic, str | None]],
     result: tuple[CommittedPartition, ...] | ErrorCode,
-) -> Message:
+) -> OffsetCommitResponse:
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     codes = {} if isinstance(result, ErrorCode) else dict(result)
     refusal = result if isinstance(result, ErrorCode) else ErrorCode.NONE
 
-    def code(name: str | None, partition: Message) -> ErrorCode:
+    def code(name: str | None, partition: OffsetCommitRequestPartition) -> ErrorCode:
         if name is None:
             return missing
         return codes.get(TopicPartition(name, partition.partition_index), refusal)
 
-    return Message(
+    return OffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
-            Message(
+            OffsetCommitResponseTopic(
                 name=topic.get("name", ""),
-                topic_id=topic.get("topic_id"),
+                topic_id=topic.get("topic_id", NO_TOPIC_ID),
                 partitions=[
-                    Message(partition_index=partition.partition_index, error_code=code(name, partition))
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=code(name, partition)
+                    )
                     for partition in topic.partitions
                 ],
             )

@@ -9,116 +9,200 @@ time. v5 leader epochs. v6 flexible. v7 `require_stable`. v8 several groups in o
 groups of the new protocol. v10 topic ids instead of names (UNKNOWN_TOPIC_ID).
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_TOPIC_ID, TopicName, TopicPartition
+from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName, TopicPartition
 from rookery.broker.answers import respond, respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.offsets.commit import FetchedOffset, FetchedOffsets, FetchRequest
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
 _GROUP_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-    groups = context.services.groups
+class _Asked(NamedTuple):
+    """A topic of a request of any version. An id that no topic has comes without a name."""
+
+    name: TopicName | None
+    topic_id: TopicId
+    indexes: Sequence[int]
+
+
+class _Found(NamedTuple):
+    """A topic of a response of any version."""
+
+    name: TopicName
+    topic_id: TopicId
+    offsets: Iterable[FetchedOffset]
+
+
+def handle(
+    context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    groups, require_stable = context.services.groups, request.get("require_stable", False)
     if context.api_version < _GROUPS_SINCE:
-        asked = _request(context, request, require_stable=request.get("require_stable", False))
-        return respond(groups.fetch(asked), lambda result: _group(context, request, result))
+        return _handle_one(context, request, require_stable=require_stable)
+    asked = request.get("groups", ())
+    topics = [_topics(context, group) for group in asked]
     return respond_to_all(
-        [groups.fetch(_request(context, group, require_stable=request.require_stable)) for group in request.groups],
-        lambda results: Message(
+        [
+            groups.fetch(
+                FetchRequest(
+                    group_id=group.group_id,
+                    member_id=group.get("member_id"),
+                    member_epoch=group.get("member_epoch", -1),
+                    partitions=_partitions(of_group),
+                    require_stable=require_stable,
+                )
+            )
+            for group, of_group in zip(asked, topics, strict=True)
+        ],
+        lambda results: OffsetFetchResponse(
             throttle_time_ms=0,
-            groups=[_group(context, *pair) for pair in zip(request.groups, results, strict=True)],
+            groups=[_group(context, *each) for each in zip(asked, topics, results, strict=True)],
         ),
     )
 
 
-def _request(context: RequestContext, group: Message, *, require_stable: bool) -> FetchRequest:
-    partitions = None
-    if group.topics is not None:
-        partitions = tuple(
-            TopicPartition(name, index)
-            for topic in group.topics
-            if (name := _name(context, topic)) is not None
-            for index in topic.partition_indexes
-        )
-    return FetchRequest(
-        group_id=group.group_id,
-        member_id=group.get("member_id"),
-        member_epoch=group.get("member_epoch", -1),
-        partitions=partitions,
-        require_stable=require_stable,
+def _handle_one(
+    context: RequestContext, request: OffsetFetchRequest, *, require_stable: bool
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    """A request of a version that names one group, and topics by their names."""
+    named = request.get("topics")
+    topics = None if named is None else [_Asked(each.name, NO_TOPIC_ID, each.partition_indexes) for each in named]
+    group_id, partitions = request.get("group_id", ""), _partitions(topics)
+    wanted = FetchRequest(group_id=group_id, partitions=partitions, require_stable=require_stable)
+    return respond(context.services.groups.fetch(wanted), lambda result: _respond_to_one(context, topics, result))
+
+
+def _topics(context: RequestContext, group: OffsetFetchRequestGroup) -> list[_Asked] | None:
+    if group.topics is None:
+        return None
+    if context.api_version < _TOPIC_IDS_SINCE:
+        return [_Asked(topic.get("name", ""), NO_TOPIC_ID, topic.partition_indexes) for topic in group.topics]
+    return [_asked_by_id(context, topic) for topic in group.topics]
+
+
+def _asked_by_id(context: RequestContext, topic: OffsetFetchRequestTopics) -> _Asked:
+    topic_id = topic.get("topic_id", NO_TOPIC_ID)
+    return _Asked(context.services.image.topic_names.get(topic_id), topic_id, topic.partition_indexes)
+
+
+def _partitions(topics: Iterable[_Asked] | None) -> tuple[TopicPartition, ...] | None:
+    if topics is None:
+        return None
+    return tuple(
+        TopicPartition(topic.name, index) for topic in topics if topic.name is not None for index in topic.indexes
     )
 
 
-def _name(context: RequestContext, topic: Message) -> TopicName | None:
-    if context.api_version >= _TOPIC_IDS_SINCE:
-        return context.services.image.topic_names.get(topic.topic_id)
-    name: str = topic.name
-    return name
-
-
-def _group(context: RequestContext, group: Message, result: FetchedOffsets | ErrorCode) -> Message:
-    """One group of a batched response, or the whole of an older one."""
-    code = result if isinstance(result, ErrorCode) else result.error_code
-    if code is not ErrorCode.NONE or isinstance(result, ErrorCode):
+def _respond_to_one(
+    context: RequestContext, asked: list[_Asked] | None, result: FetchedOffsets | ErrorCode
+) -> OffsetFetchResponse:
+    code, found = _find(context, asked, result)
+    if code is not ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
         # Before there was a place for the group's error, every partition has it.
-        topics = [] if context.api_version >= _GROUP_ERROR_SINCE else _refused(group, code)
-    elif group.topics is None:
-        topics = _all_topics(context, result.offsets)
-    else:
-        topics = _asked_topics(context, group, result.offsets)
-    return Message(throttle_time_ms=0, group_id=group.group_id, error_code=code, topics=topics)
+        found = [_failed(topic, code) for topic in asked or ()]
+    return OffsetFetchResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=offset.partition.partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=offset.error_code,
+                    )
+                    for offset in topic.offsets
+                ],
+            )
+            for topic in found
+        ],
+    )
 
 
-def _asked_topics(context: RequestContext, group: Message, offsets: Iterable[FetchedOffset]) -> list[Message]:
-    """In the order of the request."""
-    found = {offset.partition: offset for offset in offsets}
-    topics = []
-    for topic in group.topics:
-        name = _name(context, topic)
-        if name is None:
-            partitions = [_failed(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
-        else:
-            partitions = [_partition(found[TopicPartition(name, index)]) for index in topic.partition_indexes]
-        topics.append(Message(name=name or "", topic_id=topic.get("topic_id"), partitions=partitions))
-    return topics
+def _group(
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    asked: list[_Asked] | None,
+    result: FetchedOffsets | ErrorCode,
+) -> OffsetFetchResponseGroup:
+    code, found = _find(context, asked, result)
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=offset.partition.partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=offset.error_code,
+                    )
+                    for offset in topic.offsets
+                ],
+            )
+            for topic in found
+        ],
+    )
 
 
-def _all_topics(context: RequestContext, offsets: Iterable[FetchedOffset]) -> list[Message]:
+def _find(
+    context: RequestContext, asked: list[_Asked] | None, result: FetchedOffsets | ErrorCode
+) -> tuple[ErrorCode, list[_Found]]:
+    """The error of a whole group, or what was found of its topics: in the order of the request, or all of them."""
+    if isinstance(result, ErrorCode):
+        return result, []
+    if result.error_code is not ErrorCode.NONE:
+        return result.error_code, []
+    if asked is None:
+        return ErrorCode.NONE, list(_all_topics(context, result.offsets))
+    offsets = {offset.partition: offset for offset in result.offsets}
+    return ErrorCode.NONE, [_found(topic, offsets) for topic in asked]
+
+
+def _found(topic: _Asked, offsets: Mapping[TopicPartition, FetchedOffset]) -> _Found:
+    if topic.name is None:
+        return _failed(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+    found = [offsets[TopicPartition(topic.name, index)] for index in topic.indexes]
+    return _Found(topic.name, topic.topic_id, found)
+
+
+def _failed(topic: _Asked, code: ErrorCode) -> _Found:
+    name = topic.name or ""
+    failed = [FetchedOffset(TopicPartition(name, index), error_code=code) for index in topic.indexes]
+    return _Found(name, topic.topic_id, failed)
+
+
+def _all_topics(context: RequestContext, offsets: Iterable[FetchedOffset]) -> Iterator[_Found]:
     """Where topics have ids, one that is being deleted has none any more and is left out."""
     known = context.services.image.topics
     by_id = context.api_version >= _TOPIC_IDS_SINCE
-    topics = []
     for name, items in groupby(sorted(offsets), key=lambda offset: offset.partition.topic):
-        if by_id and name not in known:
-            continue
-        topic_id = known[name].topic_id if name in known else NO_TOPIC_ID
-        topics.append(Message(name=name, topic_id=topic_id, partitions=[_partition(item) for item in items]))
-    return topics
-
-
-def _refused(group: Message, code: ErrorCode) -> list[Message]:
-    return [
-        Message(name=topic.name, partitions=[_failed(index, code) for index in topic.partition_indexes])
-        for topic in group.topics
-    ]
-
-
-def _partition(offset: FetchedOffset) -> Message:
-    return Message(
-        partition_index=offset.partition.partition,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        metadata=offset.metadata,
-        error_code=offset.error_code,
-    )
-
-
-def _failed(index: int, code: ErrorCode) -> Message:
-    return Message(partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code)
+        if name in known:
+            yield _Found(name, known[name].topic_id, list(items))
+        elif not by_id:
+            yield _Found(name, NO_TOPIC_ID, list(items))

@@ -18,7 +18,7 @@ from rookery.broker import internal_topics
 from rookery.broker.context import RequestContext, Services
 from rookery.coordinators.group.service import OFFSETS_TOPIC
 from rookery.coordinators.txn.service import TRANSACTIONS_TOPIC
-from rookery.protocol.message import Message
+from rookery.protocol.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _KEYS_SINCE = 4
 
@@ -26,29 +26,40 @@ _KEYS_SINCE = 4
 _TOPICS: Final[Mapping[int, TopicName]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     topic = _TOPICS.get(request.get("key_type", KeyType.GROUP))
     if topic is not None and internal_topics.is_missing(context.services, topic):
         return _create_and_respond(context, request, topic)
     return _respond(context, request, topic)
 
 
-async def _create_and_respond(context: RequestContext, request: Message, topic: TopicName) -> Message:
+async def _create_and_respond(
+    context: RequestContext, request: FindCoordinatorRequest, topic: TopicName
+) -> FindCoordinatorResponse:
     await internal_topics.create(context.services, topic)
     return _respond(context, request, topic)
 
 
-def _respond(context: RequestContext, request: Message, topic: TopicName | None) -> Message:
+def _respond(
+    context: RequestContext, request: FindCoordinatorRequest, topic: TopicName | None
+) -> FindCoordinatorResponse:
     if context.api_version >= _KEYS_SINCE:
-        coordinators = [_find(context, topic, key) for key in request.coordinator_keys]
-        return Message(throttle_time_ms=0, coordinators=coordinators)
-    found = vars(_find(context, topic, request.key))
-    if found["error_code"] is ErrorCode.NONE:
-        found["error_message"] = ErrorCode.NONE.name
-    return Message(throttle_time_ms=0, **found)
+        coordinators = [_find(context, topic, key) for key in request.get("coordinator_keys", ())]
+        return FindCoordinatorResponse(throttle_time_ms=0, coordinators=coordinators)
+    found = _find(context, topic, request.get("key", ""))
+    return FindCoordinatorResponse(
+        throttle_time_ms=0,
+        error_code=found.error_code,
+        error_message=ErrorCode.NONE.name if found.error_code == ErrorCode.NONE else found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
 
 
-def _find(context: RequestContext, topic: TopicName | None, key: str) -> Message:
+def _find(context: RequestContext, topic: TopicName | None, key: str) -> Coordinator:
     if topic is None:
         return _missing(key, ErrorCode.INVALID_REQUEST, "Coordinators of this key type are not known.")
     services = context.services
@@ -58,7 +69,7 @@ def _find(context: RequestContext, topic: TopicName | None, key: str) -> Message
     if not endpoints:
         return _missing(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     node = endpoints[0]
-    return Message(
+    return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=""
     )
 
@@ -69,5 +80,5 @@ def _partition_of(services: Services, topic: TopicName, key: str) -> int | None:
     return runtime.partition_of(key) if runtime.partition_count else None
 
 
-def _missing(key: str, code: ErrorCode, message: str | None) -> Message:
-    return Message(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+def _missing(key: str, code: ErrorCode, message: str | None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)

@@ -16,7 +16,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.classic.results import JoinRequest, JoinResult
-from rookery.protocol.message import Message
+from rookery.protocol.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 logger = structlog.get_logger(__name__)
 
@@ -25,7 +25,7 @@ _NULLABLE_PROTOCOL_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     if not request.group_id:
         return _respond(context, request, ErrorCode.INVALID_GROUP_ID)
     reason = request.get("reason")
@@ -49,10 +49,10 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, lambda result: _respond(context, request, result))
 
 
-def _respond(context: RequestContext, request: Message, result: JoinResult | ErrorCode) -> Message:
+def _respond(context: RequestContext, request: JoinGroupRequest, result: JoinResult | ErrorCode) -> JoinGroupResponse:
     joined = JoinResult(result, request.member_id) if isinstance(result, ErrorCode) else result
     no_protocol = None if context.api_version >= _NULLABLE_PROTOCOL_SINCE else ""
-    return Message(
+    return JoinGroupResponse(
         throttle_time_ms=0,
         error_code=joined.error_code,
         generation_id=joined.generation,
@@ -62,7 +62,9 @@ def _respond(context: RequestContext, request: Message, result: JoinResult | Err
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
         members=[
-            Message(member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata)
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
             for member in joined.members
         ],
     )

@@ -8,15 +8,15 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
-from rookery.coordinators.group.classic.results import HeartbeatRequest
-from rookery.protocol.message import Message
+from rookery.coordinators.group.classic import results
+from rookery.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     if not request.group_id:
         return _respond(ErrorCode.INVALID_GROUP_ID)
     answer = context.services.groups.heartbeat(
-        HeartbeatRequest(
+        results.HeartbeatRequest(
             group_id=request.group_id,
             member_id=request.member_id,
             instance_id=request.get("group_instance_id"),
@@ -26,10 +26,10 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, _respond_heartbeat)
 
 
-def _respond_heartbeat(code: ErrorCode) -> Message:
+def _respond_heartbeat(code: ErrorCode) -> HeartbeatResponse:
     # A client that is told that the coordinator loads would leave it; that it goes on is all that it needs to know.
     return _respond(ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
 
-def _respond(code: ErrorCode) -> Message:
-    return Message(throttle_time_ms=0, error_code=code)
+def _respond(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time_ms=0, error_code=code)

@@ -14,37 +14,39 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.classic.results import LeaveResult, LeavingMember
-from rookery.protocol.message import Message
+from rookery.protocol.messages import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 logger = structlog.get_logger(__name__)
 
 _MEMBERS_SINCE = 3
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     if not request.group_id:
         return _respond(context, ErrorCode.INVALID_GROUP_ID)
     if context.api_version < _MEMBERS_SINCE:
-        members = [LeavingMember(request.member_id)]
+        members = [LeavingMember(request.get("member_id", ""))]
     else:
-        members = [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
+        members = [LeavingMember(each.member_id, each.group_instance_id) for each in request.get("members", ())]
     for member in request.get("members", ()):
-        if member.get("reason"):
-            logger.info("member leaves", group=request.group_id, member=member.member_id, reason=member.reason)
+        if reason := member.get("reason"):
+            logger.info("member leaves", group=request.group_id, member=member.member_id, reason=reason)
     answer = context.services.groups.leave(request.group_id, members)
     return respond(answer, lambda result: _respond(context, result))
 
 
-def _respond(context: RequestContext, result: LeaveResult | ErrorCode) -> Message:
+def _respond(context: RequestContext, result: LeaveResult | ErrorCode) -> LeaveGroupResponse:
     left = LeaveResult(result) if isinstance(result, ErrorCode) else result
     code = left.error_code
     if context.api_version < _MEMBERS_SINCE and left.members:
         code = left.members[0].error_code
-    return Message(
+    return LeaveGroupResponse(
         throttle_time_ms=0,
         error_code=code,
         members=[
-            Message(member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error_code)
+            MemberResponse(
+                member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error_code
+            )
             for member in left.members
         ],
     )

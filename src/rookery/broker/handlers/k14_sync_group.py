@@ -12,12 +12,12 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.classic.results import SyncRequest, SyncResult
-from rookery.protocol.message import Message
+from rookery.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 _PROTOCOL_SINCE = 5
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if not request.group_id:
         return _respond(ErrorCode.INVALID_GROUP_ID)
     protocol = (request.get("protocol_type"), request.get("protocol_name"))
@@ -37,12 +37,12 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, _respond)
 
 
-def _respond(result: SyncResult | ErrorCode) -> Message:
+def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
     # While the coordinator loads, the member should join again rather than ask again.
     if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         result = ErrorCode.REBALANCE_IN_PROGRESS
     synced = SyncResult(result) if isinstance(result, ErrorCode) else result
-    return Message(
+    return SyncGroupResponse(
         throttle_time_ms=0,
         error_code=synced.error_code,
         protocol_type=synced.protocol_type,

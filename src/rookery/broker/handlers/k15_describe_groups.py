@@ -13,30 +13,39 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.coordinators.group.classic.results import DescribedGroup
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseDescribedGroup,
+)
 
 _NOT_FOUND_SINCE = 6
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     wants_operations = request.get("include_authorized_operations", False)
     operations = ALL_GROUP_OPERATIONS if wants_operations else NO_OPERATIONS
 
-    def convert(results: list[DescribedGroup | ErrorCode]) -> Message:
+    def convert(results: list[DescribedGroup | ErrorCode]) -> DescribeGroupsResponse:
         groups = [
             DescribedGroup(group_id, result) if isinstance(result, ErrorCode) else result
             for group_id, result in zip(request.groups, results, strict=True)
         ]
-        return Message(throttle_time_ms=0, groups=[_group(context, group, operations) for group in groups])
+        return DescribeGroupsResponse(
+            throttle_time_ms=0, groups=[_group(context, group, operations) for group in groups]
+        )
 
     return respond_to_all([context.services.groups.describe(group_id) for group_id in request.groups], convert)
 
 
-def _group(context: RequestContext, group: DescribedGroup, operations: int) -> Message:
+def _group(context: RequestContext, group: DescribedGroup, operations: int) -> DescribeGroupsResponseDescribedGroup:
     code = group.error_code
     if code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < _NOT_FOUND_SINCE:
         code = ErrorCode.NONE
-    return Message(
+    return DescribeGroupsResponseDescribedGroup(
         error_code=code,
         error_message=group.message,
         group_id=group.group_id,
@@ -44,7 +53,7 @@ def _group(context: RequestContext, group: DescribedGroup, operations: int) -> M
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=[
-            Message(
+            DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,

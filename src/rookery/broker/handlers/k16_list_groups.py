@@ -8,20 +8,20 @@ filter for them. Filters ignore case; names that are not known match nothing.
 
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     groups = context.services.groups.list()
     if isinstance(groups, ErrorCode):
-        return Message(throttle_time_ms=0, error_code=groups, groups=[])
+        return ListGroupsResponse(throttle_time_ms=0, error_code=groups, groups=[])
     states = {state.lower() for state in request.get("states_filter", ())}
     types = {name.lower() for name in request.get("types_filter", ())}
-    return Message(
+    return ListGroupsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         groups=[
-            Message(
+            ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,

@@ -14,32 +14,38 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.controller.brokers import SUPPORTED_FEATURES
 from rookery.protocol.api import SERVED, ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE_SINCE = 3
 _ZERO_FEATURE_VERSIONS_SINCE = 4
 
 
-def handle(context: RequestContext, request: Message) -> Message:
-    if context.api_version >= _NAMES_SOFTWARE_SINCE and not _names_software(request):
-        return refuse(ErrorCode.INVALID_REQUEST)
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.api_version >= _NAMES_SOFTWARE_SINCE:
-        context.connection.client_software_name = request.client_software_name
-        context.connection.client_software_version = request.client_software_version
-    known, image = context.services.known_answers, context.services.image
-    kind = (ApiKey.API_VERSIONS, context.api_version)
-    return known.find(image, kind) or known.keep(image, kind, _describe(context))
+        name, version = request.get("client_software_name", ""), request.get("client_software_version", "")
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return refuse(ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = name
+        context.connection.client_software_version = version
+    known, image = context.services.known_answers.api_versions, context.services.image
+    return known.find(image, context.api_version) or known.keep(image, context.api_version, _describe(context))
 
 
-def _describe(context: RequestContext) -> Message:
+def _describe(context: RequestContext) -> ApiVersionsResponse:
     image = context.services.image
-    return Message(
+    return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
         api_keys=[_row(key) for key in SERVED],
         supported_features=[
-            Message(
+            SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_supported_version, max_version=feature.max_supported_version
             )
             for feature in SUPPORTED_FEATURES
@@ -48,23 +54,19 @@ def _describe(context: RequestContext) -> Message:
         # The epoch grows with every change of the metadata: clients believe the highest that they have seen.
         finalized_features_epoch=image.offset,
         finalized_features=[
-            Message(name=name, max_version_level=level, min_version_level=level)
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()
             if level > 0
         ],
     )
 
 
-def refuse(error_code: ErrorCode) -> Message:
+def refuse(error_code: ErrorCode) -> ApiVersionsResponse:
     """Without features, but with the table where the version was wrong, so that the client can choose another."""
     keys = SERVED if error_code is ErrorCode.UNSUPPORTED_VERSION else ()
-    return Message(error_code=error_code, throttle_time_ms=0, api_keys=[_row(key) for key in keys])
+    return ApiVersionsResponse(error_code=error_code, throttle_time_ms=0, api_keys=[_row(key) for key in keys])
 
 
-def _names_software(request: Message) -> bool:
-    return all(_SOFTWARE.fullmatch(name) for name in (request.client_software_name, request.client_software_version))
-
-
-def _row(key: ApiKey) -> Message:
+def _row(key: ApiKey) -> ApiVersion:
     versions = SERVED[key]
-    return Message(api_key=int(key), min_version=versions.minimum, max_version=versions.maximum)
+    return ApiVersion(api_key=int(key), min_version=versions.minimum, max_version=versions.maximum)

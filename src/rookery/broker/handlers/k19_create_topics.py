@@ -13,12 +13,19 @@ from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
 from rookery.controller.topics import CreatedTopic, NewTopic
-from rookery.protocol.message import FrozenMessage, Message
+from rookery.protocol.message import freeze
+from rookery.protocol.messages import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     topics = [_new_topic(topic) for topic in request.topics]
     submitted = context.services.controller.create_topics(topics, validate_only=request.validate_only)
     created = await within(request.timeout_ms, submitted)
@@ -27,10 +34,12 @@ async def handle(context: RequestContext, request: Message) -> Message:
     # Topics with the same configs share their description: it is converted and encoded once.
     configs = {id(topic.configs): topic.configs for topic in created}
     described = {key: [_config(entry) for entry in entries] for key, entries in configs.items()}
-    return Message(throttle_time_ms=0, topics=[_answer(topic, described[id(topic.configs)]) for topic in created])
+    return CreateTopicsResponse(
+        throttle_time_ms=0, topics=[_answer(topic, described[id(topic.configs)]) for topic in created]
+    )
 
 
-def _new_topic(topic: Message) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partition_count=topic.num_partitions,
@@ -40,8 +49,8 @@ def _new_topic(topic: Message) -> NewTopic:
     )
 
 
-def _answer(topic: CreatedTopic, configs: list[FrozenMessage]) -> Message:
-    return Message(
+def _answer(topic: CreatedTopic, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_code=topic.outcome.code,
@@ -52,11 +61,13 @@ def _answer(topic: CreatedTopic, configs: list[FrozenMessage]) -> Message:
     )
 
 
-def _config(entry: ConfigEntry) -> FrozenMessage:
-    return FrozenMessage(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=int(entry.source),
-        is_sensitive=entry.is_sensitive,
+def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return freeze(
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=int(entry.source),
+            is_sensitive=entry.is_sensitive,
+        )
     )

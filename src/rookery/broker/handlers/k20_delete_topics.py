@@ -13,27 +13,31 @@ from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
 from rookery.controller.topics import DeletedTopic
-from rookery.protocol.message import Message
+from rookery.protocol.messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 _DELETION_DISABLED_SINCE = 3
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     topics = _topics(request)
     deleted = await within(request.timeout_ms, context.services.controller.delete_topics(topics))
     if deleted is None:
         deleted = [DeletedTopic(name, topic_id, _TIMED_OUT) for name, topic_id in topics]
-    return Message(throttle_time_ms=0, responses=[_answer(topic, context.api_version) for topic in deleted])
+    return DeleteTopicsResponse(
+        throttle_time_ms=0, responses=[_answer(topic, context.api_version) for topic in deleted]
+    )
 
 
-def _topics(request: Message) -> list[tuple[TopicName | None, TopicId]]:
+def _topics(request: DeleteTopicsRequest) -> list[tuple[TopicName | None, TopicId]]:
     by_name = [(name, NO_TOPIC_ID) for name in request.get("topic_names", ())]
     return by_name + [(topic.name, topic.topic_id) for topic in request.get("topics", ())]
 
 
-def _answer(topic: DeletedTopic, version: int) -> Message:
+def _answer(topic: DeletedTopic, version: int) -> DeletableTopicResult:
     code = topic.outcome.code
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
         code = ErrorCode.INVALID_REQUEST
-    return Message(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=topic.outcome.message)
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=topic.outcome.message
+    )

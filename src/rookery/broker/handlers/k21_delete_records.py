@@ -11,15 +11,21 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.controller.topics import INTERNAL_TOPICS
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from rookery.replication.replica import RecordsDeleted
 
 
-def handle(context: RequestContext, request: Message) -> Message:
-    return Message(
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
-            Message(
+            DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
                     _answer(wanted.partition_index, _delete(context, topic.name, wanted)) for wanted in topic.partitions
@@ -30,7 +36,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def _delete(context: RequestContext, topic: str, wanted: Message) -> RecordsDeleted:
+def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> RecordsDeleted:
     replica = context.services.replicas.find(TopicPartition(topic, wanted.partition_index))
     if isinstance(replica, ErrorCode):
         return RecordsDeleted(replica)
@@ -39,5 +45,7 @@ def _delete(context: RequestContext, topic: str, wanted: Message) -> RecordsDele
     return replica.delete_records(wanted.offset)
 
 
-def _answer(partition_index: int, deleted: RecordsDeleted) -> Message:
-    return Message(partition_index=partition_index, low_watermark=deleted.low_watermark, error_code=deleted.error_code)
+def _answer(partition_index: int, deleted: RecordsDeleted) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=partition_index, low_watermark=deleted.low_watermark, error_code=deleted.error_code
+    )

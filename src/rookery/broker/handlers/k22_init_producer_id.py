@@ -20,12 +20,14 @@ from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from rookery.broker.answers import known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import InitRequest, InitResult
-from rookery.protocol.message import Message
+from rookery.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_SINCE = 4
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     producer_id = request.get("producer_id", NO_PRODUCER_ID)
     producer_epoch = request.get("producer_epoch", NO_PRODUCER_EPOCH)
     transactional_id = request.transactional_id
@@ -47,24 +49,26 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(initialized, lambda result: _respond(context.api_version, result))
 
 
-async def _take_new_id(context: RequestContext) -> Message:
+async def _take_new_id(context: RequestContext) -> InitProducerIdResponse:
     code, producer_id = await context.services.producer_ids.take()
     return _answer(code, producer_id, 0 if code is ErrorCode.NONE else NO_PRODUCER_EPOCH)
 
 
-def _refuse_two_phase_commit(context: RequestContext, request: Message) -> ErrorCode | None:
+def _refuse_two_phase_commit(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
     if request.get("enable2_pc", False):
         is_allowed = context.services.config().boolean("transaction.two.phase.commit.enable")
         return ErrorCode.UNSUPPORTED_VERSION if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.UNSUPPORTED_VERSION if request.get("keep_prepared_txn", False) else None
 
 
-def _respond(version: int, result: InitResult | ErrorCode) -> Message:
+def _respond(version: int, result: InitResult | ErrorCode) -> InitProducerIdResponse:
     if isinstance(result, ErrorCode):
         return _answer(result)
     code = known_to(version, result.error_code, fenced_since=_FENCED_SINCE)
     return _answer(code, result.producer_id, result.producer_epoch)
 
 
-def _answer(code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH) -> Message:
-    return Message(throttle_time_ms=0, error_code=code, producer_id=producer_id, producer_epoch=epoch)
+def _answer(
+    code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH
+) -> InitProducerIdResponse:
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=producer_id, producer_epoch=epoch)

@@ -9,15 +9,21 @@ Versions: v2 is the oldest that Kafka 4 has (and the only one that librdkafka se
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 from rookery.replication.replica import EpochEnd
 
 
-def handle(context: RequestContext, request: Message) -> Message:
-    return Message(
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
         topics=[
-            Message(
+            OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[_answer(context, topic.topic, wanted) for wanted in topic.partitions],
             )
@@ -26,14 +32,18 @@ def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
+def _answer(
+    context: RequestContext, topic: str, wanted: OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponseEpochEndOffset:
     error_code, end = _find(context, TopicPartition(topic, wanted.partition), wanted)
-    return Message(
+    return OffsetForLeaderEpochResponseEpochEndOffset(
         error_code=error_code, partition=wanted.partition, leader_epoch=end.leader_epoch, end_offset=end.end_offset
     )
 
 
-def _find(context: RequestContext, partition: TopicPartition, wanted: Message) -> tuple[ErrorCode, EpochEnd]:
+def _find(
+    context: RequestContext, partition: TopicPartition, wanted: OffsetForLeaderPartition
+) -> tuple[ErrorCode, EpochEnd]:
     replica = context.services.replicas.find(partition)
     if isinstance(replica, ErrorCode):
         return replica, EpochEnd()

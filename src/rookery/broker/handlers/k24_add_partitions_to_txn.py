@@ -10,16 +10,23 @@ TRANSACTION_ABORTABLE. v2 may answer PRODUCER_FENCED, INVALID_PRODUCER_EPOCH bef
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import TopicPartition
+from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from rookery.broker.answers import Answer, known_to, respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
 
 _FENCED_SINCE = 2
 _BATCHES_SINCE = 4
@@ -29,22 +36,24 @@ class _Asked(NamedTuple):
     """One transaction of a request, of whatever version."""
 
     add: AddRequest
-    topics: list[Message]
+    topics: Sequence[AddPartitionsToTxnTopic]
     verify_only: bool
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     asked = list(_transactions(context, request))
 
-    def convert(outcomes: list[VerifiedPartitions | ErrorCode]) -> Message:
+    def convert(outcomes: list[VerifiedPartitions | ErrorCode]) -> AddPartitionsToTxnResponse:
         results = [_results(context, each, outcome) for each, outcome in zip(asked, outcomes, strict=True)]
         if context.api_version < _BATCHES_SINCE:
-            return Message(throttle_time_ms=0, results_by_topic_v3_and_below=results[0])
-        return Message(
+            return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=results[0])
+        return AddPartitionsToTxnResponse(
             throttle_time_ms=0,
             error_code=ErrorCode.NONE,
             results_by_transaction=[
-                Message(transactional_id=each.add.transactional_id, topic_results=result)
+                AddPartitionsToTxnResult(transactional_id=each.add.transactional_id, topic_results=result)
                 for each, result in zip(asked, results, strict=True)
             ],
         )
@@ -52,23 +61,25 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond_to_all([_carry_out(context, each) for each in asked], convert)
 
 
-def _transactions(context: RequestContext, request: Message) -> Iterator[_Asked]:
+def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> Iterator[_Asked]:
     if context.api_version >= _BATCHES_SINCE:
-        for item in request.transactions:
+        for item in request.get("transactions", ()):
             add = _add_request(item.transactional_id, item.producer_id, item.producer_epoch, item.topics)
             yield _Asked(add, item.topics, item.verify_only)
     else:
-        topics = request.v3_and_below_topics
+        topics = request.get("v3_and_below_topics", ())
         add = _add_request(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
+            request.get("v3_and_below_transactional_id", ""),
+            request.get("v3_and_below_producer_id", NO_PRODUCER_ID),
+            request.get("v3_and_below_producer_epoch", NO_PRODUCER_EPOCH),
             topics,
         )
         yield _Asked(add, topics, verify_only=False)
 
 
-def _add_request(transactional_id: str, producer_id: int, producer_epoch: int, topics: list[Message]) -> AddRequest:
+def _add_request(
+    transactional_id: str, producer_id: int, producer_epoch: int, topics: Iterable[AddPartitionsToTxnTopic]
+) -> AddRequest:
     return AddRequest(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -77,7 +88,7 @@ def _add_request(transactional_id: str, producer_id: int, producer_epoch: int, t
     )
 
 
-def _partitions(topics: Iterable[Message]) -> Iterator[TopicPartition]:
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[TopicPartition]:
     return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
@@ -96,7 +107,7 @@ def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartiti
     return cast(Answer[VerifiedPartitions], transactions.add_partitions(asked.add))
 
 
-def _refused(context: RequestContext, topics: Iterable[Message]) -> Mapping[TopicPartition, ErrorCode]:
+def _refused(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> Mapping[TopicPartition, ErrorCode]:
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -110,7 +121,9 @@ def _refused(context: RequestContext, topics: Iterable[Message]) -> Mapping[Topi
     return refused
 
 
-def _results(context: RequestContext, asked: _Asked, outcome: VerifiedPartitions | ErrorCode) -> list[Message]:
+def _results(
+    context: RequestContext, asked: _Asked, outcome: VerifiedPartitions | ErrorCode
+) -> list[AddPartitionsToTxnTopicResult]:
     codes: Mapping[tuple[str, int], ErrorCode] = {} if isinstance(outcome, ErrorCode) else dict(outcome)
     for_all = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
 
@@ -118,11 +131,13 @@ def _results(context: RequestContext, asked: _Asked, outcome: VerifiedPartitions
         code: known_to(context.api_version, code, fenced_since=_FENCED_SINCE) for code in {*codes.values(), for_all}
     }
     return [
-        Message(
+        AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 # A plain tuple finds what was entered as a TopicPartition, and costs half as much: there may be many.
-                Message(partition_index=index, partition_error_code=told[codes.get((topic.name, index), for_all)])
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=told[codes.get((topic.name, index), for_all)]
+                )
                 for index in topic.partitions
             ],
         )

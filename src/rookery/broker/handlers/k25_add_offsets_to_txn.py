@@ -16,19 +16,21 @@ from rookery.broker.answers import Answer, known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.service import OFFSETS_TOPIC
 from rookery.coordinators.txn.results import AddRequest
-from rookery.protocol.message import Message
+from rookery.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 _FENCED_SINCE = 2
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     partition = context.services.groups.partition_of(request.group_id)
     if partition is None:
         return _create_and_add(context, request)
     return respond(_add(context, request, partition), lambda code: _respond(context.api_version, code))
 
 
-async def _create_and_add(context: RequestContext, request: Message) -> Message:
+async def _create_and_add(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     await internal_topics.create(context.services, OFFSETS_TOPIC)
     partition = context.services.groups.partition_of(request.group_id)
     if partition is None:
@@ -36,7 +38,7 @@ async def _create_and_add(context: RequestContext, request: Message) -> Message:
     return _respond(context.api_version, await _add(context, request, partition))
 
 
-def _add(context: RequestContext, request: Message, partition: TopicPartition) -> Answer[ErrorCode]:
+def _add(context: RequestContext, request: AddOffsetsToTxnRequest, partition: TopicPartition) -> Answer[ErrorCode]:
     return context.services.transactions.add_partitions(
         AddRequest(
             transactional_id=request.transactional_id,
@@ -47,5 +49,5 @@ def _add(context: RequestContext, request: Message, partition: TopicPartition) -
     )
 
 
-def _respond(version: int, code: ErrorCode) -> Message:
-    return Message(throttle_time_ms=0, error_code=known_to(version, code, fenced_since=_FENCED_SINCE))
+def _respond(version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=known_to(version, code, fenced_since=_FENCED_SINCE))

@@ -16,13 +16,13 @@ from rookery.broker.answers import known_to, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import EndRequest, EndResult
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP
-from rookery.protocol.message import Message
+from rookery.protocol.messages import EndTxnRequest, EndTxnResponse
 
 _FENCED_SINCE = 2
 _EPOCH_BUMP_SINCE = 5
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     version = context.api_version
     ended = context.services.transactions.end(
         EndRequest(
@@ -36,10 +36,10 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(ended, lambda result: _respond(version, result))
 
 
-def _respond(version: int, result: EndResult | ErrorCode) -> Message:
+def _respond(version: int, result: EndResult | ErrorCode) -> EndTxnResponse:
     if isinstance(result, ErrorCode):
         result = EndResult(result)
-    return Message(
+    return EndTxnResponse(
         throttle_time_ms=0,
         error_code=known_to(version, result.error_code, fenced_since=_FENCED_SINCE),
         producer_id=result.producer_id,

@@ -13,27 +13,35 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TopicName, TopicPartition
 from rookery.broker.answers import ABOUT_COORDINATORS, respond_to_all
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from rookery.records.control import Marker
 
-_Results = dict[ProducerId, dict[TopicName, list[Message]]]
+_Results = dict[ProducerId, dict[TopicName, list[WritableTxnMarkerPartitionResult]]]
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     asked = list(_markers(request))
     answers = [context.services.markers.write(partition, marker) for partition, marker in asked]
 
-    def convert(codes: list[ErrorCode]) -> Message:
+    def convert(codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
         results: _Results = {marker.producer_id: {} for marker in request.markers}
         for (partition, marker), code in zip(asked, codes, strict=True):
-            result = Message(partition_index=partition.partition, error_code=_translate(code))
+            result = WritableTxnMarkerPartitionResult(partition_index=partition.partition, error_code=_translate(code))
             results[marker.producer_id].setdefault(partition.topic, []).append(result)
         return _respond(results)
 
     return respond_to_all(answers, convert)
 
 
-def _markers(request: Message) -> Iterator[tuple[TopicPartition, Marker]]:
+def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[TopicPartition, Marker]]:
     for item in request.markers:
         marker = Marker(
             item.producer_id,
@@ -51,13 +59,16 @@ def _translate(code: ErrorCode) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in ABOUT_COORDINATORS else code
 
 
-def _respond(results: _Results) -> Message:
+def _respond(results: _Results) -> WriteTxnMarkersResponse:
     """Several markers of one producer are one item."""
-    return Message(
+    return WriteTxnMarkersResponse(
         markers=[
-            Message(
+            WritableTxnMarkerResult(
                 producer_id=producer_id,
-                topics=[Message(name=name, partitions=partitions) for name, partitions in topics.items()],
+                topics=[
+                    WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
             )
             for producer_id, topics in results.items()
         ]

@@ -20,11 +20,16 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
 from rookery.broker.answers import Answer, respond
 from rookery.broker.context import RequestContext
-from rookery.broker.partition_codes import topics_with_codes
+from rookery.broker.partition_codes import codes_by_topic
 from rookery.coordinators.group.offsets.commit import CommittedPartition, OffsetToCommit
 from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 # What the transaction's coordinator says about partitions, or about the whole request.
 Verdict: TypeAlias = VerifiedPartitions | ErrorCode
@@ -39,13 +44,15 @@ class _Commit(NamedTuple):
     """A request, and what of it can be committed: the offsets of partitions that exist."""
 
     context: RequestContext
-    request: Message
+    request: TxnOffsetCommitRequest
     offsets: tuple[OffsetToCommit, ...]
     # Void if the transaction ends before the offsets are written; an error if there is no coordinator of the group.
     guard: object | ErrorCode
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     guard = context.services.groups.guard(request.group_id, request.producer_id)
     commit = _Commit(context, request, _offsets(context, request), guard)
     if not commit.offsets:
@@ -63,12 +70,12 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(_write(commit), lambda result: _respond(commit, result))
 
 
-async def _commit_later(commit: _Commit, question: Question) -> Message:
+async def _commit_later(commit: _Commit, question: Question) -> TxnOffsetCommitResponse:
     refusal = _refusal(await question)
     return _respond(commit, await _write(commit) if refusal is ErrorCode.NONE else refusal)
 
 
-def _offsets(context: RequestContext, request: Message) -> tuple[OffsetToCommit, ...]:
+def _offsets(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[OffsetToCommit, ...]:
     known = context.services.image.topics
     return tuple(
         OffsetToCommit(
@@ -124,13 +131,25 @@ def _write(commit: _Commit) -> Answer[tuple[CommittedPartition, ...]]:
     )
 
 
-def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode) -> Message:
+def _respond(commit: _Commit, result: tuple[CommittedPartition, ...] | ErrorCode) -> TxnOffsetCommitResponse:
     if isinstance(result, ErrorCode):
         refusal = _known_code(result, commit.context.api_version)
         codes = {item.partition: refusal for item in commit.offsets}
     else:
         codes = dict(result)
-    return Message(throttle_time_ms=0, topics=topics_with_codes(commit.request.topics, codes))
+    return TxnOffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
+                ],
+            )
+            for name, partitions in codes_by_topic(commit.request.topics, codes)
+        ],
+    )
 
 
 def _known_code(code: ErrorCode, version: int) -> ErrorCode:

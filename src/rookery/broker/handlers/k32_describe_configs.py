@@ -14,30 +14,41 @@ from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.broker.context import RequestContext
 from rookery.controller.decision import OK, Outcome
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     remove_repeated(request)
-    return Message(throttle_time_ms=0, results=[_describe(context, request, each) for each in request.resources])
+    return DescribeConfigsResponse(
+        throttle_time_ms=0, results=[_describe(context, request, each) for each in request.resources]
+    )
 
 
-def remove_repeated(request: Message) -> None:
+def remove_repeated(request: DescribeConfigsRequest) -> None:
     """A resource that is asked for again with the same keys is answered once: a description is large."""
     if len(request.resources) > 1:
         distinct = {_identity(resource): resource for resource in request.resources}
         request.resources = list(distinct.values())
 
 
-def _identity(resource: Message) -> tuple[int, str, tuple[str, ...] | None]:
+def _identity(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...] | None]:
     keys = resource.configuration_keys
     return resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
 
 
-def _describe(context: RequestContext, request: Message, resource: Message) -> Message:
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     outcome, entries = _find(context, resource)
     keys = resource.configuration_keys
-    return Message(
+    return DescribeConfigsResult(
         error_code=outcome.code,
         error_message=outcome.message or "",
         resource_type=resource.resource_type,
@@ -46,8 +57,8 @@ def _describe(context: RequestContext, request: Message, resource: Message) -> M
     )
 
 
-def _find(context: RequestContext, resource: Message) -> tuple[Outcome, list[ConfigEntry]]:
-    name: str = resource.resource_name
+def _find(context: RequestContext, resource: DescribeConfigsResource) -> tuple[Outcome, list[ConfigEntry]]:
+    name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         return _find_topic(context, name)
     if resource.resource_type == ResourceType.BROKER:
@@ -78,15 +89,16 @@ def _find_broker(context: RequestContext, name: str) -> tuple[Outcome, list[Conf
     return OK, describe_broker(services.config())
 
 
-def _config(entry: ConfigEntry, request: Message) -> Message:
-    return Message(
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
         config_source=int(entry.source),
         is_sensitive=entry.is_sensitive,
         synonyms=[
-            Message(name=synonym.name, value=synonym.value, source=int(synonym.source)) for synonym in entry.synonyms
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=int(synonym.source))
+            for synonym in entry.synonyms
         ]
         if request.include_synonyms
         else [],

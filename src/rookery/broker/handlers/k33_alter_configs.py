@@ -8,10 +8,14 @@ Versions: v0 and v1 are the same, v2 flexible.
 from rookery.broker.context import RequestContext
 from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponseAlterConfigsResourceResponse,
+)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     changes = [
         ResourceChange(
             ConfigResource(resource.resource_type, resource.resource_name),
@@ -20,11 +24,11 @@ async def handle(context: RequestContext, request: Message) -> Message:
         for resource in request.resources
     ]
     altered = await context.services.controller.alter_configs(changes, validate_only=request.validate_only)
-    return Message(throttle_time_ms=0, responses=[answer_altered(resource) for resource in altered])
+    return AlterConfigsResponse(throttle_time_ms=0, responses=[_answer(resource) for resource in altered])
 
 
-def answer_altered(altered: AlteredResource) -> Message:
-    return Message(
+def _answer(altered: AlteredResource) -> AlterConfigsResponseAlterConfigsResourceResponse:
+    return AlterConfigsResponseAlterConfigsResourceResponse(
         error_code=altered.outcome.code,
         error_message=altered.outcome.message,
         resource_type=altered.resource.type,

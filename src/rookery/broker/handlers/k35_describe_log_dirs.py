@@ -12,27 +12,35 @@ from collections.abc import Iterable
 from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.types import TopicName, TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from rookery.replication.replica import Replica
 from rookery.storage.directory import LogDirectory
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted = _wanted(request)
-    return Message(
+    return DescribeLogDirsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         results=[_describe(context, directory, wanted) for directory in context.services.replicas.directories],
     )
 
 
-def _wanted(request: Message) -> set[TopicPartition] | None:
+def _wanted(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
     if request.topics is None:
         return None
     return {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
 
 
-def _describe(context: RequestContext, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Message:
+def _describe(
+    context: RequestContext, directory: LogDirectory, wanted: set[TopicPartition] | None
+) -> DescribeLogDirsResult:
     if not directory.is_online:
         return _failed(directory)
     replicas = context.services.replicas
@@ -46,7 +54,7 @@ def _describe(context: RequestContext, directory: LogDirectory, wanted: set[Topi
         topics = _topics(here)
     except (OSError, StorageError):
         return _failed(directory)
-    return Message(
+    return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=str(directory.path),
         topics=topics,
@@ -56,16 +64,16 @@ def _describe(context: RequestContext, directory: LogDirectory, wanted: set[Topi
     )
 
 
-def _failed(directory: LogDirectory) -> Message:
-    return Message(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(directory.path), topics=[])
+def _failed(directory: LogDirectory) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(directory.path), topics=[])
 
 
-def _topics(replicas: Iterable[Replica]) -> list[Message]:
-    by_topic: dict[TopicName, list[Message]] = {}
+def _topics(replicas: Iterable[Replica]) -> list[DescribeLogDirsTopic]:
+    by_topic: dict[TopicName, list[DescribeLogDirsPartition]] = {}
     for replica in replicas:
         topic, index = replica.state.topic_partition
         by_topic.setdefault(topic, []).append(
-            Message(
+            DescribeLogDirsPartition(
                 partition_index=index,
                 partition_size=replica.log.size_bytes,
                 # How far this replica lags behind what is committed.
@@ -73,4 +81,4 @@ def _topics(replicas: Iterable[Replica]) -> list[Message]:
                 is_future_key=False,
             )
         )
-    return [Message(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+    return [DescribeLogDirsTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]

@@ -10,27 +10,34 @@ from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
 from rookery.controller.topics import ChangedTopic, MorePartitions
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     topics = [MorePartitions(topic.name, topic.count, _assignments(topic)) for topic in request.topics]
     submitted = context.services.controller.create_partitions(topics, validate_only=request.validate_only)
     changed = await within(request.timeout_ms, submitted)
     if changed is None:
         changed = [ChangedTopic(topic.name, _TIMED_OUT) for topic in topics]
-    return Message(
+    return CreatePartitionsResponse(
         throttle_time_ms=0,
         results=[
-            Message(name=topic.name, error_code=topic.outcome.code, error_message=topic.outcome.message)
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=topic.outcome.code, error_message=topic.outcome.message
+            )
             for topic in changed
         ],
     )
 
 
-def _assignments(topic: Message) -> tuple[tuple[int, ...], ...] | None:
+def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | None:
     if topic.assignments is None:
         return None
     return tuple(tuple(assignment.broker_ids) for assignment in topic.assignments)

@@ -10,17 +10,20 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     # A group that is named twice is deleted once.
     names = list(dict.fromkeys(request.groups_names))
 
-    def convert(codes: list[ErrorCode]) -> Message:
+    def convert(codes: list[ErrorCode]) -> DeleteGroupsResponse:
         pairs = zip(names, codes, strict=True)
-        return Message(
-            throttle_time_ms=0, results=[Message(group_id=group_id, error_code=code) for group_id, code in pairs]
+        return DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id, code in pairs],
         )
 
     return respond_to_all([context.services.groups.delete(group_id) for group_id in names], convert)

@@ -7,13 +7,16 @@ Versions: v0, v1 flexible.
 """
 
 from rookery.broker.context import RequestContext
-from rookery.broker.handlers.k33_alter_configs import answer_altered
-from rookery.controller.configs import ConfigChange, ResourceChange
+from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     changes = [
         ResourceChange(
             ConfigResource(resource.resource_type, resource.resource_name),
@@ -22,4 +25,13 @@ async def handle(context: RequestContext, request: Message) -> Message:
         for resource in request.resources
     ]
     altered = await context.services.controller.incremental_alter_configs(changes, validate_only=request.validate_only)
-    return Message(throttle_time_ms=0, responses=[answer_altered(resource) for resource in altered])
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=[_answer(resource) for resource in altered])
+
+
+def _answer(altered: AlteredResource) -> IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
+    return IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
+        error_code=altered.outcome.code,
+        error_message=altered.outcome.message,
+        resource_type=altered.resource.type,
+        resource_name=altered.resource.name,
+    )

@@ -12,12 +12,19 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
-from rookery.broker.partition_codes import topics_with_codes
+from rookery.broker.partition_codes import codes_by_topic
 from rookery.coordinators.group.offsets.commit import CommittedPartition
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     if not request.group_id:
         return _respond(request, ErrorCode.INVALID_GROUP_ID)
     known = context.services.image.topics
@@ -31,8 +38,19 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, lambda result: _respond(request, result))
 
 
-def _respond(request: Message, result: tuple[CommittedPartition, ...] | ErrorCode) -> Message:
+def _respond(request: OffsetDeleteRequest, result: tuple[CommittedPartition, ...] | ErrorCode) -> OffsetDeleteResponse:
     if isinstance(result, ErrorCode):
-        return Message(throttle_time_ms=0, error_code=result, topics=[])
-    topics = topics_with_codes(request.topics, dict(result))
-    return Message(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics)
+        return OffsetDeleteResponse(throttle_time_ms=0, error_code=result, topics=[])
+    return OffsetDeleteResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index, code in partitions
+                ],
+            )
+            for name, partitions in codes_by_topic(request.topics, dict(result))
+        ],
+    )

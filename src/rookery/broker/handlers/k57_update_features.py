@@ -16,17 +16,22 @@ from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.controller.decision import Outcome
 from rookery.controller.features import FeatureUpdate
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 _UPGRADE_TYPE_SINCE = 1
 _TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = [_update(row, context.api_version) for row in request.feature_updates]
     submitted = context.services.controller.update_features(updates, validate_only=request.get("validate_only", False))
     outcome = await within(request.timeout_ms, submitted) or _TIMED_OUT
-    return Message(
+    return UpdateFeaturesResponse(
         throttle_time_ms=0,
         error_code=outcome.code,
         error_message=outcome.message,
@@ -34,12 +39,14 @@ async def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def _update(row: Message, version: int) -> FeatureUpdate:
+def _update(row: FeatureUpdateKey, version: int) -> FeatureUpdate:
     if version < _UPGRADE_TYPE_SINCE:
-        kind = UpgradeType.SAFE_DOWNGRADE if row.allow_downgrade else UpgradeType.UPGRADE
+        kind = UpgradeType.SAFE_DOWNGRADE if row.get("allow_downgrade") else UpgradeType.UPGRADE
         return FeatureUpdate(row.feature, row.max_version_level, kind)
-    return FeatureUpdate(row.feature, row.max_version_level, row.upgrade_type)
+    return FeatureUpdate(row.feature, row.max_version_level, row.get("upgrade_type", UpgradeType.UPGRADE))
 
 
-def _results(updates: Sequence[FeatureUpdate]) -> list[Message]:
-    return [Message(feature=update.name, error_code=ErrorCode.NONE, error_message=None) for update in updates]
+def _results(updates: Sequence[FeatureUpdate]) -> list[UpdatableFeatureResult]:
+    return [
+        UpdatableFeatureResult(feature=update.name, error_code=ErrorCode.NONE, error_message=None) for update in updates
+    ]

@@ -8,13 +8,13 @@ brokers, if asked for.
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import ALL_CLUSTER_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.metadata.image import BrokerImage
-from rookery.protocol.message import Message
+from rookery.protocol.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     endpoint_type = request.get("endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
         return _refuse(context, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker's, not a controller's.")
@@ -27,9 +27,9 @@ def handle(context: RequestContext, request: Message) -> Message:
         for _, broker in sorted(services.image.brokers.items())
         if (described := _describe(broker, context.listener)) is not None and (with_fenced or not broker.fenced)
     ]
-    nodes = [broker.broker_id for broker in brokers if not broker.is_fenced]
+    nodes = [broker.broker_id for broker in brokers if not broker.get("is_fenced")]
     wants_operations = request.include_cluster_authorized_operations
-    return Message(
+    return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         endpoint_type=_BROKERS,
@@ -40,10 +40,10 @@ def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def _describe(broker: BrokerImage, listener: str) -> Message | None:
+def _describe(broker: BrokerImage, listener: str) -> DescribeClusterBroker | None:
     for endpoint in broker.endpoints:
         if endpoint.name == listener:
-            return Message(
+            return DescribeClusterBroker(
                 broker_id=broker.broker_id,
                 host=endpoint.host,
                 port=endpoint.port,
@@ -53,8 +53,8 @@ def _describe(broker: BrokerImage, listener: str) -> Message | None:
     return None
 
 
-def _refuse(context: RequestContext, code: ErrorCode, message: str) -> Message:
-    return Message(
+def _refuse(context: RequestContext, code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=code,
         error_message=message,

@@ -7,15 +7,21 @@ from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.topic_names import name_problem
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicResponse,
+)
+from rookery.protocol.messages import ProducerState as DescribedProducer
 from rookery.storage.producers import ProducerState
 
 
-def handle(context: RequestContext, request: Message) -> Message:
-    return Message(
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
-            Message(
+            TopicResponse(
                 name=topic.name,
                 partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes],
             )
@@ -24,7 +30,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     )
 
 
-def _describe(context: RequestContext, topic: str, index: int) -> Message:
+def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     if name_problem(topic) is not None:
         return _answer(index, ErrorCode.INVALID_TOPIC_EXCEPTION, [])
     replica = context.services.replicas.find(TopicPartition(topic, index))
@@ -38,12 +44,12 @@ def _describe(context: RequestContext, topic: str, index: int) -> Message:
         return _answer(index, ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
-def _answer(index: int, code: ErrorCode, producers: list[Message]) -> Message:
-    return Message(partition_index=index, error_code=code, active_producers=producers)
+def _answer(index: int, code: ErrorCode, producers: list[DescribedProducer]) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=code, active_producers=producers)
 
 
-def _producer(state: ProducerState) -> Message:
-    return Message(
+def _producer(state: ProducerState) -> DescribedProducer:
+    return DescribedProducer(
         producer_id=state.producer_id,
         producer_epoch=state.epoch,
         last_sequence=state.last_sequence,

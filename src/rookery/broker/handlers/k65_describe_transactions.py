@@ -14,24 +14,33 @@ from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, 
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import RequestContext
 from rookery.coordinators.txn.results import DescribedTransaction
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+    TopicData,
+)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-    transactional_ids: list[str] = request.transactional_ids
+def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+    transactional_ids = request.transactional_ids
 
-    def convert(results: list[DescribedTransaction | ErrorCode]) -> Message:
+    def convert(results: list[DescribedTransaction | ErrorCode]) -> DescribeTransactionsResponse:
         states = [_state(*pair) for pair in zip(transactional_ids, results, strict=True)]
-        return Message(throttle_time_ms=0, transaction_states=states)
+        return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
     transactions = context.services.transactions
     return respond_to_all([transactions.describe(each) for each in transactional_ids], convert)
 
 
-def _state(transactional_id: str, found: DescribedTransaction | ErrorCode) -> Message:
+def _state(
+    transactional_id: str, found: DescribedTransaction | ErrorCode
+) -> DescribeTransactionsResponseTransactionState:
     if isinstance(found, ErrorCode):
         return _missing(transactional_id, found)
-    return Message(
+    return DescribeTransactionsResponseTransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
         transaction_state=found.state.label,
@@ -40,13 +49,13 @@ def _state(transactional_id: str, found: DescribedTransaction | ErrorCode) -> Me
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            Message(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(found.partitions).items()
+            TopicData(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(found.partitions).items()
         ],
     )
 
 
-def _missing(transactional_id: str, code: ErrorCode) -> Message:
-    return Message(
+def _missing(transactional_id: str, code: ErrorCode) -> DescribeTransactionsResponseTransactionState:
+    return DescribeTransactionsResponseTransactionState(
         error_code=code,
         transactional_id=transactional_id,
         transaction_state="",

@@ -15,12 +15,16 @@ from rookery.broker.context import RequestContext
 from rookery.coordinators import regex
 from rookery.coordinators.txn.results import ListedTransaction, ListFilters
 from rookery.coordinators.txn.states import STATES_BY_LABEL
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
+)
 
 _NO_DURATION = -1
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     pattern = request.get("transactional_id_pattern")
     if pattern and regex.problem(pattern) is not None:
         return _respond(ErrorCode.INVALID_REGULAR_EXPRESSION)
@@ -41,13 +45,15 @@ def handle(context: RequestContext, request: Message) -> Message:
     return _respond(ErrorCode.NONE, unknown, listed)
 
 
-def _respond(code: ErrorCode, unknown: Iterable[str] = (), listed: Iterable[ListedTransaction] = ()) -> Message:
-    return Message(
+def _respond(
+    code: ErrorCode, unknown: Iterable[str] = (), listed: Iterable[ListedTransaction] = ()
+) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=code,
         unknown_state_filters=list(unknown),
         transaction_states=[
-            Message(
+            ListTransactionsResponseTransactionState(
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
                 transaction_state=each.state.label,

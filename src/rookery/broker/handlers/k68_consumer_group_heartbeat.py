@@ -18,12 +18,20 @@ from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
 from rookery.coordinators.group.consumer.environment import Refusal
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
 
 _MEMBER_ID_REQUIRED_SINCE = 1
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
         return _refuse(ErrorCode.UNSUPPORTED_VERSION, f"the feature {GROUP_VERSION} is at level 0")
     groups, beat = context.services.groups, _request(context, request)
@@ -39,7 +47,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     return respond(answer, _respond)
 
 
-def _request(context: RequestContext, request: Message) -> HeartbeatRequest:
+def _request(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
     names = request.subscribed_topic_names
     return HeartbeatRequest(
         group_id=request.group_id,
@@ -57,18 +65,18 @@ def _request(context: RequestContext, request: Message) -> HeartbeatRequest:
     )
 
 
-def _owned(topics: list[Message] | None) -> Assignment | None:
+def _owned(topics: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None) -> Assignment | None:
     if topics is None:
         return None
     return collect((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _respond(result: HeartbeatResponse | Refusal | ErrorCode) -> Message:
+def _respond(result: HeartbeatResponse | Refusal | ErrorCode) -> ConsumerGroupHeartbeatResponse:
     if isinstance(result, ErrorCode):
         return _refuse(result, None)
     if isinstance(result, Refusal):
         return _refuse(result.code, result.message)
-    return Message(
+    return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -79,14 +87,17 @@ def _respond(result: HeartbeatResponse | Refusal | ErrorCode) -> Message:
     )
 
 
-def _assignment(assignment: Assignment) -> Message:
-    return Message(
-        topic_partitions=[Message(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(assignment)]
+def _assignment(assignment: Assignment) -> ConsumerGroupHeartbeatResponseAssignment:
+    return ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in in_order(assignment)
+        ]
     )
 
 
-def _refuse(code: ErrorCode, message: str | None) -> Message:
-    return Message(
+def _refuse(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=code,
         error_message=message,

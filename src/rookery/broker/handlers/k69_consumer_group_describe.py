@@ -13,21 +13,32 @@ from rookery.broker.answers import respond_to_all
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    Member,
+)
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
     if context.services.image.feature_level(GROUP_VERSION) < GROUP_VERSION_LEVEL:
         refused = [DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
-        return Message(throttle_time_ms=0, groups=[_group(group, NO_OPERATIONS) for group in refused])
+        return ConsumerGroupDescribeResponse(
+            throttle_time_ms=0, groups=[_group(group, NO_OPERATIONS) for group in refused]
+        )
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
 
-    def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> Message:
+    def convert(results: list[DescribedConsumerGroup | ErrorCode]) -> ConsumerGroupDescribeResponse:
         groups = [_described(*pair) for pair in zip(request.group_ids, results, strict=True)]
-        return Message(throttle_time_ms=0, groups=[_group(group, operations) for group in groups])
+        return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[_group(group, operations) for group in groups])
 
     return respond_to_all(
         [context.services.groups.describe_consumer(group_id) for group_id in request.group_ids], convert
@@ -40,8 +51,8 @@ def _described(group_id: str, result: DescribedConsumerGroup | ErrorCode) -> Des
     return DescribedConsumerGroup(group_id, result) if isinstance(result, ErrorCode) else result
 
 
-def _group(group: DescribedConsumerGroup, operations: int) -> Message:
-    return Message(
+def _group(group: DescribedConsumerGroup, operations: int) -> ConsumerGroupDescribeResponseDescribedGroup:
+    return ConsumerGroupDescribeResponseDescribedGroup(
         error_code=group.error_code,
         error_message=group.message,
         group_id=group.group_id,
@@ -54,9 +65,9 @@ def _group(group: DescribedConsumerGroup, operations: int) -> Message:
     )
 
 
-def _member(described: DescribedMember) -> Message:
+def _member(described: DescribedMember) -> Member:
     member = described.member
-    return Message(
+    return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -71,9 +82,12 @@ def _member(described: DescribedMember) -> Message:
     )
 
 
-def _assignment(topics: list[DescribedTopic]) -> Message:
-    return Message(
+def _assignment(topics: list[DescribedTopic]) -> ConsumerGroupDescribeResponseAssignment:
+    return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[
-            Message(topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.partitions) for topic in topics
+            ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.partitions
+            )
+            for topic in topics
         ]
     )

@@ -12,7 +12,7 @@ from typing import Final
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
-from rookery.protocol.message import Message
+from rookery.protocol.messages import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 _TYPES: Final = (
     ResourceType.TOPIC,
@@ -23,18 +23,20 @@ _TYPES: Final = (
 )
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     if context.api_version == 0:
         wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     else:
-        wanted = dict.fromkeys(request.resource_types) or _TYPES
+        wanted = dict.fromkeys(request.get("resource_types", ())) or _TYPES
     if any(resource_type not in _TYPES for resource_type in wanted):
-        return Message(throttle_time_ms=0, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-    return Message(
+        return ListConfigResourcesResponse(
+            throttle_time_ms=0, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    return ListConfigResourcesResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         config_resources=[
-            Message(resource_name=name, resource_type=int(resource_type))
+            ConfigResource(resource_name=name, resource_type=int(resource_type))
             for resource_type in wanted
             for name in _names(context, resource_type)
         ],

@@ -12,14 +12,21 @@ from collections.abc import Sequence
 
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
-from rookery.base.types import NO_TOPIC_ID, NodeId
+from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     listed = sorted({topic.name for topic in request.topics})
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (listed and cursor.topic_name not in listed)):
@@ -29,17 +36,19 @@ def handle(context: RequestContext, request: Message) -> Message:
     return _page(context, names, cursor, _limit(context, request))
 
 
-def _limit(context: RequestContext, request: Message) -> int:
-    asked: int = request.response_partition_limit
+def _limit(context: RequestContext, request: DescribeTopicPartitionsRequest) -> int:
+    asked = request.response_partition_limit
     return max(min(context.services.config().integer("max.request.partition.size.limit"), asked), 1)
 
 
-def _page(context: RequestContext, names: Sequence[str], cursor: Message | None, remaining: int) -> Message:
+def _page(
+    context: RequestContext, names: Sequence[str], cursor: DescribeTopicPartitionsRequestCursor | None, remaining: int
+) -> DescribeTopicPartitionsResponse:
     live = {broker.node_id for broker in context.services.live_endpoints(context.listener)}
-    topics: list[Message] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if remaining == 0:
-            return _response(topics, Message(topic_name=name, partition_index=0))
+            return _response(topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0))
         topic = context.services.image.topics.get(name)
         if topic is None:
             topics.append(_fail(name, _missing(name)))
@@ -51,13 +60,15 @@ def _page(context: RequestContext, names: Sequence[str], cursor: Message | None,
         ]
         topics.append(_topic(ErrorCode.NONE, name, topic.topic_id, partitions))
         if end < len(topic.partitions):
-            return _response(topics, Message(topic_name=name, partition_index=end))
+            return _response(topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end))
         remaining -= len(partitions)
     return _response(topics)
 
 
-def _response(topics: list[Message], next_cursor: Message | None = None) -> Message:
-    return Message(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
+def _response(
+    topics: list[DescribeTopicPartitionsResponseTopic], next_cursor: DescribeTopicPartitionsResponseCursor | None = None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
 
 
 def _missing(name: str) -> ErrorCode:
@@ -66,12 +77,14 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _fail(name: str, code: ErrorCode) -> Message:
+def _fail(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return _topic(code, name, NO_TOPIC_ID, [])
 
 
-def _topic(code: ErrorCode, name: str, topic_id: object, partitions: list[Message]) -> Message:
-    return Message(
+def _topic(
+    code: ErrorCode, name: str, topic_id: TopicId, partitions: list[DescribeTopicPartitionsResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,
@@ -81,8 +94,8 @@ def _topic(code: ErrorCode, name: str, topic_id: object, partitions: list[Messag
     )
 
 
-def _partition(partition: PartitionImage, live: set[NodeId]) -> Message:
-    return Message(
+def _partition(partition: PartitionImage, live: set[NodeId]) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=partition.leader if partition.leader in live else -1,
