@@ -15,10 +15,10 @@ from rookery.base.types import TopicPartition
 from rookery.broker.context import Services
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
-from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
 from rookery.metadata.log_config import broker_layers, log_config
 from rookery.metadata.records import BrokerEndpoint
+from rookery.metadata.requests import Registration
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.node.coordination import Coordination, build_coordination

@@ -11,7 +11,7 @@ import pytest
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.service import Controller
-from rookery.controller.topics import CreatedTopic, NewTopic
+from rookery.metadata.requests import CreatedTopic, NewTopic
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.broker.harness import Broker, running

@@ -2,19 +2,19 @@
 
 from uuid import UUID
 
-from rookery.controller.brokers import (
+from rookery.controller.brokers import decide_register_broker
+from rookery.controller.topics import decide_create_topics
+from rookery.metadata.features import (
     GROUP_VERSION,
     GROUP_VERSION_LEVEL,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_LEVEL,
-    Registration,
-    decide_register_broker,
 )
-from rookery.controller.topics import NewTopic, decide_create_topics
 from rookery.metadata.image import EMPTY_IMAGE
 from rookery.metadata.records import BrokerEndpoint, FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord
+from rookery.metadata.requests import NewTopic, Registration
 from tests.controller.cluster import carry_out, context
 
 ENDPOINTS = (BrokerEndpoint("PLAINTEXT", "localhost", 9092),)

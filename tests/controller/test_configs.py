@@ -4,15 +4,11 @@ import pytest
 
 from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.errors import ErrorCode
-from rookery.controller.configs import (
-    ConfigChange,
-    ResourceChange,
-    decide_alter_configs,
-    decide_incremental_alter_configs,
-)
-from rookery.controller.topics import NewTopic, decide_create_topics
+from rookery.controller.configs import decide_alter_configs, decide_incremental_alter_configs
+from rookery.controller.topics import decide_create_topics
 from rookery.metadata.image import ConfigResource
 from rookery.metadata.records import ConfigRecord
+from rookery.metadata.requests import ConfigChange, NewTopic, ResourceChange
 from tests.controller.cluster import ONE, carry_out, context
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")

@@ -6,16 +6,16 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.feature_codes import UpgradeType
-from rookery.controller.brokers import (
+from rookery.controller.features import decide_update_features
+from rookery.metadata.features import (
     GROUP_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
 )
-from rookery.controller.decision import OK
-from rookery.controller.features import FeatureUpdate, decide_update_features
 from rookery.metadata.records import BrokerFeature, FeatureLevelRecord
+from rookery.metadata.requests import OK, FeatureUpdate
 from tests.controller.cluster import broker, carry_out, image_of
 
 UP, SAFE, UNSAFE = UpgradeType

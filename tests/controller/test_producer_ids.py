@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rookery.base.errors import ErrorCode
-from rookery.controller.decision import OK
-from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
+from rookery.controller.producer_ids import decide_allocate_producer_ids
 from rookery.metadata.records import ProducerIdsRecord
+from rookery.metadata.requests import OK, ProducerIdBlock
 from tests.controller.cluster import ONE, carry_out
 
 

@@ -14,13 +14,17 @@ from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.feature_codes import UpgradeType
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
-from rookery.controller.brokers import Registration
-from rookery.controller.configs import ConfigChange, ResourceChange
-from rookery.controller.features import FeatureUpdate
 from rookery.controller.service import Controller
-from rookery.controller.topics import MorePartitions, NewTopic
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta
 from rookery.metadata.records import BrokerEndpoint
+from rookery.metadata.requests import (
+    ConfigChange,
+    FeatureUpdate,
+    MorePartitions,
+    NewTopic,
+    Registration,
+    ResourceChange,
+)
 from rookery.quorum.driver import QuorumDriver
 from rookery.storage.directory import LogDirectory
 

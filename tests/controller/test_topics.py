@@ -7,21 +7,14 @@ import pytest
 from rookery.base.config_codes import ConfigSource
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
-from rookery.controller.decision import OK, Outcome
-from rookery.controller.topics import (
-    DeletedTopic,
-    MorePartitions,
-    NewTopic,
-    decide_create_partitions,
-    decide_create_topics,
-    decide_delete_topics,
-)
+from rookery.controller.topics import decide_create_partitions, decide_create_topics, decide_delete_topics
 from rookery.metadata.records import (
     ConfigRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
+from rookery.metadata.requests import OK, DeletedTopic, MorePartitions, NewTopic, Outcome
 from tests.controller.cluster import ONE, THREE, broker, carry_out, context, image_of
 
 FIRST_ID = UUID(int=1)

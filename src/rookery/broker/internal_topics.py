@@ -14,9 +14,8 @@ from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName
 from rookery.broker.context import Services
-from rookery.controller.topics import NewTopic
-from rookery.coordinators.group.service import OFFSETS_TOPIC
-from rookery.coordinators.txn.service import TRANSACTIONS_TOPIC
+from rookery.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.metadata.requests import NewTopic
 
 logger = structlog.get_logger(__name__)
 

@@ -4,8 +4,8 @@ import asyncio
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
-from rookery.controller.producer_ids import ProducerIdBlock
 from rookery.controller.service import Controller
+from rookery.metadata.requests import ProducerIdBlock
 
 
 class ProducerIds:

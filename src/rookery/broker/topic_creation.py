@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName
 from rookery.broker.context import Services
-from rookery.controller.topics import NewTopic
+from rookery.metadata.requests import NewTopic
 
 
 async def create_missing_topics(services: Services, names: Sequence[TopicName]) -> dict[TopicName, ErrorCode]:

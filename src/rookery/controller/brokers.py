@@ -8,47 +8,18 @@ can see where the old one ended.
 """
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from rookery.base.types import NodeId, Offset
-from rookery.base.values import value_class
 from rookery.controller.decision import Decision
+from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import (
-    BrokerEndpoint,
-    BrokerFeature,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-
-METADATA_VERSION = "metadata.version"
-# Kafka's 4.0-IV0: the level whose record versions `metadata.records` writes.
-METADATA_VERSION_LEVEL = 22
-# Level 1 has groups of the new protocol (KIP-848); level 0 is a cluster without them.
-GROUP_VERSION = "group.version"
-GROUP_VERSION_LEVEL = 1
-# Level 2 has transactions with an epoch of their own (KIP-890), level 1 flexible records in the transactions' log.
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_VERSION_LEVEL = 2
-SUPPORTED_FEATURES = (
-    BrokerFeature(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
-    BrokerFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
-    BrokerFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
-)
-
-
-@value_class(kw_only=True)
-class Registration:
-    """What a starting node says about itself; `clean` if it stopped in order the last time."""
-
-    node_id: NodeId
-    incarnation_id: UUID
-    endpoints: tuple[BrokerEndpoint, ...]
-    rack: str | None = None
-    log_directories: tuple[UUID, ...] = ()
-    clean: bool = True
+from rookery.metadata.requests import Registration
 
 
 def decide_register_broker(image: ClusterImage, registration: Registration, *, next_offset: Offset) -> Decision[int]:

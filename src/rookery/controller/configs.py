@@ -7,7 +7,6 @@ configs here and are refused.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from rookery.base.config import (
     BrokerLayers,
@@ -20,14 +19,11 @@ from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.config_key import ConfigKey, ConfigType, Update, format_value, parse_value
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.topic_names import name_problem
-from rookery.base.values import value_class
 from rookery.controller.decision import (
-    OK,
     RECORDS_PER_REQUEST_MAX,
     TOO_LARGE,
     Context,
     Decision,
-    Outcome,
     Steps,
     duplicates,
     refusal,
@@ -35,26 +31,7 @@ from rookery.controller.decision import (
 )
 from rookery.metadata.image import ClusterImage, ConfigResource
 from rookery.metadata.records import ConfigRecord, MetadataRecord
-
-
-class ConfigChange(NamedTuple):
-    name: str
-    value: str | None
-    operation: int = ConfigOperation.SET
-
-
-@value_class
-class ResourceChange:
-    """One resource of a request and the changes to it."""
-
-    resource: ConfigResource
-    changes: tuple[ConfigChange, ...]
-
-
-class AlteredResource(NamedTuple):
-    resource: ConfigResource
-    outcome: Outcome
-
+from rookery.metadata.requests import OK, AlteredResource, ConfigChange, ResourceChange
 
 _Apply = Callable[[Mapping[str, str], ResourceChange], dict[str, str]]
 

@@ -8,7 +8,7 @@ comes in steps (`steps_to_*`), one per item: the image does not change before th
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import field
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from rookery.base.config import BrokerLayers
@@ -18,6 +18,7 @@ from rookery.base.values import value_class
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.log_config import broker_layers
 from rookery.metadata.records import MetadataRecord
+from rookery.metadata.requests import Outcome
 
 # As Kafka's controller has it: what one request may write. It also keeps a decision in one batch.
 RECORDS_PER_REQUEST_MAX = 10_000
@@ -26,14 +27,6 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 ResultT = TypeVar("ResultT")
 
 
-class Outcome(NamedTuple):
-    """Success, or the error code and message to answer for one item of a request."""
-
-    code: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-
-
-OK = Outcome()
 TOO_LARGE = Outcome(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 

@@ -7,24 +7,16 @@ level only. The level that a feature has already is no change, whichever way was
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.feature_codes import UpgradeType
-from rookery.controller.brokers import SUPPORTED_FEATURES
-from rookery.controller.decision import OK, Decision, Outcome, duplicates
+from rookery.controller.decision import Decision, duplicates
+from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import BrokerFeature, FeatureLevelRecord
+from rookery.metadata.requests import OK, FeatureUpdate, Outcome
 
 _UPGRADE_TYPES = frozenset(UpgradeType)
-
-
-class FeatureUpdate(NamedTuple):
-    """`upgrade_type` is what the client sent, which may be no UpgradeType."""
-
-    name: str
-    level: int
-    upgrade_type: int = UpgradeType.UPGRADE
 
 
 def decide_update_features(

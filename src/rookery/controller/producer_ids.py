@@ -1,23 +1,14 @@
 """Producer ids are handed to brokers in blocks, so that a broker gives out a thousand of them per metadata record."""
 
-from typing import NamedTuple
-
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
-from rookery.controller.decision import OK, Decision, Outcome, registered_epoch_problem
+from rookery.base.types import NodeId
+from rookery.controller.decision import Decision, registered_epoch_problem
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import ProducerIdsRecord
+from rookery.metadata.requests import OK, Outcome, ProducerIdBlock
 
 BLOCK_SIZE = 1000
 _PRODUCER_ID_MAX = 2**63 - 1
-
-
-class ProducerIdBlock(NamedTuple):
-    """The ids from `first` on, `size` of them."""
-
-    outcome: Outcome
-    first: ProducerId = NO_PRODUCER_ID
-    size: int = 0
 
 
 def decide_allocate_producer_ids(image: ClusterImage, node_id: NodeId, broker_epoch: int) -> Decision[ProducerIdBlock]:

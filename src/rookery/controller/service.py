@@ -21,28 +21,27 @@ from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.identifiers import encode_uuid
 from rookery.base.slices import Slices
 from rookery.base.types import NodeId, Offset, TopicId, TopicName
-from rookery.controller.brokers import Registration, decide_register_broker
-from rookery.controller.configs import (
+from rookery.controller.brokers import decide_register_broker
+from rookery.controller.configs import steps_to_alter_configs, steps_to_incremental_alter_configs
+from rookery.controller.decision import Context, Decision, Steps
+from rookery.controller.features import decide_update_features
+from rookery.controller.producer_ids import decide_allocate_producer_ids
+from rookery.controller.topics import steps_to_create_partitions, steps_to_create_topics, steps_to_delete_topics
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record, encode_record
+from rookery.metadata.requests import (
     AlteredResource,
-    ResourceChange,
-    steps_to_alter_configs,
-    steps_to_incremental_alter_configs,
-)
-from rookery.controller.decision import Context, Decision, Outcome, Steps
-from rookery.controller.features import FeatureUpdate, decide_update_features
-from rookery.controller.producer_ids import ProducerIdBlock, decide_allocate_producer_ids
-from rookery.controller.topics import (
     ChangedTopic,
     CreatedTopic,
     DeletedTopic,
+    FeatureUpdate,
     MorePartitions,
     NewTopic,
-    steps_to_create_partitions,
-    steps_to_create_topics,
-    steps_to_delete_topics,
+    Outcome,
+    ProducerIdBlock,
+    Registration,
+    ResourceChange,
 )
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
-from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record, encode_record
 
 ResultT = TypeVar("ResultT")
 ImageListener: TypeAlias = Callable[[ClusterImage, Delta], None]

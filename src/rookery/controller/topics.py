@@ -1,21 +1,17 @@
 """CreateTopics, DeleteTopics and CreatePartitions: checks as Kafka does them, and the records that follow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from rookery.base.config import BrokerLayers, ConfigEntry, describe_topic, validate_topic
 from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.topic_names import name_problem
-from rookery.base.types import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
-from rookery.base.values import value_class
+from rookery.base.types import NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
 from rookery.controller.decision import (
-    OK,
     RECORDS_PER_REQUEST_MAX,
     TOO_LARGE,
     Context,
     Decision,
-    Outcome,
     Steps,
     duplicates,
     refusal,
@@ -31,52 +27,18 @@ from rookery.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from rookery.metadata.requests import (
+    OK,
+    USE_DEFAULT,
+    ChangedTopic,
+    CreatedTopic,
+    DeletedTopic,
+    MorePartitions,
+    NewTopic,
+    Outcome,
+    Replicas,
+)
 from rookery.storage.names import METADATA_PARTITION
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-_USE_DEFAULT = -1
-
-Replicas = tuple[NodeId, ...]
-
-
-@value_class(kw_only=True)
-class NewTopic:
-    """One topic of a CreateTopics request; -1 asks for the broker's default."""
-
-    name: TopicName
-    partition_count: int = _USE_DEFAULT
-    replication_factor: int = _USE_DEFAULT
-    assignments: tuple[tuple[PartitionIndex, Replicas], ...] = ()
-    configs: tuple[tuple[str, str | None], ...] = ()
-
-
-class CreatedTopic(NamedTuple):
-    name: TopicName
-    outcome: Outcome
-    topic_id: TopicId = NO_TOPIC_ID
-    partition_count: int = -1
-    replication_factor: int = -1
-    configs: tuple[ConfigEntry, ...] = ()
-
-
-class DeletedTopic(NamedTuple):
-    name: TopicName | None
-    topic_id: TopicId
-    outcome: Outcome
-
-
-@value_class
-class MorePartitions:
-    """One topic of a CreatePartitions request: the new total, and replicas for each new partition or None."""
-
-    name: TopicName
-    count: int
-    assignments: tuple[Replicas, ...] | None = None
-
-
-class ChangedTopic(NamedTuple):
-    name: TopicName
-    outcome: Outcome
 
 
 def decide_create_topics(
@@ -238,25 +200,25 @@ def _new_partitions(image: ClusterImage, topic: NewTopic, context: Context, brok
     if topic.assignments:
         return _manual_partitions(image, topic)
     count, factor = topic.partition_count, topic.replication_factor
-    if factor < _USE_DEFAULT or factor == 0:
+    if factor < USE_DEFAULT or factor == 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if count < _USE_DEFAULT or count == 0:
+    if count < USE_DEFAULT or count == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     return _placed(
         image,
         context,
         first_partition=0,
-        partition_count=broker.integer("num.partitions") if count == _USE_DEFAULT else count,
-        replication_factor=broker.integer("default.replication.factor") if factor == _USE_DEFAULT else factor,
+        partition_count=broker.integer("num.partitions") if count == USE_DEFAULT else count,
+        replication_factor=broker.integer("default.replication.factor") if factor == USE_DEFAULT else factor,
     )
 
 
 def _manual_partitions(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
     for given, what in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
-        if given != _USE_DEFAULT:
+        if given != USE_DEFAULT:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {what} was not set to -1.",

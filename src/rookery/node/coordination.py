@@ -9,9 +9,10 @@ from rookery.base.config import BrokerLayers
 from rookery.base.types import NodeId
 from rookery.broker.producer_ids import ProducerIds
 from rookery.controller.service import Controller
-from rookery.coordinators.group.service import OFFSETS_TOPIC, GroupCoordinator
+from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
+from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 

@@ -31,11 +31,11 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.broker.inspections import Inspections
 from rookery.broker.schema_checks import SchemaChecks
-from rookery.controller.brokers import Registration
 from rookery.controller.service import Controller
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
 from rookery.metadata.records import BrokerEndpoint
+from rookery.metadata.requests import Registration
 from rookery.net.connection import Handler
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.network import Network

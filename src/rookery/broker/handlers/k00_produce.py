@@ -36,7 +36,7 @@ from rookery.broker.context import RequestContext
 from rookery.broker.inspections import Effort
 from rookery.broker.parking import park
 from rookery.broker.verification import Verdicts, verify
-from rookery.controller.topics import INTERNAL_TOPICS
+from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.net.connection import Answer
 from rookery.net.send import Reply
 from rookery.protocol.produce import (

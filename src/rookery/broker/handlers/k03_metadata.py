@@ -22,8 +22,8 @@ from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
 from rookery.broker.known_answers import TopicAnswer
 from rookery.broker.topic_creation import create_missing_topics
-from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage, TopicImage
+from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.message import freeze
 from rookery.protocol.messages import (
     MetadataRequest,

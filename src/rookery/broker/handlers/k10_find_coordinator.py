@@ -16,8 +16,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName, TopicPartition
 from rookery.broker import internal_topics
 from rookery.broker.context import RequestContext, Services
-from rookery.coordinators.group.service import OFFSETS_TOPIC
-from rookery.coordinators.txn.service import TRANSACTIONS_TOPIC
+from rookery.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.protocol.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _KEYS_SINCE = 4

@@ -12,7 +12,7 @@ import re
 
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
-from rookery.controller.brokers import SUPPORTED_FEATURES
+from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.messages import (
     ApiVersion,

@@ -11,8 +11,7 @@ from rookery.base.config import ConfigEntry
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
-from rookery.controller.decision import Outcome
-from rookery.controller.topics import CreatedTopic, NewTopic
+from rookery.metadata.requests import CreatedTopic, NewTopic, Outcome
 from rookery.protocol.message import freeze
 from rookery.protocol.messages import (
     CreatableTopic,

@@ -11,8 +11,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
-from rookery.controller.decision import Outcome
-from rookery.controller.topics import DeletedTopic
+from rookery.metadata.requests import DeletedTopic, Outcome
 from rookery.protocol.messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 _DELETION_DISABLED_SINCE = 3

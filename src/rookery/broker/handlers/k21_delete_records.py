@@ -10,7 +10,7 @@ Versions: v0 to v2 are the same; v2 is flexible.
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker.context import RequestContext
-from rookery.controller.topics import INTERNAL_TOPICS
+from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

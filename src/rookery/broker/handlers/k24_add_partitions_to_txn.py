@@ -17,8 +17,8 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from rookery.broker.answers import Answer, known_to, respond_to_all
 from rookery.broker.context import RequestContext
-from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
+from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

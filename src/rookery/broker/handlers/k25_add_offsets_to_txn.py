@@ -14,8 +14,8 @@ from rookery.base.types import TopicPartition
 from rookery.broker import internal_topics
 from rookery.broker.answers import Answer, known_to, respond
 from rookery.broker.context import RequestContext
-from rookery.coordinators.group.service import OFFSETS_TOPIC
 from rookery.coordinators.txn.results import AddRequest
+from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 _FENCED_SINCE = 2

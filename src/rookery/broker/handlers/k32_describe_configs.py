@@ -13,7 +13,7 @@ from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.broker.context import RequestContext
-from rookery.controller.decision import OK, Outcome
+from rookery.metadata.requests import OK, Outcome
 from rookery.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -6,8 +6,8 @@ Versions: v0 and v1 are the same, v2 flexible.
 """
 
 from rookery.broker.context import RequestContext
-from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
+from rookery.metadata.requests import AlteredResource, ConfigChange, ResourceChange
 from rookery.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,

@@ -8,8 +8,7 @@ Versions: v0 and v1 are the same, v2 flexible, v3 quotas (none here).
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
-from rookery.controller.decision import Outcome
-from rookery.controller.topics import ChangedTopic, MorePartitions
+from rookery.metadata.requests import ChangedTopic, MorePartitions, Outcome
 from rookery.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -7,8 +7,8 @@ Versions: v0, v1 flexible.
 """
 
 from rookery.broker.context import RequestContext
-from rookery.controller.configs import AlteredResource, ConfigChange, ResourceChange
 from rookery.metadata.image import ConfigResource
+from rookery.metadata.requests import AlteredResource, ConfigChange, ResourceChange
 from rookery.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

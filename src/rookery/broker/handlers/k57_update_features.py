@@ -14,8 +14,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.feature_codes import UpgradeType
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
-from rookery.controller.decision import Outcome
-from rookery.controller.features import FeatureUpdate
+from rookery.metadata.requests import FeatureUpdate, Outcome
 from rookery.protocol.messages import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -14,10 +14,10 @@ from typing import Any
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import Answer, respond
 from rookery.broker.context import RequestContext
-from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
 from rookery.coordinators.group.consumer.environment import Refusal
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
+from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,

@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.broker.answers import respond_to_all
 from rookery.broker.context import ALL_GROUP_OPERATIONS, NO_OPERATIONS, RequestContext
-from rookery.controller.brokers import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup, DescribedMember, DescribedTopic
+from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

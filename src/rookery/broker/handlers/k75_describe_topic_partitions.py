@@ -14,8 +14,8 @@ from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, NodeId, TopicId
 from rookery.broker.context import ALL_TOPIC_OPERATIONS, NO_OPERATIONS, RequestContext
-from rookery.controller.topics import INTERNAL_TOPICS
 from rookery.metadata.image import PartitionImage
+from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,

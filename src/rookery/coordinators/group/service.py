@@ -38,10 +38,9 @@ from rookery.coordinators.group.shard import GroupShard, ListedGroup
 from rookery.coordinators.runtime import Coordinator, Replicas
 from rookery.coordinators.topic_matches import TopicMatches
 from rookery.metadata.image import ClusterImage, Delta, TopicImage
+from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.records.batch import Codec
 from rookery.replication.pending import Pending
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 ResultT = TypeVar("ResultT")
 Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]

@@ -16,7 +16,6 @@ from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, ProducerId, TimestampMs
-from rookery.controller.brokers import TRANSACTION_VERSION
 from rookery.coordinators.decision import Decision
 from rookery.coordinators.runtime import Coordinator, Replicas
 from rookery.coordinators.txn.delivery import Delivery, Writer
@@ -35,11 +34,11 @@ from rookery.coordinators.txn.results import (
 )
 from rookery.coordinators.txn.settings import TransactionSettings
 from rookery.coordinators.txn.shard import TransactionShard
+from rookery.metadata.features import TRANSACTION_VERSION
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.internal_topics import TRANSACTIONS_TOPIC
 from rookery.records.control import Marker
 from rookery.replication.pending import Pending
-
-TRANSACTIONS_TOPIC = "__transaction_state"
 
 _COMPLETE_RETRY_S = 1.0
 
