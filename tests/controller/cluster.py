@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import count
 from uuid import UUID
 
-from rookery.controller.decision import Context, Decision
+from rookery.controller.decision import Context, ControllerResult
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage
 from rookery.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
 
@@ -31,7 +31,7 @@ def context(static: Mapping[str, str] | None = None, *, placement_start: int = 0
     )
 
 
-def carry_out(image: ClusterImage, decision: Decision[object]) -> ClusterImage:
+def carry_out(image: ClusterImage, decision: ControllerResult[object]) -> ClusterImage:
     return image.apply(decision.records)[0]
 
 

@@ -12,7 +12,7 @@ import pytest
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.base.files import OsFile
 from rookery.base.types import Buffer, Offset, TopicPartition
-from rookery.coordinators.decision import PARKED, Completion, Decision, Timer, TimerKey
+from rookery.coordinators.result import PARKED, Completion, CoordinatorResult, Timer, TimerKey
 from rookery.coordinators.runtime import Coordinator, abs_hash
 from rookery.protocol.message import Message
 from rookery.records.record import Record, decode_records
@@ -58,16 +58,18 @@ class Notes:
     def install(self, draft: str) -> None:
         self.installed.append(draft)
 
-    def on_loaded(self, now_ms: int) -> Decision[None]:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult[None]:
         self.is_loaded = True
-        return Decision(response=None)
+        return CoordinatorResult(response=None)
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision[None]:
-        return Decision(response=None, records=[(str(key).encode(), b"fired")])
+    def on_timer(self, key: TimerKey, now_ms: int) -> CoordinatorResult[None]:
+        return CoordinatorResult(response=None, records=[(str(key).encode(), b"fired")])
 
 
 def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) -> "asyncio.Future[Any]":
-    return coordinator.write("k", lambda shard, _: Decision(response=PARKED, completions=completions), token=token)
+    return coordinator.write(
+        "k", lambda shard, _: CoordinatorResult(response=PARKED, completions=completions), token=token
+    )
 
 
 def coordinator_of(
@@ -87,8 +89,10 @@ def coordinator_of(
     )
 
 
-def note(key: bytes, value: bytes | None, response: str = "done", **more: Any) -> Callable[[Notes, int], Decision[str]]:
-    return lambda shard, now_ms: Decision(response=response, records=[(key, value)], **more)
+def note(
+    key: bytes, value: bytes | None, response: str = "done", **more: Any
+) -> Callable[[Notes, int], CoordinatorResult[str]]:
+    return lambda shard, now_ms: CoordinatorResult(response=response, records=[(key, value)], **more)
 
 
 def play(
@@ -294,7 +298,7 @@ def test_a_log_that_cannot_be_read_is_not_coordinated(tmp_path: Path) -> None:
 
 def test_every_shard_is_written_to(tmp_path: Path) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write_all(lambda shard, _: Decision(response=None, records=[(b"a", b"1")]))
+        coordinator.write_all(lambda shard, _: CoordinatorResult(response=None, records=[(b"a", b"1")]))
         ends = [broker.replica(TOPIC, index).log.end_offset for index in range(3)]
         assert ends == [1, 1, 1]
 
@@ -305,8 +309,8 @@ def test_what_is_divisible_may_be_more_than_a_batch_holds(tmp_path: Path) -> Non
     records = [(f"{number:0100}".encode(), b"x" * 100) for number in range(10_000)]
 
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        def decide(shard: Notes, now_ms: int) -> Decision[str]:
-            return Decision(response="done", records=records, divisible=True)
+        def decide(shard: Notes, now_ms: int) -> CoordinatorResult[str]:
+            return CoordinatorResult(response="done", records=records, divisible=True)
 
         assert coordinator.write("k", decide).result() == "done"
         assert coordinator.read("k", lambda shard: shard.state).result() == dict(records)

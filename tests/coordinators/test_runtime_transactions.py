@@ -7,7 +7,7 @@ import pytest
 
 from rookery.base.errors import CorruptionError, ErrorCode
 from rookery.base.types import Buffer
-from rookery.coordinators.decision import Decision, Producer
+from rookery.coordinators.result import CoordinatorResult, Producer
 from rookery.coordinators.runtime import Coordinator
 from rookery.records.batch import read_header
 from rookery.records.control import Marker
@@ -132,7 +132,9 @@ def test_effects_are_forgotten_with_their_shard(tmp_path: Path) -> None:
         coordinator.apply(broker.services.image)
         replica = broker.replica(TOPIC)
         committed = hold_back(replica)
-        coordinator.write("k", lambda shard, _: Decision(response=None, records=[(b"a", b"1")], effects=["never"]))
+        coordinator.write(
+            "k", lambda shard, _: CoordinatorResult(response=None, records=[(b"a", b"1")], effects=["never"])
+        )
         await coordinator.close()
         committed(1)
         broker.services.pending.wake(replica.state.topic_partition)

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from rookery.coordinators.decision import Timer, TimerKey
+from rookery.coordinators.result import Timer, TimerKey
 from rookery.coordinators.timers import Timers
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import PARKED
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import (
     HeartbeatRequest,
@@ -25,6 +24,7 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import PARKED
 from tests.coordinators.group.stage import Stage
 
 GROUP_ID = "g"

@@ -16,13 +16,13 @@ from rookery.broker.handlers import k00_produce
 from rookery.client.consume.fetcher import Fetcher
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.batches import Batch
-from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic import rebalance
 from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.offsets import commit
 from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.timers import SessionTimer
+from rookery.coordinators.result import CoordinatorResult, Timer
 from rookery.coordinators.runtime import Coordinator
 from rookery.coordinators.timers import Timers
 from rookery.coordinators.txn import end_txn
@@ -223,7 +223,7 @@ def forget_prepared_transactions(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that is loaded does not send the markers that its predecessor owed."""
     original = TransactionShard.on_loaded
 
-    def on_loaded(self: TransactionShard, now_ms: int) -> Decision[None]:
+    def on_loaded(self: TransactionShard, now_ms: int) -> CoordinatorResult[None]:
         return replace(original(self, now_ms), effects=())
 
     patch.setattr(TransactionShard, "on_loaded", on_loaded)

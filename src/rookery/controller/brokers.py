@@ -10,7 +10,7 @@ can see where the old one ended.
 from collections.abc import Iterator
 
 from rookery.base.types import NodeId, Offset
-from rookery.controller.decision import Decision
+from rookery.controller.decision import ControllerResult
 from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import (
@@ -22,7 +22,9 @@ from rookery.metadata.records import (
 from rookery.metadata.requests import Registration
 
 
-def decide_register_broker(image: ClusterImage, registration: Registration, *, next_offset: Offset) -> Decision[int]:
+def decide_register_broker(
+    image: ClusterImage, registration: Registration, *, next_offset: Offset
+) -> ControllerResult[int]:
     """The result is the broker's new epoch; `next_offset` is where the decision's first record will be."""
     records: list[MetadataRecord] = [
         FeatureLevelRecord(feature.name, feature.max_supported_version)
@@ -44,7 +46,7 @@ def decide_register_broker(image: ClusterImage, registration: Registration, *, n
     )
     if not registration.clean:
         records += _new_leader_epochs(image, registration.node_id)
-    return Decision(tuple(records), broker_epoch)
+    return ControllerResult(tuple(records), broker_epoch)
 
 
 def _new_leader_epochs(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:

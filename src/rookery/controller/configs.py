@@ -23,7 +23,7 @@ from rookery.controller.decision import (
     RECORDS_PER_REQUEST_MAX,
     TOO_LARGE,
     Context,
-    Decision,
+    ControllerResult,
     Steps,
     duplicates,
     refusal,
@@ -38,7 +38,7 @@ _Apply = Callable[[Mapping[str, str], ResourceChange], dict[str, str]]
 
 def decide_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
-) -> Decision[list[AlteredResource]]:
+) -> ControllerResult[list[AlteredResource]]:
     """Replaces all configs of each resource by the given ones."""
     return take_steps(steps_to_alter_configs(image, resources, context, validate_only=validate_only))
 
@@ -51,7 +51,7 @@ def steps_to_alter_configs(
 
 def decide_incremental_alter_configs(
     image: ClusterImage, resources: Sequence[ResourceChange], context: Context, *, validate_only: bool = False
-) -> Decision[list[AlteredResource]]:
+) -> ControllerResult[list[AlteredResource]]:
     """Changes single keys; a list may be added to or taken from."""
     return take_steps(steps_to_incremental_alter_configs(image, resources, context, validate_only=validate_only))
 
@@ -84,8 +84,8 @@ def _decide(
         results.append(AlteredResource(change.resource, outcome))
         yield
     if len(records) > RECORDS_PER_REQUEST_MAX:
-        return Decision((), [AlteredResource(change.resource, TOO_LARGE) for change in resources])
-    return Decision(() if validate_only else tuple(records), results)
+        return ControllerResult((), [AlteredResource(change.resource, TOO_LARGE) for change in resources])
+    return ControllerResult(() if validate_only else tuple(records), results)
 
 
 def _alter(image: ClusterImage, change: ResourceChange, context: Context, apply: _Apply) -> list[ConfigRecord]:

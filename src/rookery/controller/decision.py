@@ -1,8 +1,8 @@
 """What a decision is: records to append and results to answer, from the newest image and plain values.
 
-Every function in this package called `decide_*` is pure: image, request and `Context` in, `Decision` out. `service`
-appends a decision's records as one batch, so they become true together or not at all. A decision about many items also
-comes in steps (`steps_to_*`), one per item: the image does not change before the last one.
+Every function in this package called `decide_*` is pure: image, request and `Context` in, `ControllerResult` out.
+`service` appends a decision's records as one batch, so they become true together or not at all. A decision about many
+items also comes in steps (`steps_to_*`), one per item: the image does not change before the last one.
 """
 
 from collections import Counter
@@ -36,22 +36,22 @@ def refusal(error: ApiError) -> Outcome:
 
 
 @value_class
-class Decision(Generic[ResultT_co]):
+class ControllerResult(Generic[ResultT_co]):
     records: tuple[MetadataRecord, ...]
     results: ResultT_co
 
 
 # A decision about many items: a step for each, so that the caller can pause in between.
-Steps: TypeAlias = Generator[None, None, Decision[ResultT]]
+Steps: TypeAlias = Generator[None, None, ControllerResult[ResultT]]
 
 
-def take_steps(steps: Steps[ResultT]) -> Decision[ResultT]:
+def take_steps(steps: Steps[ResultT]) -> ControllerResult[ResultT]:
     """Take all steps without a pause."""
     try:
         while True:
             next(steps)
     except StopIteration as end:
-        decision: Decision[ResultT] = end.value
+        decision: ControllerResult[ResultT] = end.value
         return decision
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rookery.base.errors import ErrorCode
 from rookery.base.feature_codes import UpgradeType
-from rookery.controller.decision import Decision, duplicates
+from rookery.controller.decision import ControllerResult, duplicates
 from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.image import ClusterImage
 from rookery.metadata.records import BrokerFeature, FeatureLevelRecord
@@ -21,19 +21,19 @@ _UPGRADE_TYPES = frozenset(UpgradeType)
 
 def decide_update_features(
     image: ClusterImage, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
-) -> Decision[Outcome]:
+) -> ControllerResult[Outcome]:
     named_twice = duplicates(update.name for update in updates)
     if named_twice:
         names = ", ".join(sorted(map(str, named_twice)))
-        return Decision((), Outcome(ErrorCode.INVALID_REQUEST, f"named more than once: {names}"))
+        return ControllerResult((), Outcome(ErrorCode.INVALID_REQUEST, f"named more than once: {names}"))
     for update in updates:
         problem = _problem(image, update)
         if problem is not None:
             message = f"no feature was changed: {update.name} cannot be set to level {update.level}: {problem}"
-            return Decision((), Outcome(ErrorCode.INVALID_UPDATE_VERSION, message))
+            return ControllerResult((), Outcome(ErrorCode.INVALID_UPDATE_VERSION, message))
     changed = [update for update in updates if update.level != image.feature_level(update.name)]
     records = tuple(FeatureLevelRecord(update.name, update.level) for update in changed)
-    return Decision(() if validate_only else records, OK)
+    return ControllerResult(() if validate_only else records, OK)
 
 
 def _problem(image: ClusterImage, update: FeatureUpdate) -> str | None:

@@ -23,7 +23,7 @@ from rookery.base.slices import Slices
 from rookery.base.types import NodeId, Offset, TopicId, TopicName
 from rookery.controller.brokers import decide_register_broker
 from rookery.controller.configs import steps_to_alter_configs, steps_to_incremental_alter_configs
-from rookery.controller.decision import Context, Decision, Steps
+from rookery.controller.decision import Context, ControllerResult, Steps
 from rookery.controller.features import decide_update_features
 from rookery.controller.producer_ids import decide_allocate_producer_ids
 from rookery.controller.topics import steps_to_create_partitions, steps_to_create_topics, steps_to_delete_topics
@@ -120,7 +120,7 @@ class Controller:
 
     async def submit(
         self,
-        decide: Callable[[ClusterImage], Decision[ResultT] | Steps[ResultT]],
+        decide: Callable[[ClusterImage], ControllerResult[ResultT] | Steps[ResultT]],
         failed: Callable[[Outcome], ResultT] | None = None,
     ) -> ResultT:
         """Make a decision true and return its results.
@@ -196,10 +196,10 @@ class Controller:
             lambda image: decide_allocate_producer_ids(image, node_id, broker_epoch), ProducerIdBlock
         )
 
-    async def _submit(self, decide: Callable[[ClusterImage], Decision[ResultT] | Steps[ResultT]]) -> ResultT:
+    async def _submit(self, decide: Callable[[ClusterImage], ControllerResult[ResultT] | Steps[ResultT]]) -> ResultT:
         async with self._turn:
             decided = decide(self._image)
-            decision = decided if isinstance(decided, Decision) else await self._take_steps(decided)
+            decision = decided if isinstance(decided, ControllerResult) else await self._take_steps(decided)
             if decision.records:
                 base_offset = await self._log.append(await self._encode(decision.records))
                 image, delta = self._image.apply(decision.records, last_offset=base_offset + len(decision.records) - 1)
@@ -210,13 +210,13 @@ class Controller:
                     await settle()
             return decision.results
 
-    async def _take_steps(self, steps: Steps[ResultT]) -> Decision[ResultT]:
+    async def _take_steps(self, steps: Steps[ResultT]) -> ControllerResult[ResultT]:
         # No other decision begins before this one is made, so a pause does not change the image.
         for taken in count(1):
             try:
                 next(steps)
             except StopIteration as end:
-                decision: Decision[ResultT] = end.value
+                decision: ControllerResult[ResultT] = end.value
                 return decision
             if taken % DESCRIPTIONS_PER_SLICE == 0:
                 await self._slices.pause()

@@ -11,7 +11,7 @@ from rookery.controller.decision import (
     RECORDS_PER_REQUEST_MAX,
     TOO_LARGE,
     Context,
-    Decision,
+    ControllerResult,
     Steps,
     duplicates,
     refusal,
@@ -43,7 +43,7 @@ from rookery.storage.names import METADATA_PARTITION
 
 def decide_create_topics(
     image: ClusterImage, topics: Sequence[NewTopic], context: Context, *, validate_only: bool = False
-) -> Decision[list[CreatedTopic]]:
+) -> ControllerResult[list[CreatedTopic]]:
     """One result per topic name; a name given twice is refused once."""
     return take_steps(steps_to_create_topics(image, topics, context, validate_only=validate_only))
 
@@ -70,13 +70,13 @@ def steps_to_create_topics(
         records += new_records
         names_taken[_collision_key(topic.name)] = topic.name
         if len(records) > RECORDS_PER_REQUEST_MAX:
-            return Decision((), [CreatedTopic(other.name, TOO_LARGE) for other in topics])
-    return Decision(() if validate_only else tuple(records), list(results.values()))
+            return ControllerResult((), [CreatedTopic(other.name, TOO_LARGE) for other in topics])
+    return ControllerResult(() if validate_only else tuple(records), list(results.values()))
 
 
 def decide_delete_topics(
     image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
-) -> Decision[list[DeletedTopic]]:
+) -> ControllerResult[list[DeletedTopic]]:
     """Topics by name (with the zero id) or by id (without a name); duplicates are refused, as one item each."""
     return take_steps(steps_to_delete_topics(image, topics, context))
 
@@ -85,7 +85,9 @@ def steps_to_delete_topics(
     image: ClusterImage, topics: Sequence[tuple[TopicName | None, TopicId]], context: Context
 ) -> Steps[list[DeletedTopic]]:
     if not context.broker(image).boolean("delete.topic.enable"):
-        return Decision((), [DeletedTopic(*item, Outcome(ErrorCode.TOPIC_DELETION_DISABLED)) for item in topics])
+        return ControllerResult(
+            (), [DeletedTopic(*item, Outcome(ErrorCode.TOPIC_DELETION_DISABLED)) for item in topics]
+        )
     names_twice = duplicates(name for name, _ in topics if name is not None)
     ids_twice = duplicates(str(topic_id) for _, topic_id in topics if topic_id != NO_TOPIC_ID)
     results: dict[tuple[TopicName | None, TopicId], DeletedTopic] = {}
@@ -102,12 +104,12 @@ def steps_to_delete_topics(
         except ApiError as error:
             result = DeletedTopic(name, topic_id, refusal(error))
         results[name, topic_id] = result
-    return Decision(tuple(RemoveTopicRecord(topic_id) for topic_id in chosen), list(results.values()))
+    return ControllerResult(tuple(RemoveTopicRecord(topic_id) for topic_id in chosen), list(results.values()))
 
 
 def decide_create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], context: Context, *, validate_only: bool = False
-) -> Decision[list[ChangedTopic]]:
+) -> ControllerResult[list[ChangedTopic]]:
     return take_steps(steps_to_create_partitions(image, topics, context, validate_only=validate_only))
 
 
@@ -128,8 +130,8 @@ def steps_to_create_partitions(
             outcome = refusal(error)
         results[topic.name] = ChangedTopic(topic.name, outcome)
         if len(records) > RECORDS_PER_REQUEST_MAX:
-            return Decision((), [ChangedTopic(other.name, TOO_LARGE) for other in topics])
-    return Decision(() if validate_only else tuple(records), list(results.values()))
+            return ControllerResult((), [ChangedTopic(other.name, TOO_LARGE) for other in topics])
+    return ControllerResult(() if validate_only else tuple(records), list(results.values()))
 
 
 def _check_name(image: ClusterImage, name: TopicName, names_taken: Mapping[str, TopicName]) -> None:

@@ -38,8 +38,9 @@ from rookery.base.types import (
     TopicName,
     TopicPartition,
 )
-from rookery.coordinators.decision import Decision, Parked, Producer, Timer, TimerKey, Token
 from rookery.coordinators.log_replay import load
+from rookery.coordinators.result import CoordinatorResult as Decision
+from rookery.coordinators.result import Parked, Producer, Timer, TimerKey, Token
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
 from rookery.records.batch import HEADER_SIZE, Codec

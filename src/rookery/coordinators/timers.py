@@ -7,7 +7,7 @@ time; the event loop's timer is armed anew when it fires too early.
 from collections.abc import Callable
 from typing import Protocol
 
-from rookery.coordinators.decision import Timer, TimerKey
+from rookery.coordinators.result import Timer, TimerKey
 
 
 class Handle(Protocol):

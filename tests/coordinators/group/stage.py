@@ -9,9 +9,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import PARKED, Decision, TimerKey, Token
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard
+from rookery.coordinators.result import PARKED, CoordinatorResult, TimerKey, Token
 
 START_MS = 1_700_000_000_000
 
@@ -53,7 +53,7 @@ class Stage:
     def new_token(self) -> Token:
         return next(self._tokens)
 
-    def run(self, decide: Callable[[GroupShard, int], Decision[Any]], token: Token | None = None) -> Any:
+    def run(self, decide: Callable[[GroupShard, int], CoordinatorResult[Any]], token: Token | None = None) -> Any:
         """The answer, PARKED if it comes later, or NOT_COORDINATOR if the log failed."""
         decision = decide(self.shard, self.now_ms)
         if decision.records and not self.log_works:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, TopicPartition
-from rookery.coordinators.decision import Decision, TimerKey
+from rookery.coordinators.result import CoordinatorResult, TimerKey
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import (
     NEEDS_PRODUCER_ID,
@@ -67,7 +67,7 @@ class Stage:
     def state(self) -> State:
         return self.transaction.state
 
-    def run(self, decide: Callable[[TransactionShard, int], Decision[Any]]) -> Any:
+    def run(self, decide: Callable[[TransactionShard, int], CoordinatorResult[Any]]) -> Any:
         """The answer, or NOT_COORDINATOR if the log failed."""
         decision = decide(self.shard, self.now_ms)
         if decision.records and not self.log_works:
@@ -91,7 +91,7 @@ class Stage:
             assert decoded == TransactionRecord(record.transactional_id, in_log(record.transaction))
         self.shard.replay(record)
 
-    def _run_with_id(self, decide: Callable[[TransactionShard, int, int | None], Decision[Any]]) -> Any:
+    def _run_with_id(self, decide: Callable[[TransactionShard, int, int | None], CoordinatorResult[Any]]) -> Any:
         answer = self.run(lambda shard, now_ms: decide(shard, now_ms, None))
         if answer is not NEEDS_PRODUCER_ID:
             return answer

@@ -16,7 +16,6 @@ from rookery.base.errors import ErrorCode
 from rookery.base.identifiers import encode_uuid
 from rookery.base.slices import Slices
 from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition
-from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.results import (
     DescribedGroup,
     HeartbeatRequest,
@@ -35,6 +34,7 @@ from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPa
 from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard, ListedGroup
+from rookery.coordinators.result import CoordinatorResult
 from rookery.coordinators.runtime import Coordinator, Replicas
 from rookery.coordinators.topic_matches import TopicMatches
 from rookery.metadata.image import ClusterImage, Delta, TopicImage
@@ -147,7 +147,7 @@ class GroupCoordinator:
 
     def describe_consumer(self, group_id: str) -> Answer[DescribedConsumerGroup]:
         return self.runtime.write(
-            group_id, lambda shard, now_ms: Decision(response=shard.describe_consumer(group_id, now_ms))
+            group_id, lambda shard, now_ms: CoordinatorResult(response=shard.describe_consumer(group_id, now_ms))
         )
 
     def commit(self, request: CommitRequest) -> Answer[tuple[CommittedPartition, ...]]:

@@ -1,8 +1,8 @@
-"""All groups of one partition of `__consumer_offsets`, classic and consumer, under one space of ids, and their offsets.
+"""All groups of one partition of `__consumer_offsets`, classic and consumer, in one id namespace, and their offsets.
 
-The front door of the pure core: each method takes a request as plain values and returns a `Decision`; the kind of group
-that has the id decides who answers. State changes only by `replay` of written records, and by `install` of what the log
-does not carry (who waits for whom in a classic group, what was noted about a consumer group).
+The entry point of the pure core: each method takes a request as plain values and returns a `CoordinatorResult`. The
+kind of the group with the requested id selects the implementation. State changes only by `replay` of written records,
+and by `install` of state that the log does not carry (waiting members of a classic group, notes on a consumer group).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TimestampMs, TopicName, TopicPartition
 from rookery.coordinators import regex
-from rookery.coordinators.decision import Decision, Timer, TimerKey, Token
 from rookery.coordinators.group.classic import describe, join, membership, sync
 from rookery.coordinators.group.classic.group import ClassicGroup, from_stored
 from rookery.coordinators.group.classic.rebalance import on_join_timer, on_sync_timer
@@ -52,11 +51,12 @@ from rookery.coordinators.group.records import (
 )
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer
+from rookery.coordinators.result import CoordinatorResult, Timer, TimerKey, Token
 from rookery.metadata.image import TopicImage
 
 Draft: TypeAlias = ClassicGroup | NotesDraft
 
-_NOTHING: Decision[None] = Decision(response=None)
+_NOTHING: CoordinatorResult[None] = CoordinatorResult(response=None)
 
 
 class ListedGroup(NamedTuple):
@@ -153,16 +153,16 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 group.notes = draft.notes
 
-    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
+    def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
         """Members go on as if nothing had happened; their sessions begin anew."""
         timers = [Timer(ExpiryTimer(), self.settings.offsets_check_interval_ms)]
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 timers += [membership.session_timer(group, member_id) for member_id in group.members]
         timers += consumer.timers_after_loading(self.groups, self._environment(now_ms))
-        return Decision(response=None, timers=timers)
+        return CoordinatorResult(response=None, timers=timers)
 
-    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]:
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> CoordinatorResult[None]:
         match key:
             case SessionTimer(group_id, member_id):
                 return self._turn(group_id, now_ms, lambda turn: membership.on_session_timer(turn, member_id))
@@ -175,10 +175,10 @@ class GroupShard:
             case ExpiryTimer():
                 records = removal.expire(self.groups, self.offsets, self.settings, now_ms)
                 again = Timer(key, self.settings.offsets_check_interval_ms)
-                return Decision(response=None, records=records, timers=(again,), divisible=True)
+                return CoordinatorResult(response=None, records=records, timers=(again,), divisible=True)
         raise AssertionError(f"a timer that nobody set: {key}")
 
-    def _turn(self, group_id: str, now_ms: TimestampMs, act: Callable[[Turn], None]) -> Decision[None]:
+    def _turn(self, group_id: str, now_ms: TimestampMs, act: Callable[[Turn], None]) -> CoordinatorResult[None]:
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return _NOTHING
@@ -188,7 +188,7 @@ class GroupShard:
 
     # The classic protocol
 
-    def join(self, request: JoinRequest, token: Token, now_ms: TimestampMs) -> Decision[JoinResult]:
+    def join(self, request: JoinRequest, token: Token, now_ms: TimestampMs) -> CoordinatorResult[JoinResult]:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             return consumer.classic_join(group, request, self._new_id, self._environment(now_ms))
@@ -199,19 +199,21 @@ class GroupShard:
             return replace(decision, records=[*tombstones(group), *decision.records])
         return decision
 
-    def sync(self, request: SyncRequest, token: Token, now_ms: TimestampMs) -> Decision[SyncResult]:
+    def sync(self, request: SyncRequest, token: Token, now_ms: TimestampMs) -> CoordinatorResult[SyncResult]:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return consumer.classic_sync(group, request, self._environment(now_ms))
         return sync.sync(group, request, token, settings=self.settings, now_ms=now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return consumer.classic_heartbeat(group, request, self._environment(now_ms))
         return membership.heartbeat(group, request)
 
-    def leave(self, group_id: str, members: Sequence[LeavingMember], now_ms: TimestampMs) -> Decision[LeaveResult]:
+    def leave(
+        self, group_id: str, members: Sequence[LeavingMember], now_ms: TimestampMs
+    ) -> CoordinatorResult[LeaveResult]:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return consumer.classic_leave(group, members, self._environment(now_ms))
@@ -225,7 +227,7 @@ class GroupShard:
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest, now_ms: TimestampMs
-    ) -> Decision[ConsumerHeartbeatResponse | Refusal]:
+    ) -> CoordinatorResult[ConsumerHeartbeatResponse | Refusal]:
         return consumer.consumer_heartbeat(self.groups, request, self._environment(now_ms))
 
     def describe_consumer(self, group_id: str, now_ms: TimestampMs) -> DescribedConsumerGroup:
@@ -239,12 +241,12 @@ class GroupShard:
 
     # Offsets
 
-    def commit(self, request: CommitRequest, now_ms: TimestampMs) -> Decision[tuple[CommittedPartition, ...]]:
+    def commit(self, request: CommitRequest, now_ms: TimestampMs) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
         return commit.commit(self.groups.get(request.group_id), request, settings=self.settings, now_ms=now_ms)
 
     def commit_transactional(
         self, request: TransactionalCommitRequest, now_ms: TimestampMs
-    ) -> Decision[tuple[CommittedPartition, ...]]:
+    ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
         group = self.groups.get(request.group_id)
         return commit_transactional(group, request, settings=self.settings, now_ms=now_ms)
 
@@ -253,15 +255,15 @@ class GroupShard:
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> Decision[tuple[CommittedPartition, ...]]:
+    ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
         return removal.delete_offsets(self.groups.get(group_id), self.offsets, group_id, partitions)
 
-    def forget_topics(self, topics: Iterable[TopicName]) -> Decision[None]:
+    def forget_topics(self, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
         return removal.forget_topics(self.offsets, topics)
 
     # Groups of both kinds
 
-    def delete(self, group_id: str) -> Decision[ErrorCode]:
+    def delete(self, group_id: str) -> CoordinatorResult[ErrorCode]:
         return removal.delete_group(self.groups.get(group_id), self.offsets, group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TimestampMs
-from rookery.coordinators.decision import Decision
+from rookery.coordinators.result import CoordinatorResult
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import NEEDS_PRODUCER_ID, EndRequest, EndResult, NeedsProducerId, markers_of
 from rookery.coordinators.txn.states import COMPLETED, PREPARED, State
@@ -27,7 +27,7 @@ from rookery.coordinators.txn.transaction import (
 
 def end(
     transaction: Transaction | None, request: EndRequest, *, now_ms: TimestampMs, new_producer_id: ProducerId | None
-) -> Decision[EndResult | NeedsProducerId]:
+) -> CoordinatorResult[EndResult | NeedsProducerId]:
     if not request.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if transaction is None or transaction.state is State.DEAD:
@@ -37,11 +37,11 @@ def end(
     return _end_with_bump(transaction, request, now_ms, new_producer_id)
 
 
-def _refused(code: ErrorCode) -> Decision[EndResult]:
-    return Decision(response=EndResult(code))
+def _refused(code: ErrorCode) -> CoordinatorResult[EndResult]:
+    return CoordinatorResult(response=EndResult(code))
 
 
-def _end_classic(transaction: Transaction, request: EndRequest, now_ms: TimestampMs) -> Decision[EndResult]:
+def _end_classic(transaction: Transaction, request: EndRequest, now_ms: TimestampMs) -> CoordinatorResult[EndResult]:
     if request.producer_id != transaction.producer_id:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.producer_epoch != transaction.producer_epoch:
@@ -53,7 +53,7 @@ def _end_classic(transaction: Transaction, request: EndRequest, now_ms: Timestam
 
 def _end_with_bump(
     transaction: Transaction, request: EndRequest, now_ms: TimestampMs, new_producer_id: ProducerId | None
-) -> Decision[EndResult | NeedsProducerId]:
+) -> CoordinatorResult[EndResult | NeedsProducerId]:
     if _is_repeated(transaction, request):
         return _repeated(transaction, request)
     given = (request.producer_id, request.producer_epoch)
@@ -67,7 +67,7 @@ def _end_with_bump(
     if transaction.state is not State.ONGOING and request.commit:
         return _refused(ErrorCode.INVALID_TXN_STATE)
     if transaction.is_exhausted and new_producer_id is None:
-        return Decision(response=NEEDS_PRODUCER_ID)
+        return CoordinatorResult(response=NEEDS_PRODUCER_ID)
     raised = _raised(transaction)
     if transaction.is_exhausted:
         raised["next_producer_id"] = new_producer_id
@@ -104,27 +104,27 @@ def _is_repeated(transaction: Transaction, request: EndRequest) -> bool:
     return (request.producer_id, request.producer_epoch + 1) == (transaction.producer_id, transaction.producer_epoch)
 
 
-def _repeated(transaction: Transaction, request: EndRequest) -> Decision[EndResult]:
+def _repeated(transaction: Transaction, request: EndRequest) -> CoordinatorResult[EndResult]:
     """The answer to a request for an end that has been decided; or was never to be."""
     if transaction.state is _outcome(request):
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.state is (State.COMPLETE_COMMIT if request.commit else State.COMPLETE_ABORT):
-        return Decision(response=EndResult(ErrorCode.NONE, *transaction.next_producer))
+        return CoordinatorResult(response=EndResult(ErrorCode.NONE, *transaction.next_producer))
     return _refused(ErrorCode.INVALID_TXN_STATE)
 
 
-def _prepared(transaction: Transaction) -> Decision[EndResult]:
-    return Decision(
+def _prepared(transaction: Transaction) -> CoordinatorResult[EndResult]:
+    return CoordinatorResult(
         response=EndResult(ErrorCode.NONE, *transaction.next_producer),
         records=[TransactionRecord(transaction.transactional_id, transaction)],
         effects=[markers_of(transaction)],
     )
 
 
-def _abort_nothing(prepared: Transaction, now_ms: TimestampMs) -> Decision[EndResult]:
+def _abort_nothing(prepared: Transaction, now_ms: TimestampMs) -> CoordinatorResult[EndResult]:
     """There is nobody to send a marker to."""
     done = completed(prepared, now_ms)
-    return Decision(
+    return CoordinatorResult(
         response=EndResult(ErrorCode.NONE, *done.next_producer),
         records=[TransactionRecord(each.transactional_id, each) for each in (prepared, done)],
     )
@@ -142,12 +142,14 @@ def fenced(
     return transaction.moved(State.PREPARE_ABORT, now_ms, **raised)
 
 
-def complete(transaction: Transaction | None, prepared: Transaction, now_ms: TimestampMs) -> Decision[ErrorCode]:
+def complete(
+    transaction: Transaction | None, prepared: Transaction, now_ms: TimestampMs
+) -> CoordinatorResult[ErrorCode]:
     """All markers are written. Nothing happens if the transaction is not, or no longer, the one that they were for."""
     if transaction is not prepared:
-        return Decision(response=ErrorCode.NONE)
+        return CoordinatorResult(response=ErrorCode.NONE)
     done = completed(prepared, now_ms)
-    return Decision(response=ErrorCode.NONE, records=[TransactionRecord(done.transactional_id, done)])
+    return CoordinatorResult(response=ErrorCode.NONE, records=[TransactionRecord(done.transactional_id, done)])
 
 
 def completed(prepared: Transaction, now_ms: TimestampMs) -> Transaction:

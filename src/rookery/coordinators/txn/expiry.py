@@ -7,7 +7,7 @@ beginning, the transaction's time begins anew, so that no clock can make it last
 from collections.abc import Iterable
 
 from rookery.base.types import TimestampMs
-from rookery.coordinators.decision import Decision, Timer
+from rookery.coordinators.result import CoordinatorResult, Timer
 from rookery.coordinators.txn.end_txn import fenced
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import markers_of
@@ -27,22 +27,22 @@ def timed_out(transactions: Iterable[Transaction], now_ms: TimestampMs) -> list[
 
 def on_timeout(
     transaction: Transaction | None, key: TimeoutTimer, transaction_version: int, now_ms: TimestampMs
-) -> Decision[None]:
+) -> CoordinatorResult[None]:
     """Unless the transaction that was found came to its end meanwhile."""
     if transaction is None or (key.producer_id, key.producer_epoch) != (
         transaction.producer_id,
         transaction.producer_epoch,
     ):
-        return Decision(response=None)
+        return CoordinatorResult(response=None)
     if _is_ahead(transaction, now_ms):
         return _decided(transaction.moved(State.ONGOING, now_ms, start_ms=now_ms))
     if _is_over(transaction, now_ms):
         return _decided(fenced(transaction, now_ms, transaction_version, keeps_instance=True))
-    return Decision(response=None)
+    return CoordinatorResult(response=None)
 
 
-def _decided(transaction: Transaction) -> Decision[None]:
-    return Decision(
+def _decided(transaction: Transaction) -> CoordinatorResult[None]:
+    return CoordinatorResult(
         response=None,
         records=[TransactionRecord(transaction.transactional_id, transaction)],
         effects=[markers_of(transaction)] if transaction.is_prepared else (),

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TimestampMs
-from rookery.coordinators.decision import Decision
+from rookery.coordinators.result import CoordinatorResult
 from rookery.coordinators.txn.end_txn import fenced
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import (
@@ -35,16 +35,16 @@ def init(
     transaction_version: int,
     now_ms: TimestampMs,
     new_producer_id: ProducerId | None,
-) -> Decision[InitResult | NeedsProducerId]:
+) -> CoordinatorResult[InitResult | NeedsProducerId]:
     code = _check(transaction, request, settings)
     if code is not ErrorCode.NONE:
-        return Decision(response=InitResult(code))
+        return CoordinatorResult(response=InitResult(code))
     if transaction is not None and transaction.state is State.ONGOING:
         return _fence(transaction, request, transaction_version, now_ms)
     begun = _begin(transaction, request, now_ms, new_producer_id)
     if begun is None:
-        return Decision(response=NEEDS_PRODUCER_ID)
-    return Decision(
+        return CoordinatorResult(response=NEEDS_PRODUCER_ID)
+    return CoordinatorResult(
         response=InitResult(ErrorCode.NONE, begun.producer_id, begun.producer_epoch),
         records=[TransactionRecord(begun.transactional_id, begun)],
     )
@@ -83,10 +83,10 @@ def _is_known(transaction: Transaction, request: InitRequest) -> bool:
 
 def _fence(
     transaction: Transaction, request: InitRequest, transaction_version: int, now_ms: TimestampMs
-) -> Decision[InitResult]:
+) -> CoordinatorResult[InitResult]:
     """The epoch of the fence is nobody's: a new instance gets the one after it."""
     aborted = fenced(transaction, now_ms, transaction_version, keeps_instance=_goes_on(request))
-    return Decision(
+    return CoordinatorResult(
         response=InitResult(ErrorCode.CONCURRENT_TRANSACTIONS),
         records=[TransactionRecord(aborted.transactional_id, aborted)],
         effects=[markers_of(aborted)],

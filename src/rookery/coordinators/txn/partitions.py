@@ -5,19 +5,19 @@ A partition is added before anything is written to it, so that the end of the tr
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, TimestampMs
-from rookery.coordinators.decision import Decision
+from rookery.coordinators.result import CoordinatorResult
 from rookery.coordinators.txn.records import TransactionRecord
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.coordinators.txn.states import State
 from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
-def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
     code = _check(transaction, request)
     if transaction is None or code is not ErrorCode.NONE:
-        return Decision(response=code)
+        return CoordinatorResult(response=code)
     if request.partitions <= transaction.partitions:
-        return Decision(response=ErrorCode.NONE)
+        return CoordinatorResult(response=ErrorCode.NONE)
     begun = transaction.moved(
         State.ONGOING,
         now_ms,
@@ -27,7 +27,7 @@ def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampM
         last_producer_epoch=NO_PRODUCER_EPOCH,
         client_version=CLASSIC,
     )
-    return Decision(response=ErrorCode.NONE, records=[TransactionRecord(begun.transactional_id, begun)])
+    return CoordinatorResult(response=ErrorCode.NONE, records=[TransactionRecord(begun.transactional_id, begun)])
 
 
 def verify(transaction: Transaction | None, request: AddRequest) -> VerifiedPartitions | ErrorCode:

@@ -16,7 +16,7 @@ from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, ProducerId, TimestampMs
-from rookery.coordinators.decision import Decision
+from rookery.coordinators.result import CoordinatorResult
 from rookery.coordinators.runtime import Coordinator, Replicas
 from rookery.coordinators.txn.delivery import Delivery, Writer
 from rookery.coordinators.txn.results import (
@@ -44,7 +44,7 @@ _COMPLETE_RETRY_S = 1.0
 
 ResultT = TypeVar("ResultT")
 Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
-Decide: TypeAlias = Callable[[TransactionShard, TimestampMs, ProducerId | None], Decision[Any]]
+Decide: TypeAlias = Callable[[TransactionShard, TimestampMs, ProducerId | None], CoordinatorResult[Any]]
 
 
 class TransactionCoordinator:
@@ -93,7 +93,7 @@ class TransactionCoordinator:
         await self.runtime.close()
 
     def init_producer_id(self, request: InitRequest) -> Answer[InitResult]:
-        def decide(shard: TransactionShard, now_ms: TimestampMs, new_id: ProducerId | None) -> Decision[Any]:
+        def decide(shard: TransactionShard, now_ms: TimestampMs, new_id: ProducerId | None) -> CoordinatorResult[Any]:
             return shard.init(request, now_ms, new_producer_id=new_id)
 
         answer = self._decide(request.transactional_id, decide)

@@ -1,10 +1,10 @@
 """All transactional ids of one partition of `__transaction_state`.
 
-The front door of the pure core: each method takes a request as plain values and returns a `Decision`, or an answer
-where nothing is to be decided. State changes only by `replay` of written records.
+The entry point of the pure core: each method takes a request as plain values and returns a `CoordinatorResult`, or the
+plain response where it only reads. State changes only by `replay` of written records.
 
-A decision that ends a transaction has the effect `SendMarkers`. Whoever carries that out calls `complete` afterwards; a
-shard that is loaded asks for it again for everything that is not complete.
+A decision that ends a transaction has the effect `SendMarkers`. Its executor calls `complete` when all markers are
+written. After loading, `on_loaded` returns the effect again for every transaction that is prepared and not complete.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from enum import Enum
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TimestampMs
-from rookery.coordinators.decision import Decision, Timer, TimerKey
+from rookery.coordinators.result import CoordinatorResult, Timer, TimerKey
 from rookery.coordinators.txn import describe, end_txn, expiry, init, partitions
 from rookery.coordinators.txn.records import (
     FLEXIBLE_VERSION,
@@ -88,34 +88,36 @@ class TransactionShard:
         assert draft is Draft.LOADED
         self._is_loaded = True
 
-    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
+    def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
         """What was prepared must be completed."""
         timers = (
             Timer(AbortTimer(), self.settings.timeout_check_interval_ms),
             Timer(ExpiryTimer(), self.settings.expiration_check_interval_ms),
         )
         effects = [markers_of(each) for each in self.transactions.values() if each.is_prepared]
-        return Decision(response=None, timers=timers, drafts=[Draft.LOADED], effects=effects)
+        return CoordinatorResult(response=None, timers=timers, drafts=[Draft.LOADED], effects=effects)
 
-    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]:
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> CoordinatorResult[None]:
         match key:
             case AbortTimer():
                 again = Timer(key, self.settings.timeout_check_interval_ms)
-                return Decision(response=None, timers=[again, *expiry.timed_out(self.transactions.values(), now_ms)])
+                return CoordinatorResult(
+                    response=None, timers=[again, *expiry.timed_out(self.transactions.values(), now_ms)]
+                )
             case TimeoutTimer():
                 transaction = self.transactions.get(key.transactional_id)
                 return expiry.on_timeout(transaction, key, self._transaction_version(), now_ms)
             case ExpiryTimer():
                 records = expiry.expire(self.transactions.values(), self.settings, now_ms)
                 again = Timer(key, self.settings.expiration_check_interval_ms)
-                return Decision(response=None, records=records, timers=(again,), divisible=True)
+                return CoordinatorResult(response=None, records=records, timers=(again,), divisible=True)
         raise AssertionError(f"a timer that nobody set: {key}")
 
     # Producers
 
     def init(
         self, request: InitRequest, now_ms: TimestampMs, *, new_producer_id: ProducerId | None
-    ) -> Decision[InitResult | NeedsProducerId]:
+    ) -> CoordinatorResult[InitResult | NeedsProducerId]:
         return init.init(
             self.transactions.get(request.transactional_id),
             request,
@@ -125,7 +127,7 @@ class TransactionShard:
             new_producer_id=new_producer_id,
         )
 
-    def add_partitions(self, request: AddRequest, now_ms: TimestampMs) -> Decision[ErrorCode]:
+    def add_partitions(self, request: AddRequest, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
         return partitions.add(self.transactions.get(request.transactional_id), request, now_ms)
 
     def verify_partitions(self, request: AddRequest) -> VerifiedPartitions | ErrorCode:
@@ -133,11 +135,11 @@ class TransactionShard:
 
     def end(
         self, request: EndRequest, now_ms: TimestampMs, *, new_producer_id: ProducerId | None
-    ) -> Decision[EndResult | NeedsProducerId]:
+    ) -> CoordinatorResult[EndResult | NeedsProducerId]:
         transaction = self.transactions.get(request.transactional_id)
         return end_txn.end(transaction, request, now_ms=now_ms, new_producer_id=new_producer_id)
 
-    def complete(self, ended: SendMarkers, now_ms: TimestampMs) -> Decision[ErrorCode]:
+    def complete(self, ended: SendMarkers, now_ms: TimestampMs) -> CoordinatorResult[ErrorCode]:
         return end_txn.complete(self.transactions.get(ended.transactional_id), ended.prepared, now_ms)
 
     # Tools

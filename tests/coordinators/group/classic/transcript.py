@@ -19,7 +19,6 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.coordinators.decision import PARKED, Token
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import (
     HeartbeatRequest,
@@ -31,6 +30,7 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.offsets.commit import CommitRequest, FetchRequest, OffsetToCommit
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import PARKED, Token
 from tests.coordinators.group.stage import Stage
 
 GROUP_ID = "g"

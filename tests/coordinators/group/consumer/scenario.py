@@ -12,7 +12,6 @@ from uuid import UUID
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NodeId, TopicId, TopicPartition
-from rookery.coordinators.decision import Decision, Parked, TimerKey, Token
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import HeartbeatRequest as ClassicHeartbeatRequest
 from rookery.coordinators.group.classic.results import (
@@ -31,6 +30,7 @@ from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, Hear
 from rookery.coordinators.group.records import encode_record
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard
+from rookery.coordinators.result import CoordinatorResult, Parked, TimerKey, Token
 from rookery.metadata.image import PartitionImage, TopicImage
 from rookery.protocol.consumer_protocol import read_assignment
 
@@ -99,7 +99,7 @@ class Coordinator:
                 changed[name] = topic(name, partition_count)
         self.topics = changed
 
-    def carry_out(self, decision: Decision[Any]) -> Any:
+    def carry_out(self, decision: CoordinatorResult[Any]) -> Any:
         for record in decision.records:
             self.log.append(encode_record(record))
             self.shard.replay(record)

@@ -3,12 +3,12 @@
 import pytest
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import PARKED
 from rookery.coordinators.group.classic.results import JoinResult, SyncResult
 from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.consumer.environment import ConsumerSettings, MemberTimer, MigrationPolicy, TimerKind
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.timers import JoinTimer, SessionTimer
+from rookery.coordinators.result import PARKED
 from rookery.protocol.consumer_protocol import write_assignment
 from tests.coordinators.group.consumer.scenario import (
     GROUP,

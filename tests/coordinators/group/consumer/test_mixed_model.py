@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import Parked
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.environment import ConsumerSettings, MemberTimer, MigrationPolicy
 from rookery.coordinators.group.consumer.group import GroupState
+from rookery.coordinators.result import Parked
 from tests.coordinators.group.consumer.scenario import ClassicClient, Client, Coordinator, topic_id
 
 ORDERS = frozenset({"orders"})

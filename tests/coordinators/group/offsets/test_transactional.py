@@ -6,7 +6,6 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.coordinators.decision import Producer
 from rookery.coordinators.group.classic.group import ClassicGroup, Member
 from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.consumer.group import ConsumerGroup
@@ -16,6 +15,7 @@ from rookery.coordinators.group.offsets.commit import CommitRequest, FetchReques
 from rookery.coordinators.group.offsets.rules import Group, check_transactional_commit
 from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import Producer
 from tests.coordinators.group.stage import Stage
 
 MINUTE_MS = 60_000

@@ -16,9 +16,9 @@ from typing import TypeAlias
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName
 from rookery.base.values import value_class
-from rookery.coordinators.decision import Token
 from rookery.coordinators.group.classic.states import State, can_move
 from rookery.coordinators.group.records import GroupMetadataValue, StoredMember
+from rookery.coordinators.result import Token
 from rookery.protocol.consumer_protocol import read_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs
-from rookery.coordinators.decision import PARKED, Decision, Parked, Token
 from rookery.coordinators.group.classic.group import ClassicGroup, Member
 from rookery.coordinators.group.classic.rebalance import (
     begin_rebalance,
@@ -19,6 +18,7 @@ from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import SessionTimer
+from rookery.coordinators.result import PARKED, CoordinatorResult, Parked, Token
 
 # How long a new member may wait for its first generation: its session cannot be kept up while it does.
 NEW_MEMBER_TIMEOUT_MS = 300_000
@@ -32,7 +32,7 @@ def join(
     settings: GroupSettings,
     new_id: Callable[[], str],
     now_ms: TimestampMs,
-) -> Decision[JoinResult]:
+) -> CoordinatorResult[JoinResult]:
     """`new_id` gives the random part of member ids."""
     if not settings.allows_session(request.session_timeout_ms):
         return _refuse(ErrorCode.INVALID_SESSION_TIMEOUT, request)
@@ -41,7 +41,7 @@ def join(
             return _refuse(ErrorCode.UNKNOWN_MEMBER_ID, request)
         group = ClassicGroup(group_id=request.group_id)
     if not _has_room(group, request, settings):
-        return Decision(response=JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+        return CoordinatorResult(response=JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     if not group.supports(request.protocol_type, request.protocols):
         return _refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request)
     turn = Turn(group, settings, now_ms)
@@ -49,12 +49,12 @@ def join(
         _join_as_member(turn, request, token) if request.member_id else _join_as_new(turn, request, token, new_id)
     )
     if isinstance(response, JoinResult) and response.error_code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-        return Decision(response=response)
+        return CoordinatorResult(response=response)
     return turn.decision(response)
 
 
-def _refuse(code: ErrorCode, request: JoinRequest) -> Decision[JoinResult]:
-    return Decision(response=JoinResult(code, request.member_id))
+def _refuse(code: ErrorCode, request: JoinRequest) -> CoordinatorResult[JoinResult]:
+    return CoordinatorResult(response=JoinResult(code, request.member_id))
 
 
 def _has_room(group: ClassicGroup, request: JoinRequest, settings: GroupSettings) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs
-from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.rebalance import complete_if_all_joined, rebalance_or_complete
 from rookery.coordinators.group.classic.results import HeartbeatRequest, LeaveResult, LeavingMember, LeftMember
@@ -12,19 +11,20 @@ from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import SessionTimer
+from rookery.coordinators.result import CoordinatorResult, Timer
 
 
-def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest) -> Decision[ErrorCode]:
+def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
     if group is None:
-        return Decision(response=ErrorCode.UNKNOWN_MEMBER_ID)
+        return CoordinatorResult(response=ErrorCode.UNKNOWN_MEMBER_ID)
     code = group.check_member(request.member_id, request.instance_id)
     if code is ErrorCode.NONE and request.generation != group.generation:
         code = ErrorCode.ILLEGAL_GENERATION
     if code is not ErrorCode.NONE:
-        return Decision(response=code)
+        return CoordinatorResult(response=code)
     if group.state is State.PREPARING_REBALANCE:
         code = ErrorCode.REBALANCE_IN_PROGRESS
-    return Decision(response=code, timers=(session_timer(group, request.member_id),))
+    return CoordinatorResult(response=code, timers=(session_timer(group, request.member_id),))
 
 
 def session_timer(group: ClassicGroup, member_id: str) -> Timer:
@@ -34,10 +34,10 @@ def session_timer(group: ClassicGroup, member_id: str) -> Timer:
 
 def leave(
     group: ClassicGroup | None, members: Sequence[LeavingMember], *, settings: GroupSettings, now_ms: TimestampMs
-) -> Decision[LeaveResult]:
+) -> CoordinatorResult[LeaveResult]:
     if group is None:
         left = tuple(LeftMember(item.member_id, item.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for item in members)
-        return Decision(response=LeaveResult(ErrorCode.NONE, left))
+        return CoordinatorResult(response=LeaveResult(ErrorCode.NONE, left))
     turn = Turn(group, settings, now_ms)
     left = tuple(LeftMember(item.member_id, item.instance_id, _leave(turn, item)) for item in members)
     _after_removal(turn, len(group.members))

@@ -4,21 +4,21 @@ from dataclasses import replace
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs
-from rookery.coordinators.decision import PARKED, Decision, Parked, Token
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import SyncRequest, SyncResult
 from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import SyncTimer
+from rookery.coordinators.result import PARKED, CoordinatorResult, Parked, Token
 
 
 def sync(
     group: ClassicGroup | None, request: SyncRequest, token: Token, *, settings: GroupSettings, now_ms: TimestampMs
-) -> Decision[SyncResult]:
+) -> CoordinatorResult[SyncResult]:
     code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check(group, request)
     if group is None or code is not ErrorCode.NONE:
-        return Decision(response=SyncResult(code))
+        return CoordinatorResult(response=SyncResult(code))
     turn = Turn(group, settings, now_ms)
     return turn.decision(_sync(turn, request, token))
 

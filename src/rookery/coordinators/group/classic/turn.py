@@ -5,12 +5,12 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs
-from rookery.coordinators.decision import Completion, Decision, Parked, Timer, TimerKey
 from rookery.coordinators.group.classic.group import ClassicGroup, Member
 from rookery.coordinators.group.classic.results import JoinResult, SyncResult
 from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import SessionTimer
+from rookery.coordinators.result import Completion, CoordinatorResult, Parked, Timer, TimerKey
 
 
 class Turn:
@@ -24,8 +24,8 @@ class Turn:
         self._completions: list[Completion] = []
         self._timers: dict[TimerKey, Timer] = {}
 
-    def decision(self, response: Any | Parked) -> Decision[Any]:
-        return Decision(
+    def decision(self, response: Any | Parked) -> CoordinatorResult[Any]:
+        return CoordinatorResult(
             response=response,
             records=self._records,
             completions=self._completions,

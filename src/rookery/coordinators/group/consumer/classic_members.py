@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.classic.group import CONSUMER_PROTOCOL_TYPE, Protocols
 from rookery.coordinators.group.classic.results import (
     HeartbeatRequest,
@@ -28,6 +27,7 @@ from rookery.coordinators.group.consumer.heartbeat import known_static_member, u
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member, MemberState
 from rookery.coordinators.group.consumer.migration import embedded_assignment, to_ids
 from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
+from rookery.coordinators.result import Timer
 from rookery.protocol import consumer_protocol
 
 

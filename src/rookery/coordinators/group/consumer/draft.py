@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from rookery.coordinators.decision import Completion, Decision, Timer
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.environment import all_timers_off
 from rookery.coordinators.group.consumer.group import (
@@ -41,6 +40,7 @@ from rookery.coordinators.group.consumer_records import (
     TopicsValue,
 )
 from rookery.coordinators.group.records import GroupRecord
+from rookery.coordinators.result import Completion, CoordinatorResult, Timer
 
 
 class Draft:
@@ -54,9 +54,9 @@ class Draft:
         self.completions: list[Completion] = []
         self.notes = group.notes
 
-    def decision(self, response: Any) -> Decision[Any]:
+    def decision(self, response: Any) -> CoordinatorResult[Any]:
         drafts = (NotesDraft(self.group.group_id, self.notes),) if self.notes is not self._original.notes else ()
-        return Decision(
+        return CoordinatorResult(
             response=response,
             records=self.records,
             completions=self.completions,

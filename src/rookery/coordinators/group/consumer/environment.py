@@ -9,9 +9,9 @@ from rookery.base.errors import ConfigError, ErrorCode
 from rookery.base.types import TimestampMs, TopicName
 from rookery.base.values import value_class
 from rookery.coordinators import regex
-from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import Timer
 from rookery.metadata.image import TopicImage
 
 

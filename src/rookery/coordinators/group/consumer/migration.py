@@ -12,7 +12,6 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import PartitionIndex, TopicName
-from rookery.coordinators.decision import Completion, Decision, Timer
 from rookery.coordinators.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from rookery.coordinators.group.classic.group import Member as ClassicMember
 from rookery.coordinators.group.classic.rebalance import begin_rebalance
@@ -28,6 +27,7 @@ from rookery.coordinators.group.consumer.member import ClassicMembership, Classi
 from rookery.coordinators.group.consumer.rebalance import keep_alive
 from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord
 from rookery.coordinators.group.timers import JoinTimer, SessionTimer, SyncTimer
+from rookery.coordinators.result import Completion, CoordinatorResult, Timer
 from rookery.protocol import consumer_protocol
 
 
@@ -121,7 +121,7 @@ def _write_members(draft: Draft, members: Iterable[Member], epoch: int) -> None:
     draft.set_target_epoch(epoch)
 
 
-def finish(draft: Draft, response: Any, environment: Environment) -> Decision[Any]:
+def finish(draft: Draft, response: Any, environment: Environment) -> CoordinatorResult[Any]:
     """The decision that a draft makes, and the way back to a classic group if nobody needs the new protocol now."""
     classic = _downgraded(draft, environment)
     if classic is None:

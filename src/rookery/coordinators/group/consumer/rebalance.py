@@ -1,7 +1,6 @@
 """From what happened to a new target assignment: topics, the group's epoch, the assignor, and a member's next step."""
 
 from rookery.base.types import TopicName
-from rookery.coordinators.decision import Timer
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.assignors import ASSIGNORS, Subscriber
 from rookery.coordinators.group.consumer.draft import Draft
@@ -14,6 +13,7 @@ from rookery.coordinators.group.consumer.environment import (
 from rookery.coordinators.group.consumer.group import ConsumerGroup, Subscription
 from rookery.coordinators.group.consumer.member import Member, MemberState
 from rookery.coordinators.group.consumer.reconciliation import reconcile
+from rookery.coordinators.result import Timer
 
 
 def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:

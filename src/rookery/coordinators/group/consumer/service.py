@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.decision import Decision, Timer, TimerKey
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.results import HeartbeatRequest as ClassicHeartbeatRequest
 from rookery.coordinators.group.classic.results import (
@@ -27,26 +26,29 @@ from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, Hear
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, MemberState
 from rookery.coordinators.group.consumer.migration import finish, upgrade
 from rookery.coordinators.group.consumer.rebalance import keep_alive, remove
+from rookery.coordinators.result import CoordinatorResult, Timer, TimerKey
 
 Groups: TypeAlias = Mapping[str, ClassicGroup | ConsumerGroup]
 
 
 def consumer_heartbeat(
     groups: Groups, request: HeartbeatRequest, environment: Environment
-) -> Decision[HeartbeatResponse | Refusal]:
+) -> CoordinatorResult[HeartbeatResponse | Refusal]:
     """A valid ConsumerGroupHeartbeat (see `heartbeat.validate`) of a member that has an id."""
     draft = _open(groups.get(request.group_id), request, environment)
     if isinstance(draft, Refusal):
-        return Decision(response=draft)
+        return CoordinatorResult(response=draft)
     if request.is_leave:
         member = heartbeat.find_leaving(draft.group, request)
         if isinstance(member, Refusal):
-            return Decision(response=member)
+            return CoordinatorResult(response=member)
         response: Any = heartbeat.leave(draft, request, member, environment)
     else:
         response = heartbeat.heartbeat(draft, request, environment)
     # What is refused changes nothing, not even the kind of the group.
-    return Decision(response=response) if isinstance(response, Refusal) else finish(draft, response, environment)
+    return (
+        CoordinatorResult(response=response) if isinstance(response, Refusal) else finish(draft, response, environment)
+    )
 
 
 def _open(
@@ -62,46 +64,46 @@ def _open(
 
 def classic_join(
     group: ConsumerGroup, request: JoinRequest, new_id: Callable[[], str], environment: Environment
-) -> Decision[JoinResult]:
+) -> CoordinatorResult[JoinResult]:
     draft = Draft(group)
     member_id = f"{request.instance_id or request.client_id}-{new_id()}"
     result = classic_members.join(draft, request, member_id, environment)
     return _finish_if(result.error_code is ErrorCode.NONE, draft, result, environment)
 
 
-def classic_sync(group: ConsumerGroup, request: SyncRequest, environment: Environment) -> Decision[SyncResult]:
+def classic_sync(group: ConsumerGroup, request: SyncRequest, environment: Environment) -> CoordinatorResult[SyncResult]:
     draft = Draft(group)
     return draft.decision(classic_members.sync(draft, request, environment))
 
 
 def classic_heartbeat(
     group: ConsumerGroup, request: ClassicHeartbeatRequest, environment: Environment
-) -> Decision[ErrorCode]:
+) -> CoordinatorResult[ErrorCode]:
     draft = Draft(group)
     return draft.decision(classic_members.heartbeat(draft, request, environment))
 
 
 def classic_leave(
     group: ConsumerGroup, members: Sequence[LeavingMember], environment: Environment
-) -> Decision[LeaveResult]:
+) -> CoordinatorResult[LeaveResult]:
     draft = Draft(group)
     left = classic_members.leave(draft, members, environment)
     return finish(draft, LeaveResult(ErrorCode.NONE, left), environment)
 
 
-def _finish_if(succeeded: bool, draft: Draft, result: Any, environment: Environment) -> Decision[Any]:
-    return finish(draft, result, environment) if succeeded else Decision(response=result)
+def _finish_if(succeeded: bool, draft: Draft, result: Any, environment: Environment) -> CoordinatorResult[Any]:
+    return finish(draft, result, environment) if succeeded else CoordinatorResult(response=result)
 
 
-def expire_member(groups: Groups, timer: TimerKey, environment: Environment) -> Decision[None]:
+def expire_member(groups: Groups, timer: TimerKey, environment: Environment) -> CoordinatorResult[None]:
     """A member's time is over: it is out of the group."""
     assert isinstance(timer, MemberTimer)
     group = groups.get(timer.group_id)
     member = group.members.get(timer.member_id) if isinstance(group, ConsumerGroup) else None
     if not isinstance(group, ConsumerGroup) or member is None:
-        return Decision(response=None)
+        return CoordinatorResult(response=None)
     if timer.kind is TimerKind.REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        return Decision(response=None)
+        return CoordinatorResult(response=None)
     draft = Draft(group)
     remove(draft, [member], environment)
     return finish(draft, None, environment)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from rookery.base.values import value_class
-from rookery.coordinators.decision import Decision, Timer
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.membership import session_timer
 from rookery.coordinators.group.offsets.pending import PlacedOffset
@@ -18,6 +17,7 @@ from rookery.coordinators.group.offsets.rules import Group, check_commit, check_
 from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import CoordinatorResult, Timer
 
 
 class OffsetToCommit(NamedTuple):
@@ -74,7 +74,7 @@ class FetchedOffsets(NamedTuple):
 
 def commit(
     group: Group | None, request: CommitRequest, *, settings: GroupSettings, now_ms: TimestampMs
-) -> Decision[tuple[CommittedPartition, ...]]:
+) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
     code = check_commit(
         group,
         request.member_id,
@@ -89,8 +89,8 @@ def commit(
     return replace(written, timers=_sign_of_life(group, request))
 
 
-def refuse(offsets: Iterable[OffsetToCommit], code: ErrorCode) -> Decision[tuple[CommittedPartition, ...]]:
-    return Decision(response=tuple(CommittedPartition(item.partition, code) for item in offsets))
+def refuse(offsets: Iterable[OffsetToCommit], code: ErrorCode) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
+    return CoordinatorResult(response=tuple(CommittedPartition(item.partition, code) for item in offsets))
 
 
 def write_down(
@@ -100,7 +100,7 @@ def write_down(
     settings: GroupSettings,
     now_ms: TimestampMs,
     expire_ms: TimestampMs = NO_EXPIRY,
-) -> Decision[tuple[CommittedPartition, ...]]:
+) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
     """The records of a commit that is allowed; metadata that is too long concerns its partition only."""
     results, records = [], []
     for item in offsets:
@@ -109,7 +109,7 @@ def write_down(
             records.append(_record(group_id, item, now_ms, expire_ms))
         code = ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
         results.append(CommittedPartition(item.partition, code))
-    return Decision(response=tuple(results), records=records)
+    return CoordinatorResult(response=tuple(results), records=records)
 
 
 def _record(group_id: str, item: OffsetToCommit, now_ms: TimestampMs, expire_ms: TimestampMs) -> GroupRecord:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName, TopicPartition
-from rookery.coordinators.decision import Decision
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.offsets.commit import CommittedPartition
 from rookery.coordinators.group.offsets.pending import PlacedOffset
@@ -21,15 +20,16 @@ from rookery.coordinators.group.offsets.rules import (
 from rookery.coordinators.group.offsets.store import OffsetStore, tombstone
 from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitValue
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import CoordinatorResult
 
 
 def delete_offsets(
     group: Group | None, store: OffsetStore, group_id: str, partitions: Iterable[TopicPartition]
-) -> Decision[tuple[CommittedPartition, ...]]:
+) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
     """The response is an ErrorCode where the whole request is refused."""
     code = check_offset_delete(group)
     if group is None or code is not ErrorCode.NONE:
-        return Decision(response=code)
+        return CoordinatorResult(response=code)
     results, records = [], []
     known = store.partitions_of(group_id)
     is_subscribed = subscription(group)
@@ -38,18 +38,18 @@ def delete_offsets(
         results.append(CommittedPartition(partition, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE))
         if not in_use and partition in known:
             records.append(tombstone(group_id, partition))
-    return Decision(response=tuple(results), records=records)
+    return CoordinatorResult(response=tuple(results), records=records)
 
 
-def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> Decision[ErrorCode]:
+def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> CoordinatorResult[ErrorCode]:
     code = check_delete(group)
     if group is None or code is not ErrorCode.NONE:
-        return Decision(response=code)
+        return CoordinatorResult(response=code)
     records = [tombstone(group_id, partition) for partition in store.partitions_of(group_id)]
-    return Decision(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
+    return CoordinatorResult(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
 
 
-def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[None]:
+def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
     """A topic that is made anew under the name begins without offsets."""
     deleted = frozenset(topics)
     records = [
@@ -58,7 +58,7 @@ def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Decision[N
         for partition in store.partitions_of(group_id)
         if partition.topic in deleted
     ]
-    return Decision(response=None, records=records, divisible=True)
+    return CoordinatorResult(response=None, records=records, divisible=True)
 
 
 def expire(

@@ -9,10 +9,10 @@ from dataclasses import replace
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerEpoch, ProducerId, TimestampMs
 from rookery.base.values import value_class
-from rookery.coordinators.decision import Decision, Producer
 from rookery.coordinators.group.offsets.commit import CommittedPartition, OffsetToCommit, refuse, write_down
 from rookery.coordinators.group.offsets.rules import Group, check_transactional_commit
 from rookery.coordinators.group.settings import GroupSettings
+from rookery.coordinators.result import CoordinatorResult, Producer
 
 
 @value_class(kw_only=True)
@@ -32,7 +32,7 @@ class TransactionalCommitRequest:
 
 def commit_transactional(
     group: Group | None, request: TransactionalCommitRequest, *, settings: GroupSettings, now_ms: TimestampMs
-) -> Decision[tuple[CommittedPartition, ...]]:
+) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
     """It is not a sign of life of the member: the producer may outlive it."""
     code = check_transactional_commit(group, request.member_id, request.instance_id, generation=request.generation)
     if code is not ErrorCode.NONE:
