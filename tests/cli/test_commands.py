@@ -79,7 +79,7 @@ def test_version() -> None:
         (["features", "upgrade", "transaction.version=two"], "is no level"),
         (["features", "downgrade", "a=1", "a=0"], "one level"),
         (["log", "dump", "/no/such/file"], "does not exist"),
-        (["topics", "list", "-b", "host:port"], "is no bootstrap server"),
+        (["topics", "list", "-b", "host:port"], "is not a bootstrap server"),
         (["nonsense"], "nonsense"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Clients that encrypt and log in, before a gate that wants it: what works, what is refused, and what it says."""
+"""Clients with TLS and SASL, against a gate that requires them: successful logins, rejected ones, and the errors."""
 
 import asyncio
 import socket
@@ -62,7 +62,7 @@ def trusting(authority: Path, **more: str) -> dict[str, str]:
 
 
 async def round_trip(gate: Gate, security: Mapping[str, str], topic: str) -> list[bytes | None]:
-    """Made, written and read by three clients."""
+    """Create a topic, write three values and read them, with one client each; return the values."""
     config = {"bootstrap.servers": gate.address, **security}
     async with asyncio.timeout(TIMEOUT_S):
         async with Admin(config) as admin:
@@ -79,16 +79,16 @@ async def round_trip(gate: Gate, security: Mapping[str, str], topic: str) -> lis
             return found
 
 
-def refusal(gate: Gate, security: Mapping[str, str]) -> AuthenticationError:
-    """What an administrator is told; at once, not when his time is up."""
+def rejection(gate: Gate, security: Mapping[str, str]) -> AuthenticationError:
+    """Return the error that an admin client raises. It does so immediately, long before its time-out."""
 
-    async def ask() -> None:
+    async def describe() -> None:
         config = {"bootstrap.servers": gate.address, "default.api.timeout.ms": 3_600_000, **security}
         async with asyncio.timeout(TIMEOUT_S), Admin(config) as admin:
             await admin.describe_cluster()
 
     with pytest.raises(AuthenticationError) as caught:
-        asyncio.run(ask())
+        asyncio.run(describe())
     return caught.value
 
 
@@ -111,25 +111,25 @@ def test_a_token_logs_in(tmp_path: Path) -> None:
         "sasl.jaas.config": "a.LoginModule required;",
         "sasl.oauthbearer.token.endpoint.url": token.as_uri(),
     }
-    with gated_broker(tmp_path / "data", check_token=lambda said: "carol" if said == "a.b.c" else None) as gate:
+    with gated_broker(tmp_path / "data", check_token=lambda given: "carol" if given == "a.b.c" else None) as gate:
         assert asyncio.run(round_trip(gate, security, "tokens")) == [b"0", b"1", b"2"]
         assert set(gate.logins) == {"OAUTHBEARER carol"}
         token.write_text("a.b.d")
-        assert "invalid_token" in str(refusal(gate, security))
+        assert "invalid_token" in str(rejection(gate, security))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_told_at_once(sasl: Gate, mechanism: str) -> None:
-    error = refusal(sasl, login(mechanism, "alice", "guess"))
+def test_a_wrong_password_is_reported_immediately(sasl: Gate, mechanism: str) -> None:
+    error = rejection(sasl, login(mechanism, "alice", "guess"))
     assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "sasl.jaas.config" in str(error)
     assert sasl.address in str(error)
     assert "guess" not in str(error)
 
 
-def test_a_mechanism_that_the_broker_does_not_know(tmp_path: Path) -> None:
+def test_a_mechanism_that_the_broker_does_not_support(tmp_path: Path) -> None:
     with gated_broker(tmp_path / "data", users=USERS, mechanisms=["SCRAM-SHA-512"]) as gate:
-        error = refusal(gate, login("PLAIN", "alice"))
+        error = rejection(gate, login("PLAIN", "alice"))
     assert error.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert "sasl.mechanism to one of SCRAM-SHA-512" in str(error)
 
@@ -138,7 +138,7 @@ def test_a_broker_that_wants_no_login(tls: Gate, sasl: Gate) -> None:
     plain = Gate()
     plain.broker_address = sasl.broker_address
     with plain:
-        assert "security.protocol" in str(refusal(plain, login("PLAIN", "alice")))
+        assert "security.protocol" in str(rejection(plain, login("PLAIN", "alice")))
 
 
 async def write(config: Mapping[str, object]) -> None:
@@ -159,7 +159,7 @@ async def read(config: Mapping[str, object]) -> None:
 
 
 async def read_from_an_offset(config: Mapping[str, object]) -> None:
-    """Nothing has to be looked up but who leads."""
+    """Read without looking up offsets: only the leader has to be found."""
     async with Consumer[bytes, bytes](config) as consumer:
         consumer.assign([TopicPartition("anything", 0)])
         consumer.seek(TopicPartition("anything", 0), 1)
@@ -199,21 +199,21 @@ async def look_up(config: Mapping[str, object]) -> None:
         look_up,
     ],
 )
-def test_whatever_a_client_does_it_hears_of_a_wrong_password(sasl: Gate, work: Work) -> None:
-    patient = {"bootstrap.servers": sasl.address, "request.timeout.ms": 3_600_000}
+def test_every_operation_reports_a_wrong_password(sasl: Gate, work: Work) -> None:
+    long_timeout = {"bootstrap.servers": sasl.address, "request.timeout.ms": 3_600_000}
     with pytest.raises(ApiError, match=r"sasl\.jaas\.config") as caught:
-        asyncio.run(asyncio.wait_for(work({**patient, **login("PLAIN", "alice", "guess")}), TIMEOUT_S))
+        asyncio.run(asyncio.wait_for(work({**long_timeout, **login("PLAIN", "alice", "guess")}), TIMEOUT_S))
     assert isinstance(caught.value, AuthenticationError) or work is write_in_a_transaction
 
 
 @pytest.mark.parametrize("work", [read, read_as_classic_member, read_as_consumer_member])
-def test_who_reads_hears_that_his_password_is_not_valid_any_more(tmp_path: Path, work: Work) -> None:
+def test_a_consumer_reports_that_its_password_is_no_longer_valid(tmp_path: Path, work: Work) -> None:
     with gated_broker(
         tmp_path / "data", "auto.create.topics.enable=true", users=USERS, session_lifetime_ms=1200
     ) as gate:
         config = {"bootstrap.servers": gate.address, **login("PLAIN", "alice")}
 
-        async def read_on() -> None:
+        async def change_password_while_reading() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work(config))
                 while len(gate.logins) < 2:
@@ -221,16 +221,16 @@ def test_who_reads_hears_that_his_password_is_not_valid_any_more(tmp_path: Path,
                 gate.users["alice"] = "another"
 
         with pytest.raises(ExceptionGroup) as caught:
-            asyncio.run(asyncio.wait_for(read_on(), TIMEOUT_S))
+            asyncio.run(asyncio.wait_for(change_password_while_reading(), TIMEOUT_S))
         assert caught.group_contains(AuthenticationError, match="Invalid username or password")
 
 
-def test_encrypted_by_a_trusted_broker(tls: Gate, certificates: Certificates) -> None:
+def test_a_round_trip_with_tls(tls: Gate, certificates: Certificates) -> None:
     assert asyncio.run(round_trip(tls, trusting(certificates.authority), "encrypted")) == [b"0", b"1", b"2"]
 
 
-def test_much_travels_encrypted_without_asyncio_too(tls: Gate, certificates: Certificates) -> None:
-    """More than sockets and buffers hold: both sides have to wait for each other."""
+def test_the_synchronous_clients_transfer_megabytes_with_tls(tls: Gate, certificates: Certificates) -> None:
+    """More than sockets and buffers hold, so that each side has to wait for the other."""
     config = {"bootstrap.servers": tls.address, **trusting(certificates.authority)}
     values = [bytes([number]) * 900_000 for number in range(24)]
     with sync.Producer[bytes, bytes](config) as producer:
@@ -244,22 +244,22 @@ def test_much_travels_encrypted_without_asyncio_too(tls: Gate, certificates: Cer
     assert found == values
 
 
-def test_clients_show_their_certificate(tls: Gate, certificates: Certificates) -> None:
+def test_clients_present_their_certificate(tls: Gate, certificates: Certificates) -> None:
     store = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(certificates.client_keystore)}
     security = {**trusting(certificates.authority), **store, "ssl.keystore.password": PASSWORD}
     assert asyncio.run(round_trip(tls, security, "shown")) == [b"0", b"1", b"2"]
     assert "SSL client" in tls.logins
 
 
-def test_both_at_once(tmp_path: Path, certificates: Certificates) -> None:
+def test_tls_and_sasl_together(tmp_path: Path, certificates: Certificates) -> None:
     security = {**trusting(certificates.authority), **login("SCRAM-SHA-512", "alice"), "security.protocol": "SASL_SSL"}
     with gated_broker(tmp_path / "data", users=USERS, tls=certificates.server_context()) as gate:
         assert asyncio.run(round_trip(gate, security, "both")) == [b"0", b"1", b"2"]
         assert set(gate.logins) == {"SCRAM-SHA-512 alice"}
 
 
-def test_a_stranger_is_not_trusted(tls: Gate, certificates: Certificates) -> None:
-    error = refusal(tls, trusting(certificates.stranger))
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(tls: Gate, certificates: Certificates) -> None:
+    error = rejection(tls, trusting(certificates.stranger))
     assert "is not trusted" in str(error)
     assert "ssl.truststore.location" in str(error)
     assert "SASL" not in str(error)
@@ -268,14 +268,14 @@ def test_a_stranger_is_not_trusted(tls: Gate, certificates: Certificates) -> Non
 def test_a_broker_of_another_name(tmp_path: Path, certificates: Certificates) -> None:
     """The certificate is for localhost and 127.0.0.1."""
     with gated_broker(tmp_path / "data", tls=certificates.server_context(), host="127.0.0.2") as gate:
-        error = refusal(gate, trusting(certificates.authority))
+        error = rejection(gate, trusting(certificates.authority))
         assert "mismatch" in str(error)
         assert "ssl.endpoint.identification.algorithm" in str(error)
         unchecked = trusting(certificates.authority, ssl_endpoint_identification_algorithm="")
         assert asyncio.run(round_trip(gate, unchecked, "misnamed")) == [b"0", b"1", b"2"]
 
 
-def test_one_broker_that_is_not_trusted_does_not_spoil_the_others(tls: Gate, certificates: Certificates) -> None:
+def test_other_brokers_are_used_if_one_is_not_trusted(tls: Gate, certificates: Certificates) -> None:
     with Gate(tls=certificates.server_context(), host="127.0.0.2") as misnamed:
         both = {"bootstrap.servers": f"{misnamed.address},{tls.address}"}
         assert asyncio.run(_describe({**trusting(certificates.authority), **both}))
@@ -284,7 +284,9 @@ def test_one_broker_that_is_not_trusted_does_not_spoil_the_others(tls: Gate, cer
             asyncio.run(_describe({**trusting(certificates.authority), **dead}))
 
 
-def test_a_broker_that_wants_a_certificate_says_so(tmp_path: Path, certificates: Certificates) -> None:
+def test_the_error_of_a_broker_that_requires_a_certificate_names_the_setting(
+    tmp_path: Path, certificates: Certificates
+) -> None:
     context = certificates.server_context(ssl.CERT_REQUIRED)
     with (
         gated_broker(tmp_path / "data", tls=context) as gate,
@@ -308,13 +310,15 @@ def test_a_listener_without_tls(sasl: Gate, certificates: Certificates) -> None:
         ("PLAIN", f'M required username="alice" password="{chr(0xD800)}";', "Unicode"),
     ],
 )
-def test_what_can_never_work_is_told_when_a_client_is_made(mechanism: str, jaas: str, words: str) -> None:
+def test_settings_that_cannot_work_are_reported_when_a_client_is_constructed(
+    mechanism: str, jaas: str, words: str
+) -> None:
     security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
     with pytest.raises(ConfigError, match=words):
         asyncio.run(_describe({"bootstrap.servers": "127.0.0.1:1", **security}))
 
 
-def test_an_endpoint_of_tokens_that_is_no_url_is_told_then_too() -> None:
+def test_a_token_endpoint_that_is_no_url_is_reported_when_a_client_is_constructed() -> None:
     security = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -325,12 +329,12 @@ def test_an_endpoint_of_tokens_that_is_no_url_is_told_then_too() -> None:
         asyncio.run(_describe({"bootstrap.servers": "127.0.0.1:1", **security}))
 
 
-def test_a_login_that_is_refused_closes_its_connection() -> None:
-    """Also where the broker does not."""
+def test_the_client_closes_a_connection_whose_login_was_rejected() -> None:
+    """Even if the broker keeps it open."""
 
-    async def knock() -> None:
-        refused = Message(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAINER"])
-        async with asyncio.timeout(TIMEOUT_S), FakeBroker({ApiKey.SASL_HANDSHAKE: lambda _, __: refused}) as broker:
+    async def attempt_login() -> None:
+        rejected = Message(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAINER"])
+        async with asyncio.timeout(TIMEOUT_S), FakeBroker({ApiKey.SASL_HANDSHAKE: lambda _, __: rejected}) as broker:
             admin = Admin({"bootstrap.servers": str(broker.address), **login("PLAIN", "alice")})
             with pytest.raises(AuthenticationError, match="PLAINER"):
                 await admin.__aenter__()
@@ -338,18 +342,18 @@ def test_a_login_that_is_refused_closes_its_connection() -> None:
                 await asyncio.sleep(0.01)
             await admin.close()
 
-    asyncio.run(knock())
+    asyncio.run(attempt_login())
 
 
-def test_a_broker_that_is_down_is_not_taken_for_one_without_tls(certificates: Certificates) -> None:
-    """A name may have several addresses, and asyncio then an error of its own."""
+def test_a_broker_that_is_down_is_not_reported_as_one_without_tls(certificates: Certificates) -> None:
+    """If a name has several addresses, asyncio raises an OSError without an errno."""
     config = {"bootstrap.servers": "localhost:1", **trusting(certificates.authority)}
     with pytest.raises(ApiError, match="cannot connect to localhost:1"):
         asyncio.run(_describe(config))
 
 
-def test_a_client_that_is_closed_leaves_no_question_for_a_token(tmp_path: Path) -> None:
-    async def give_up() -> None:
+def test_closing_a_client_ends_its_request_for_a_token(tmp_path: Path) -> None:
+    async def time_out_and_close() -> None:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             security = {
                 "security.protocol": "SASL_PLAINTEXT",
@@ -364,10 +368,10 @@ def test_a_client_that_is_closed_leaves_no_question_for_a_token(tmp_path: Path) 
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     with gated_broker(tmp_path / "data", users=USERS) as gate:
-        asyncio.run(give_up())
+        asyncio.run(time_out_and_close())
 
 
-def test_files_are_looked_at_when_a_client_is_made(tmp_path: Path) -> None:
+def test_files_are_read_when_a_client_is_constructed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
         asyncio.run(_describe({"bootstrap.servers": "127.0.0.1:1", **trusting(tmp_path / "nowhere.pem")}))
 
@@ -376,7 +380,7 @@ def test_files_are_looked_at_when_a_client_is_made(tmp_path: Path) -> None:
 def test_a_session_that_ends_is_renewed_and_nothing_is_lost(
     tmp_path: Path, certificates: Certificates, protocol: str, acks: str
 ) -> None:
-    """The gate hangs up on whoever uses a session after its end, or asks for anything while he logs in."""
+    """The gate closes a connection that is used after its session ended, or sends another request during a login."""
     context = certificates.server_context() if protocol == "SASL_SSL" else None
     with gated_broker(tmp_path / "data", users=USERS, tls=context, session_lifetime_ms=1200) as gate:
         security = {**trusting(certificates.authority), **login("SCRAM-SHA-256", "alice")}
@@ -386,7 +390,7 @@ def test_a_session_that_ends_is_renewed_and_nothing_is_lost(
         assert asyncio.run(_values(config, count)) == [b"%d" % number for number in range(count)]
 
 
-def test_nobody_logs_in_again_for_a_connection_that_is_not_used(tmp_path: Path) -> None:
+def test_an_idle_connection_does_not_log_in_again(tmp_path: Path) -> None:
     with gated_broker(tmp_path / "data", users=USERS, session_lifetime_ms=10_000) as gate:
         config = {"bootstrap.servers": gate.address, **login("PLAIN", "alice")}
 
@@ -395,7 +399,7 @@ def test_nobody_logs_in_again_for_a_connection_that_is_not_used(tmp_path: Path) 
                 await admin.describe_cluster()
                 before = len(gate.logins)
                 skip_time(10)
-                # For the gate, no second has passed yet, and a login within one is refused.
+                # The gate's clock was not moved, and it rejects a second login within one second.
                 await asyncio.sleep(1.1)
                 assert len(gate.logins) == before
                 await admin.describe_cluster()
@@ -405,43 +409,43 @@ def test_nobody_logs_in_again_for_a_connection_that_is_not_used(tmp_path: Path) 
         assert not gate.hang_ups
 
 
-def test_nobody_says_goodbye_to_a_broker_that_does_not_answer(
+def test_a_failed_open_does_not_wait_for_the_tls_shutdown(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shook hands and is silent since: nobody waits longer for it than he said."""
-    monkeypatch.setattr(channel, "_GOODBYE_S", 3600.0)
+    """The peer completes the handshake and then sends nothing; `open` takes no longer than its time-out."""
+    monkeypatch.setattr(channel, "_TLS_SHUTDOWN_TIMEOUT_S", 3600.0)
     context = ssl.create_default_context(cafile=str(certificates.authority))
 
-    async def open_in_vain(port: int) -> None:
+    async def open_until_timeout(port: int) -> None:
         address = Address("localhost", port)
         opening = asyncio.create_task(channel.Channel.open(address, client_id="", timeout_s=30, tls=context))
-        while not was_asked.is_set():
+        while not has_request.is_set():
             await asyncio.sleep(0.01)
         skip_time(30)
         await opening
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         peers: list[ssl.SSLSocket] = []
-        was_asked = threading.Event()
+        has_request = threading.Event()
 
-        def shake_hands() -> None:
+        def accept_and_stay_silent() -> None:
             peers.append(certificates.server_context().wrap_socket(server.accept()[0], server_side=True))
             peers[0].recv(1)
-            was_asked.set()
+            has_request.set()
 
-        thread = threading.Thread(target=shake_hands)
+        thread = threading.Thread(target=accept_and_stay_silent)
         thread.start()
         with pytest.raises(ApiError, match="within 30 s"):
-            asyncio.run(asyncio.wait_for(open_in_vain(server.getsockname()[1]), TIMEOUT_S))
+            asyncio.run(asyncio.wait_for(open_until_timeout(server.getsockname()[1]), TIMEOUT_S))
         thread.join()
         peers[0].close()
 
 
-def test_who_cannot_log_in_again_hears_why(tmp_path: Path) -> None:
+def test_a_failed_renewal_is_reported_with_its_reason(tmp_path: Path) -> None:
     with gated_broker(tmp_path / "data", users=USERS, session_lifetime_ms=1200) as gate:
         config = {"bootstrap.servers": gate.address, **login("PLAIN", "alice")}
 
-        async def ask_until_refused() -> None:
+        async def describe_until_rejected() -> None:
             async with Admin(config) as admin:
                 await admin.describe_cluster()
                 gate.users["alice"] = "another"
@@ -449,12 +453,12 @@ def test_who_cannot_log_in_again_hears_why(tmp_path: Path) -> None:
                     await admin.describe_cluster()
 
         with pytest.raises(AuthenticationError, match="Invalid username or password"):
-            asyncio.run(asyncio.wait_for(ask_until_refused(), TIMEOUT_S))
+            asyncio.run(asyncio.wait_for(describe_until_rejected(), TIMEOUT_S))
 
 
 @pytest.mark.parametrize("group", [{}, {"group.id": "g"}, {"group.id": "g", "group.protocol": "consumer"}])
-def test_a_consumer_tries_a_refused_password_again_only_if_it_is_polled(tmp_path: Path, group: dict[str, str]) -> None:
-    """A password that is tried again and again locks the account; one that is right the next time lets him in."""
+def test_a_consumer_retries_a_rejected_password_only_when_polled(tmp_path: Path, group: dict[str, str]) -> None:
+    """Repeated attempts with a wrong password lock the account; once the password is right, the consumer reads."""
     with gated_broker(tmp_path / "data", users=USERS) as gate:
         alice = login("PLAIN", "alice")
         asyncio.run(round_trip(gate, alice, "numbers"))
@@ -470,12 +474,12 @@ def test_a_consumer_tries_a_refused_password_again_only_if_it_is_polled(tmp_path
                 for _ in range(2):
                     with pytest.raises(AuthenticationError):
                         await _poll_on(consumer)
-                # What is under way comes to its end; a machine that stalls does so in one of the pauses.
+                # Let attempts that are under way end. Several pauses, because a slow machine may stall during one.
                 for _ in range(5):
                     await asyncio.sleep(0.2)
-                refused = len(gate.hang_ups)
+                rejected = len(gate.hang_ups)
                 await asyncio.sleep(2.5)
-                assert len(gate.hang_ups) == refused
+                assert len(gate.hang_ups) == rejected
                 gate.users["alice"] = USERS["alice"]
                 found = 0
                 while found < 3:
@@ -496,7 +500,7 @@ async def _describe(config: Mapping[str, object]) -> object:
 
 
 async def _produce_until(gate: Gate, config: Mapping[str, object], *, logins: int) -> int:
-    """Numbers, without a pause, until there were so many logins; how many."""
+    """Write numbers without a pause until the gate has seen `logins` logins; return how many were written."""
     async with asyncio.timeout(TIMEOUT_S):
         async with Admin({name: value for name, value in config.items() if name != "acks"}) as admin:
             await admin.create_topics([NewTopic(name="numbers", partitions=1, replication_factor=1)])

@@ -83,7 +83,7 @@ async def connect(listener: Listener) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop run until something has become true; pytest's time-out ends a hopeless wait."""
+    """Let the event loop run until `condition` is true; pytest's time-out ends a wait that never succeeds."""
     while not condition():
         await asyncio.sleep(0.001)
 
@@ -93,7 +93,7 @@ def connections_of(listener: Listener) -> list[Connection]:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Leave without a good-bye: the other end gets a reset, not an end of file."""
+    """Abort the connection, so that the peer gets a reset instead of an end of file."""
     descriptor = socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
     descriptor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     descriptor.close()
@@ -101,7 +101,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def expect_closed(reader: asyncio.StreamReader) -> bytes:
-    """What still comes before the other end closes."""
+    """Return the bytes that arrive until the peer closes the connection."""
     try:
         return await reader.read()
     except ConnectionResetError:

@@ -20,6 +20,6 @@ def test_addresses(text: str, expected: list[Address]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " , ", ":9092", "host:0", "host:65536", "host:x", "host:-1"])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_addresses(text)

@@ -61,7 +61,7 @@ def test_an_older_broker_answers_api_versions_in_its_own_version() -> None:
     asyncio.run(run())
 
 
-def test_an_api_that_the_broker_does_not_have_is_refused_before_sending() -> None:
+def test_an_api_that_the_broker_does_not_serve_fails_before_sending() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker:
             connection = await open_to(broker)
@@ -88,7 +88,7 @@ def test_requests_of_many_tasks_share_the_socket() -> None:
     asyncio.run(run())
 
 
-def test_a_broker_that_hangs_up_fails_all_that_wait() -> None:
+def test_all_pending_requests_fail_when_the_broker_closes_the_connection() -> None:
     async def run() -> None:
         async with FakeBroker({ApiKey.DESCRIBE_CLUSTER: lambda version, request: HANG_UP}) as broker:
             connection = await open_to(broker)
@@ -162,7 +162,7 @@ def test_garbage_is_a_network_error(answer: bytes) -> None:
     asyncio.run(run())
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     async def unused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -177,14 +177,14 @@ def test_nobody_listens() -> None:
     asyncio.run(run())
 
 
-# With bytes: a server that answers the versions, and then as a test wants
+# A server that answers ApiVersions, and then exchanges raw bytes as a test defines
 
 FLEXIBLE = (ApiKey.DESCRIBE_CLUSTER, 1)
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """API key, correlation id, and everything behind the header of a client that is named `test`."""
+    """Return API key, correlation id and body of a request from a client with the id `test`."""
     frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     api_key, _, correlation_id, _ = struct.unpack_from(">hhih", frame)
     return api_key, correlation_id, frame[10 + len("test") + 1 :]
@@ -194,7 +194,7 @@ def frame_of(correlation_id: int, body: bytes) -> bytes:
     return struct.pack(">iib", len(body) + 5, correlation_id, 0) + body
 
 
-def speaking(then: Answering) -> Handler:
+def answering_versions(then: Answering) -> Handler:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, correlation_id, _ = await read_request(reader)
         rows = [Message(api_key=key, min_version=0, max_version=100) for key in ApiKey]
@@ -210,8 +210,8 @@ def speaking(then: Answering) -> Handler:
     return handle
 
 
-async def talk(then: Answering, body: Callable[[Channel], Awaitable[None]]) -> None:
-    server, address = await serve(speaking(then))
+async def run_channel(then: Answering, body: Callable[[Channel], Awaitable[None]]) -> None:
+    server, address = await serve(answering_versions(then))
     async with server:
         connection = await Channel.open(address, client_id="test", timeout_s=10)
         try:
@@ -232,7 +232,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 16_371, 16_372, 16_380, 16_384, 16_385, 100_000, 5_000_000])
-def test_bodies_of_any_size_come_and_go_in_parts(size: int) -> None:
+def test_bodies_of_any_size_are_sent_in_parts_and_received(size: int) -> None:
     async def check(connection: Channel) -> None:
         body = bytes(range(256)) * (size // 256 + 1)
         whole = body[:size]
@@ -243,7 +243,7 @@ def test_bodies_of_any_size_come_and_go_in_parts(size: int) -> None:
         )
         assert [bytes(response) for response in responses] == [whole, b"a" + whole + b"z", whole[:3000]]
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))
 
 
 def test_responses_stay_valid_while_others_arrive() -> None:
@@ -252,11 +252,11 @@ def test_responses_stay_valid_while_others_arrive() -> None:
         kept = [await exchange(connection, body) for body in bodies]
         assert [bytes(view) for view in kept] == bodies
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7, 8, 11, 10_000])
-def test_responses_are_found_in_any_pieces(piece: int) -> None:
+def test_responses_are_parsed_from_pieces_of_any_size(piece: int) -> None:
     bodies = [b"", b"x", b"y" * 50, b"z" * 300]
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -271,13 +271,13 @@ def test_responses_are_found_in_any_pieces(piece: int) -> None:
         responses = await asyncio.gather(*(exchange(connection) for _ in bodies))
         assert [bytes(response) for response in responses] == bodies
 
-    asyncio.run(talk(slowly, check))
+    asyncio.run(run_channel(slowly, check))
 
 
-def test_answers_in_another_order_find_their_requests() -> None:
+def test_responses_in_another_order_are_matched_to_their_requests() -> None:
     async def backwards(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = [await read_request(reader) for _ in range(10)]
-        for _, correlation_id, body in reversed(asked):
+        requests = [await read_request(reader) for _ in range(10)]
+        for _, correlation_id, body in reversed(requests):
             writer.write(frame_of(correlation_id, body))
         await reader.read()
 
@@ -286,10 +286,10 @@ def test_answers_in_another_order_find_their_requests() -> None:
         responses = await asyncio.gather(*(exchange(connection, body) for body in bodies))
         assert [bytes(response) for response in responses] == bodies
 
-    asyncio.run(talk(backwards, check))
+    asyncio.run(run_channel(backwards, check))
 
 
-def test_tagged_fields_in_a_response_header_are_passed_over() -> None:
+def test_tagged_fields_in_a_response_header_are_skipped() -> None:
     async def tagged(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, correlation_id, _ = await read_request(reader)
         header = struct.pack(">i", correlation_id) + b"\x01\x09\x02ab"
@@ -299,7 +299,7 @@ def test_tagged_fields_in_a_response_header_are_passed_over() -> None:
     async def check(connection: Channel) -> None:
         assert bytes(await exchange(connection)) == b"body"
 
-    asyncio.run(talk(tagged, check))
+    asyncio.run(run_channel(tagged, check))
 
 
 @pytest.mark.parametrize(
@@ -313,8 +313,8 @@ def test_tagged_fields_in_a_response_header_are_passed_over() -> None:
         struct.pack(">iib", 5, 1, 1),
     ],
 )
-def test_nonsense_fails_the_connection_and_all_who_wait(answer: bytes) -> None:
-    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def test_an_invalid_response_fails_the_connection_and_all_pending_requests(answer: bytes) -> None:
+    async def invalid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(answer)
         await reader.read()
@@ -324,22 +324,22 @@ def test_nonsense_fails_the_connection_and_all_who_wait(answer: bytes) -> None:
         assert ["does not speak" in str(error) for error in errors] == [True] * 3
         assert connection.is_closed
 
-    asyncio.run(talk(nonsense, check))
+    asyncio.run(run_channel(invalid, check))
 
 
 def test_a_response_that_cannot_be_decoded_fails_the_connection() -> None:
     async def check(connection: Channel) -> None:
         await exchange(connection, b"x")
-        error = connection.refuse(ProtocolError("the body ends too early"))
+        error = connection.reject_response(ProtocolError("the body ends too early"))
         assert error.code == ErrorCode.NETWORK_EXCEPTION
         assert "ends too early" in str(error)
         with pytest.raises(ApiError, match="ends too early"):
             await exchange(connection, b"x")
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))
 
 
-def test_requests_wait_in_their_order_while_the_broker_does_not_read() -> None:
+def test_requests_wait_in_order_while_the_broker_does_not_read() -> None:
     bodies = [bytes([index]) * 3_000_000 for index in range(8)]
     reads = asyncio.Event()
 
@@ -354,16 +354,16 @@ def test_requests_wait_in_their_order_while_the_broker_does_not_read() -> None:
         calls = [asyncio.ensure_future(exchange(connection, body)) for body in bodies]
         await asyncio.sleep(0)
         assert connection.is_busy
-        # The transport holds a piece; the rest is held by nobody but us.
+        # The transport holds one piece; the rest waits in the writer's queue, where it was not copied.
         assert 0 < connection._outgoing._transport.get_write_buffer_size() <= 65_536
         reads.set()
         assert [bytes(response) for response in await asyncio.gather(*calls)] == [b"same"] * len(bodies)
         assert not connection.is_busy
 
-    asyncio.run(talk(late, check))
+    asyncio.run(run_channel(late, check))
 
 
-def test_a_request_without_response_waits_until_it_has_left() -> None:
+def test_sending_a_request_without_response_waits_until_it_is_written() -> None:
     reads = asyncio.Event()
     received = []
 
@@ -386,7 +386,7 @@ def test_a_request_without_response_waits_until_it_has_left() -> None:
         assert bytes(await exchange(connection, b"end")) == b"ok"
         assert received == [4_000_000] * 4 + [3]
 
-    asyncio.run(talk(late, check))
+    asyncio.run(run_channel(late, check))
 
 
 def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
@@ -401,7 +401,7 @@ def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
         errors = await asyncio.gather(*sends, call, return_exceptions=True)
         assert ["was closed" in str(error) for error in errors] == [True] * 3
 
-    asyncio.run(talk(deaf, check))
+    asyncio.run(run_channel(deaf, check))
 
 
 def test_the_earliest_deadline_counts() -> None:
@@ -415,7 +415,7 @@ def test_the_earliest_deadline_counts() -> None:
         assert ["within 0.03 s" in str(error) for error in errors] == [True, True]
         assert connection.is_closed
 
-    asyncio.run(talk(silent, check))
+    asyncio.run(run_channel(silent, check))
 
 
 def test_an_answered_request_does_not_time_out_later() -> None:
@@ -428,7 +428,7 @@ def test_an_answered_request_does_not_time_out_later() -> None:
         assert bytes(await call) == b"x" * 10
         assert not connection.is_closed
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))
 
 
 class Counts:
@@ -454,7 +454,7 @@ class Counts:
 def test_an_observer_sees_what_goes_over_the_wire() -> None:
     async def run() -> None:
         counts = Counts()
-        server, address = await serve(speaking(echo))
+        server, address = await serve(answering_versions(echo))
         async with server:
             connection = await Channel.open(
                 address,
@@ -477,16 +477,16 @@ def test_an_observer_sees_what_goes_over_the_wire() -> None:
 @pytest.mark.parametrize(
     "address", [Address("a" * 70 + ".example", 9092), Address("127.0.0.1", 99_999_999), Address("nul\0", 9092)]
 )
-def test_an_address_that_cannot_be_looked_up_is_one_that_cannot_be_reached(address: Address) -> None:
+def test_an_address_that_cannot_be_looked_up_is_a_network_error(address: Address) -> None:
     with pytest.raises(ApiError, match="cannot connect to") as caught:
         asyncio.run(Channel.open(address, client_id="test", timeout_s=10))
     assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
 
 
-def test_connecting_while_the_interpreter_ends_is_a_failure_of_the_network() -> None:
+def test_connecting_while_the_interpreter_exits_is_a_network_error() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        # What the look-up of a name finds then: nobody to do it.
+        # The executor that looks names up is shut down when the interpreter exits.
         await loop.shutdown_default_executor()
         with pytest.raises(ApiError, match="cannot connect to localhost:1") as caught:
             await Channel.open(Address("localhost", 1), client_id="test", timeout_s=10)
@@ -495,7 +495,7 @@ def test_connecting_while_the_interpreter_ends_is_a_failure_of_the_network() -> 
     asyncio.run(run())
 
 
-def test_requests_wait_for_a_login_that_is_repeated_in_their_order() -> None:
+def test_requests_wait_in_order_for_a_repeated_login() -> None:
     async def check(connection: Channel) -> None:
         logged_in = asyncio.Event()
 
@@ -512,10 +512,10 @@ def test_requests_wait_for_a_login_that_is_repeated_in_their_order() -> None:
         await unanswered
         assert [bytes(await answer) for answer in waiting] == [b"0", b"1", b"2"]
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))
 
 
-def test_nothing_leaves_if_a_login_fails_and_all_hear_why() -> None:
+def test_no_request_is_sent_if_a_login_fails_and_all_raise_its_error() -> None:
     received = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -531,11 +531,11 @@ def test_nothing_leaves_if_a_login_fails_and_all_hear_why() -> None:
         assert answers[0] is not answers[1]
         assert connection.is_closed
 
-    asyncio.run(talk(listen, check))
+    asyncio.run(run_channel(listen, check))
     assert not received
 
 
-def test_a_connection_that_is_closed_while_somebody_logs_in() -> None:
+def test_a_connection_that_is_closed_during_a_login() -> None:
     async def check(connection: Channel) -> None:
         ended = asyncio.Event()
 
@@ -554,4 +554,4 @@ def test_a_connection_that_is_closed_while_somebody_logs_in() -> None:
             await waiting
         await ended.wait()
 
-    asyncio.run(talk(echo, check))
+    asyncio.run(run_channel(echo, check))

@@ -1,4 +1,4 @@
-"""What leaves by TLS: all of it, in records no smaller than they need be. The peer is a plain blocking one."""
+"""Writing through TLS: all bytes arrive, in records not smaller than necessary. The peer blocks in a thread."""
 
 import asyncio
 import socket
@@ -14,14 +14,14 @@ from rookery.net.channel_writer import ChannelWriter
 from tests.support.certificates import make_certificates
 
 TIMEOUT_S = 30
-PATIENCE_S = 0.3
+DRAIN_TIMEOUT_S = 0.3
 PART_BYTES = 100_000
 # More than the kernel takes for a peer that does not read.
 LARGE_BYTES = 30_000_000
 
 
 class Sender(asyncio.Protocol):
-    """As a connection has it, without requests."""
+    """A protocol that owns a writer as `Channel` does, without requests."""
 
     def __init__(self) -> None:
         self.losses: list[OSError] = []
@@ -42,9 +42,10 @@ class Sender(asyncio.Protocol):
 
 
 def exchange(directory: Path, send: Callable[[ChannelWriter], None], *, read_after: str) -> list[bytes]:
-    """What a peer reads, TLS record by record.
+    """Return what the peer reads, TLS record by record.
 
-    It begins to read when it has been waited for ("patience"), when all has "left" or the connection is "lost".
+    The peer begins to read when draining has timed out ("timeout"), when all is "written", or when the connection is
+    "lost".
     """
     certificates = make_certificates(directory)
     may_read = threading.Event()
@@ -63,14 +64,14 @@ def exchange(directory: Path, send: Callable[[ChannelWriter], None], *, read_aft
             Sender, "127.0.0.1", port, ssl=trusting, server_hostname="localhost", ssl_shutdown_timeout=0.5
         )
         send(sender.outgoing)
-        if read_after == "patience":
+        if read_after == "timeout":
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(sender.outgoing.drain(), PATIENCE_S)
+                await asyncio.wait_for(sender.outgoing.drain(), DRAIN_TIMEOUT_S)
             may_read.set()
         await sender.outgoing.drain()
-        if read_after == "left":
+        if read_after == "written":
             may_read.set()
-        sender.outgoing.close(in_peace=True)
+        sender.outgoing.close(graceful=True)
         await sender.lost
         may_read.set()
         assert not sender.losses
@@ -92,12 +93,12 @@ def test_a_request_of_many_parts_is_one_record(tmp_path: Path) -> None:
     def send(outgoing: ChannelWriter) -> None:
         outgoing.send([*parts], sum(map(len, parts)), may_be_held=True)
 
-    assert exchange(tmp_path, send, read_after="left") == [b"".join(parts)]
+    assert exchange(tmp_path, send, read_after="written") == [b"".join(parts)]
 
 
-@pytest.mark.parametrize("read_after", ["left", "lost"])
-def test_what_left_before_the_end_arrives_however_late_it_is_read(tmp_path: Path, read_after: str) -> None:
-    """With acks=0 nobody but the kernel knows of it any more."""
+@pytest.mark.parametrize("read_after", ["written", "lost"])
+def test_bytes_written_before_the_close_arrive_however_late_the_peer_reads(tmp_path: Path, read_after: str) -> None:
+    """With acks=0 only the kernel still holds them, and no response would show their loss."""
     frames = [[bytes([number]) * PART_BYTES, b"%d" % number] for number in range(20)]
 
     def send(outgoing: ChannelWriter) -> None:
@@ -108,8 +109,8 @@ def test_what_left_before_the_end_arrives_however_late_it_is_read(tmp_path: Path
     assert b"".join(exchange(tmp_path, send, read_after=read_after)) == expected
 
 
-def test_a_large_request_does_not_wait_in_memory_without_anybody_knowing(tmp_path: Path) -> None:
+def test_drain_waits_for_a_large_request_that_the_peer_does_not_read(tmp_path: Path) -> None:
     def send(outgoing: ChannelWriter) -> None:
         outgoing.send([bytes(LARGE_BYTES)], LARGE_BYTES, may_be_held=True)
 
-    assert sum(map(len, exchange(tmp_path, send, read_after="patience"))) == LARGE_BYTES
+    assert sum(map(len, exchange(tmp_path, send, read_after="timeout"))) == LARGE_BYTES

@@ -2,7 +2,7 @@ from rookery.net.frame_buffers import FrameBuffers
 from tests.support.memory import NEEDS_RESIDENT_BYTES, resident_bytes
 
 
-def test_a_buffer_comes_again_when_nobody_looks_at_it_any_more() -> None:
+def test_a_buffer_is_reused_when_no_view_of_it_is_left() -> None:
     buffers = FrameBuffers()
     first = buffers.take(100)
     address = id(first.obj)
@@ -15,7 +15,7 @@ def test_a_buffer_comes_again_when_nobody_looks_at_it_any_more() -> None:
     assert (id(third.obj), len(third)) == (address, 80)
 
 
-def test_what_somebody_looks_at_is_not_overwritten() -> None:
+def test_a_buffer_with_a_view_is_not_overwritten() -> None:
     buffers = FrameBuffers()
     held = []
     for number in range(20):
@@ -33,7 +33,7 @@ def test_a_large_buffer_is_not_kept_for_small_frames() -> None:
     assert len(small) == 10
 
 
-def test_large_buffers_are_used_again_too() -> None:
+def test_large_buffers_are_reused_too() -> None:
     buffers = FrameBuffers()
     first = buffers.take(2_000_000)
     first[-1] = 7
@@ -45,14 +45,14 @@ def test_large_buffers_are_used_again_too() -> None:
     assert third[-1] == 7
 
 
-def test_what_is_larger_than_a_fetch_is_not_kept() -> None:
+def test_a_buffer_larger_than_a_fetch_is_not_kept() -> None:
     buffers = FrameBuffers()
     buffers.take(100_000_000)
     assert buffers._kept == []
 
 
 @NEEDS_RESIDENT_BYTES
-def test_memory_follows_what_arrived_not_what_a_broker_claims() -> None:
+def test_memory_grows_with_the_bytes_that_arrive_not_with_the_claimed_size() -> None:
     buffers, before = FrameBuffers(), resident_bytes()
     claimed = buffers.take(500_000_000)
     claimed[:5] = b"bytes"

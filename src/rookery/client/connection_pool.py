@@ -192,7 +192,7 @@ class ConnectionPool:
         try:
             await self._authenticator.log_in(connection)
         except BaseException:
-            await connection.close(in_peace=False)
+            await connection.close(graceful=False)
             raise
 
     def _opened(self, key: _Key, task: asyncio.Task[Channel]) -> None:

@@ -1,4 +1,4 @@
-"""Bootstrap addresses as people write them: `host`, `host:port`, `[::1]:port`, several with commas."""
+"""Parse bootstrap addresses as users write them: `host`, `host:port`, `[::1]:port`, or a comma-separated list."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """At least one address, or ConfigError."""
+    """Return at least one address. Raises ConfigError if `text` holds none, or one that is malformed."""
     addresses = [_parse(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
         raise ConfigError("the bootstrap server list is empty: give host:port")
@@ -32,5 +32,5 @@ def _parse(text: str) -> Address:
     else:
         host, _, port = text.partition(":")
     if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ConfigError(f"'{text}' is no bootstrap server: give host:port, for example 127.0.0.1:{DEFAULT_PORT}")
+        raise ConfigError(f"'{text}' is not a bootstrap server: give host:port, for example 127.0.0.1:{DEFAULT_PORT}")
     return Address(host, int(port) if port else DEFAULT_PORT)

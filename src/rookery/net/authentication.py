@@ -1,12 +1,10 @@
-"""Logs in on connections: SaslHandshake, then SaslAuthenticate until the mechanism is through.
+"""SASL logins on connections: SaslHandshake, then SaslAuthenticate until the mechanism's exchange is complete.
 
-A broker may want to see the login again before a session ends (KIP-368). It then says how long the session lasts, and
-the first request after most of that time waits until the connection has been logged in on again
-(`Channel.log_in_again_at`): no request is lost, their order stays, and nobody logs in for a connection that is not
-used.
+A broker may require a new login before a session ends (KIP-368). It then returns the lifetime of the session, and the
+first request after most of that time waits until the login has been repeated (`Channel.log_in_again_at`). No request
+is lost, requests keep their order, and an idle connection does not log in again.
 
-What is wrong with a user, a password, a mechanism or an identity provider is `AuthenticationError`, which nobody
-retries.
+A wrong user, password, mechanism or identity provider raises `AuthenticationError`, which is not retriable.
 """
 
 import asyncio
@@ -24,14 +22,15 @@ from rookery.security.sasl import OAUTHBEARER, PLAIN, Exchange, SaslError, oauth
 from rookery.security.settings import SaslSettings
 from rookery.security.tokens import TokenError, TokenSource
 
-# The part of a session's life after which a login is repeated, and the most that chance adds to it: Kafka's own.
-_AGAIN_AFTER = 0.85
-_AGAIN_JITTER = 0.1
+# The fraction of a session's lifetime after which the login is repeated, and the maximum of the random fraction that is
+# added to it. Both are Kafka's values.
+_RENEWAL_FRACTION = 0.85
+_RENEWAL_JITTER = 0.1
 _NONCE_BYTES = 18
 
 
 class Authenticator:
-    """For all connections of a client."""
+    """Logs in on all connections of one client."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Authenticator:
         randomness: Random | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`timeout_s` bounds each request of a login. ConfigError if there can be none with these settings."""
+        """`timeout_s` bounds each request of a login. Raises ConfigError if no login can succeed with `settings`."""
         self._settings = settings
         self._timeout_s = timeout_s
         self._randomness = randomness or Random()
@@ -49,37 +48,40 @@ class Authenticator:
         self._extensions = oauth_extensions(settings.login.options)
         self._tokens = None if settings.tokens is None else TokenSource(settings.tokens, clock=self._clock)
         if self._tokens is None:
-            self._try()
+            self._check_settings()
 
     async def log_in(self, connection: Channel) -> None:
-        """Raises AuthenticationError, or another ApiError if the connection failed."""
-        lifetime_ms = await self._talk(connection, await self._begin())
+        """Log in on `connection` and schedule the next login if the session has a lifetime.
+
+        Raises AuthenticationError, or another ApiError if the connection failed.
+        """
+        lifetime_ms = await self._authenticate(connection, await self._begin())
         if lifetime_ms > 0:
-            part = _AGAIN_AFTER + _AGAIN_JITTER * self._randomness.random()
-            due_s = asyncio.get_running_loop().time() + part * lifetime_ms / 1000
+            fraction = _RENEWAL_FRACTION + _RENEWAL_JITTER * self._randomness.random()
+            due_s = asyncio.get_running_loop().time() + fraction * lifetime_ms / 1000
             connection.log_in_again_at(due_s, self.log_in)
 
     def close(self) -> None:
         if self._tokens is not None:
             self._tokens.close()
 
-    def _try(self) -> None:
-        """What would fail with every connection fails when the client is made."""
+    def _check_settings(self) -> None:
+        """Fail when the client is constructed, if the settings would make every login fail."""
         try:
-            next(self._begin_alone())
+            next(self._begin_from_settings())
         except UnicodeError:
-            raise ConfigError("sasl.jaas.config has signs that are not Unicode's") from None
+            raise ConfigError("sasl.jaas.config has characters that are not valid Unicode") from None
 
     async def _begin(self) -> Exchange:
         if self._tokens is None:
-            return self._begin_alone()
+            return self._begin_from_settings()
         try:
             return oauth_bearer(await self._tokens.token(), self._extensions)
         except TokenError as error:
             raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
 
-    def _begin_alone(self) -> Exchange:
-        """Of what the settings say, without an identity provider."""
+    def _begin_from_settings(self) -> Exchange:
+        """Start an exchange with the credentials of the settings, without an identity provider."""
         mechanism, options = self._settings.mechanism, self._settings.login.options
         if mechanism == OAUTHBEARER:
             return oauth_bearer(unsecured_token(options, self._clock.now_ms() / 1000), self._extensions)
@@ -87,49 +89,49 @@ class Authenticator:
             return plain(options["username"], options["password"])
         return scram(mechanism, options["username"], options["password"], secrets.token_urlsafe(_NONCE_BYTES))
 
-    async def _talk(self, connection: Channel, exchange: Exchange) -> int:
-        """How long the session lasts, in milliseconds; zero: as long as the connection."""
-        await self._shake_hands(connection)
-        said = next(exchange)
+    async def _authenticate(self, connection: Channel, exchange: Exchange) -> int:
+        """Return the session's lifetime in milliseconds; zero means as long as the connection."""
+        await self._handshake(connection)
+        auth_bytes = next(exchange)
         while True:
-            response = await self._ask(connection, ApiKey.SASL_AUTHENTICATE, Message(auth_bytes=said))
+            response = await self._request(connection, ApiKey.SASL_AUTHENTICATE, Message(auth_bytes=auth_bytes))
             if response.error_code != ErrorCode.NONE:
-                raise self._refused(connection, response.error_message, ErrorCode(response.error_code))
+                raise self._login_error(connection, response.error_message, ErrorCode(response.error_code))
             try:
-                said = exchange.send(response.auth_bytes)
+                auth_bytes = exchange.send(response.auth_bytes)
             except StopIteration:
                 return int(response.get("session_lifetime_ms", 0))
             except SaslError as error:
-                raise self._refused(connection, str(error)) from None
+                raise self._login_error(connection, str(error)) from None
 
-    async def _shake_hands(self, connection: Channel) -> None:
+    async def _handshake(self, connection: Channel) -> None:
         mechanism = self._settings.mechanism
-        response = await self._ask(connection, ApiKey.SASL_HANDSHAKE, Message(mechanism=mechanism))
+        response = await self._request(connection, ApiKey.SASL_HANDSHAKE, Message(mechanism=mechanism))
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise AuthenticationError(
                 ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-                f"{connection.address} does not know the mechanism {mechanism}: set sasl.mechanism to one of "
+                f"{connection.address} does not support the mechanism {mechanism}: set sasl.mechanism to one of "
                 f"{', '.join(response.mechanisms)}",
             )
         if response.error_code != ErrorCode.NONE:
-            raise self._refused(connection, "it expects no login", ErrorCode(response.error_code))
+            raise self._login_error(connection, "it expects no login", ErrorCode(response.error_code))
 
-    async def _ask(self, connection: Channel, api_key: ApiKey, message: Message) -> Message:
-        # A broker answers in order: first what was asked before a login that is repeated.
-        timeout_s = self._timeout_s + connection.patience_s
+    async def _request(self, connection: Channel, api_key: ApiKey, message: Message) -> Message:
+        # A broker answers in order. When a login is repeated, the requests that were sent before it are answered first,
+        # so their time is added: without it, a slow Fetch would time out the login and close a healthy connection.
+        timeout_s = self._timeout_s + connection.pending_timeout_s
         try:
             return await connection.request(api_key, message, timeout_s=timeout_s)
         except ApiError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
-            raise self._refused(connection, "it knows no SASL") from None
+            raise self._login_error(connection, "it does not support SASL") from None
 
-    def _refused(
+    def _login_error(
         self,
         connection: Channel,
         reason: str | None,
         code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
     ) -> AuthenticationError:
         keys = "security.protocol, sasl.mechanism and sasl.jaas.config"
-        said = reason or code.name
-        return AuthenticationError(code, f"cannot log in at {connection.address}: {said}; check {keys}")
+        return AuthenticationError(code, f"cannot log in at {connection.address}: {reason or code.name}; check {keys}")

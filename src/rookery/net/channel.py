@@ -1,19 +1,20 @@
-"""One socket to one broker: requests go out at once, responses find their request by correlation id.
+"""One socket to one broker: requests are sent immediately, responses are matched to them by correlation id.
 
-`Channel.open` asks the broker for its API versions first; every request then uses the highest version that both
-sides know. Whatever goes wrong with the network is an `ApiError` with NETWORK_EXCEPTION or REQUEST_TIMED_OUT, so that
-callers treat it like any other retriable answer. After the first failure a connection is closed and stays closed.
+`Channel.open` first requests the broker's API versions; every later request uses the highest version that both sides
+support. A network failure is an `ApiError` with NETWORK_EXCEPTION or REQUEST_TIMED_OUT, so that callers treat it like
+any other retriable error code. After its first failure a channel is closed and stays closed.
 
-The bytes: `channel_writer` has those that leave, `channel_reader` those that arrive.
+`channel_writer` owns the outgoing bytes, `channel_reader` the incoming ones.
 
-Time-outs: one timer for all requests, at or before the earliest deadline.
+Time-outs: one timer serves all requests; it is set to the earliest deadline or before it.
 
-Security: a session that ends is renewed when there is something to send (`log_in_again_at`, as Kafka's clients do): a
-broker takes nothing else meanwhile, so that requests are held back, and fail with the connection if the login does.
+Security: a session that is about to end is renewed when the next request is sent (`log_in_again_at`, as Kafka's clients
+do). A broker accepts no other request during the login, so requests are held back, and fail with the channel if the
+login fails.
 
-    state      leaves when                                        requests
-    open       the peer hangs up, talks nonsense or answers late   are sent
-    failed     never                                              raise the error that ended it
+    state      ends when                                                      requests
+    open       the broker closes, sends an invalid response or answers late   are sent
+    failed     never                                                          raise the error that closed the channel
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from rookery.net.address import Address
 from rookery.net.channel_reader import ChannelReader
 from rookery.net.channel_writer import ChannelWriter
 from rookery.net.socket_buffers import SocketBuffers, prepare_socket
-from rookery.net.tls_errors import no_handshake, untrusted
+from rookery.net.tls_errors import handshake_error, handshake_interrupted
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
@@ -43,8 +44,8 @@ from rookery.protocol.wire import MALFORMED, malformed, skip_tagged_fields
 _REQUEST_START = struct.Struct(">ihhih")
 _SIZE_BYTES = 4
 _CORRELATION_BYTES = 4
-# How long a broker may take to read the last bytes and say goodbye in TLS.
-_GOODBYE_S = 5.0
+# How long a broker may take to read the last bytes and to answer the TLS shutdown.
+_TLS_SHUTDOWN_TIMEOUT_S = 5.0
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _UNKNOWN_NODE: NodeId = -1
 _SYSTEM_BUFFERS = SocketBuffers()
@@ -52,18 +53,18 @@ _LOGIN_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 
 
 def software() -> Message:
-    """What we say of ourselves in ApiVersions."""
+    """Return the client's name and version, the body of an ApiVersions request."""
     return Message(client_software_name="rookery", client_software_version=_software_version())
 
 
 @cache
 def _software_version() -> str:
-    """Read once: it is looked up in files."""
+    """Return the installed version, cached because the look-up reads files."""
     return version()
 
 
 class ChannelObserver(Protocol):
-    """Who counts what connections do. Nodes that are not known yet have negative numbers, as in Kafka."""
+    """Counts what channels do. A node that is not known yet has a negative number, as in Kafka."""
 
     def opened(self, node: NodeId) -> None: ...
     def closed(self, node: NodeId) -> None: ...
@@ -79,14 +80,14 @@ class _Pending(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """What all requests of one API's version have in common."""
+    """The part of the request header that all requests of one API version share."""
 
     tail: bytes
     has_flexible_response: bool
 
 
 class Channel(asyncio.BufferedProtocol):
-    """Built by `open`. Safe to use from many tasks of one event loop."""
+    """Created by `open`. Safe to use from many tasks of one event loop."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Channel(asyncio.BufferedProtocol):
         self._outgoing = ChannelWriter(lambda error: self._fail(self._loss(error)))
         self._incoming = ChannelReader(self._pending, self._accept)
         self._has_tls = False
-        # Logging in again: when, how, and who does it now.
+        # The repeated login: when it is due, the coroutine that does it, and the task that is doing it.
         self._login_due_s = inf
         self._log_in: Callable[[Channel], Awaitable[None]] | None = None
         self._login: asyncio.Task[None] | None = None
@@ -131,33 +132,34 @@ class Channel(asyncio.BufferedProtocol):
         buffers: SocketBuffers = _SYSTEM_BUFFERS,
         tls: ssl.SSLContext | None = None,
     ) -> "Channel":
-        """`timeout_s` bounds the connecting, and the asking for versions again."""
+        """Connect and request the API versions; `timeout_s` bounds connecting, and then each ApiVersions request."""
         connection = cls(address, client_id=client_id, node=node, observer=observer)
         try:
             async with asyncio.timeout(timeout_s):
                 loop = asyncio.get_running_loop()
-                patience_s = None if tls is None else _GOODBYE_S
+                shutdown_s = None if tls is None else _TLS_SHUTDOWN_TIMEOUT_S
                 transport, _ = await loop.create_connection(
-                    lambda: connection, address.host, address.port, ssl=tls, ssl_shutdown_timeout=patience_s
+                    lambda: connection, address.host, address.port, ssl=tls, ssl_shutdown_timeout=shutdown_s
                 )
         except TimeoutError:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address} did not answer within {timeout_s:g} s") from None
         except ssl.SSLError as error:
-            raise untrusted(address, error) from None
+            raise handshake_error(address, error) from None
         except OSError as error:
             if isinstance(error, ConnectionError) and not error.errno:
-                raise no_handshake(address) from None
+                raise handshake_interrupted(address) from None
             # asyncio's own text for a refused connection hides the reason.
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {reason}") from None
         except (ValueError, OverflowError, RuntimeError) as error:
-            # No name that idna knows, no port, or no thread any more to look it up: the interpreter is ending.
+            # idna cannot encode the name, the port is out of range, or the executor that looks names up has been shut
+            # down because the interpreter is exiting.
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {error}") from None
         try:
             prepare_socket(transport, buffers)
             await connection._negotiate(timeout_s)
         except BaseException:
-            await connection.close(in_peace=False)
+            await connection.close(graceful=False)
             raise
         return connection
 
@@ -166,21 +168,22 @@ class Channel(asyncio.BufferedProtocol):
         return self._failure is not None
 
     @property
-    def patience_s(self) -> float:
-        """How long what was sent may still take to be answered."""
+    def pending_timeout_s(self) -> float:
+        """The time until the last deadline of the requests that wait for a response; zero if there is none."""
         deadlines = (pending.deadline_s for pending in self._pending.values())
         return max(max(deadlines, default=-inf) - self._loop.time(), 0)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request waits for its response, or for its turn to be sent."""
+        """Whether a request waits for its response, or to be sent."""
         return bool(self._pending or self._outgoing.must_wait)
 
     def version(self, api_key: ApiKey) -> int:
-        """The highest version of an API that the broker and we both know."""
+        """Return the highest version of an API that both sides support. Raises UNSUPPORTED_VERSION if there is none."""
         ours, theirs = DEFINED[api_key], self._versions.get(api_key)
         if theirs is None or ours.minimum > theirs.maximum or theirs.minimum > ours.maximum:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{self.address} serves no version of {api_key.name} we know")
+            message = f"{self.address} serves no version of {api_key.name} that this client supports"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
         return min(ours.maximum, theirs.maximum)
 
     # Requests
@@ -192,33 +195,34 @@ class Channel(asyncio.BufferedProtocol):
         chosen = self.version(api_key) if api_version is None else api_version
         body = await self.submit(api_key, chosen, (encode_request(api_key, chosen, message),), timeout_s=timeout_s)
         if api_key == ApiKey.API_VERSIONS and bytes(body[:2]) == _UNSUPPORTED_VERSION:
-            # The broker does not know our version and answers in the oldest one (KIP-511).
+            # The broker does not support the requested version and answers in version 0 (KIP-511).
             chosen = 0
         try:
             return decode_response(api_key, chosen, body)
         except ProtocolError as error:
-            raise self.refuse(error) from None
+            raise self.reject_response(error) from None
 
     async def exchange(
         self, api_key: int, api_version: int, parts: Sequence[Buffer], *, timeout_s: float
     ) -> memoryview:
-        """Send a request of encoded parts; the response's body, which is the caller's to keep and to decode.
+        """Send a request of encoded parts and return the body of the response, which the caller owns and decodes.
 
-        A body that cannot be decoded: see `refuse`.
+        A caller that cannot decode the body passes its error to `reject_response`.
         """
         return await self.submit(api_key, api_version, parts, timeout_s=timeout_s)
 
     def submit(
         self, api_key: int, api_version: int, parts: Sequence[Buffer], *, timeout_s: float
     ) -> asyncio.Future[memoryview]:
-        """As `exchange`, for those who wait otherwise. The parts must not change until the response is there."""
+        """Like `exchange`, but return a future. The parts must not change until the response has arrived."""
         now_s = self._loop.time()
         response: asyncio.Future[memoryview] = self._loop.create_future()
         header = self._headers.get((api_key, api_version)) or self._make_header(api_key, api_version)
         deadline_s = now_s + timeout_s
         correlation_id = self._send(api_key, api_version, header, parts, now_s)
         if self._failure is not None:
-            # The socket said so just now.
+            # Writing to the socket failed. The request must not enter `_pending`: that has been cleared already, and
+            # the caller would wait forever.
             raise self._error()
         self._pending[correlation_id] = _Pending(response, header.has_flexible_response, now_s, deadline_s)
         if deadline_s < self._timer_at_s:
@@ -226,7 +230,7 @@ class Channel(asyncio.BufferedProtocol):
         return response
 
     async def send(self, api_key: int, api_version: int, parts: Sequence[Buffer]) -> None:
-        """Send a request that has no response (Produce with acks=0), when what went before it has left."""
+        """Send a request that has no response (Produce with acks=0), and wait until it has been written."""
         header = self._headers.get((api_key, api_version)) or self._make_header(api_key, api_version)
         self._send(api_key, api_version, header, parts, self._loop.time())
         await self._outgoing.drain()
@@ -234,21 +238,30 @@ class Channel(asyncio.BufferedProtocol):
             raise self._error()
 
     def log_in_again_at(self, due_s: float, log_in: Callable[["Channel"], Awaitable[None]]) -> None:
-        """The session ends soon after `due_s`: whoever wants to send something then waits until `log_in` is done."""
+        """Call `log_in` at the first request from `due_s` on, which waits for it. The session ends soon after `due_s`.
+
+        `due_s` is the event loop's time.
+        """
         self._login_due_s, self._log_in = due_s, log_in
 
-    def refuse(self, error: ProtocolError) -> ApiError:
-        """A response cannot be decoded: later ones are as doubtful. The error to raise."""
-        self._fail(self._nonsense(error))
+    def reject_response(self, error: ProtocolError) -> ApiError:
+        """Close the channel because a response cannot be decoded, and return the error to raise.
+
+        Later responses cannot be trusted either: the two sides may disagree where a response begins.
+        """
+        self._fail(self._invalid_response(error))
         return self._error()
 
     def drop(self, reason: str) -> None:
-        """Close without waiting for the end."""
-        self._end(f": {reason}", in_peace=True)
+        """Close gracefully, without waiting until the socket is closed."""
+        self._close(f": {reason}", graceful=True)
 
-    async def close(self, *, in_peace: bool = True) -> None:
-        """Otherwise nobody waits for what the broker still reads, or for its goodbye."""
-        self._end("", in_peace=in_peace)
+    async def close(self, *, graceful: bool = True) -> None:
+        """Close the socket and wait until it is closed.
+
+        `graceful=False`: close immediately, without the TLS shutdown and without draining the send buffer.
+        """
+        self._close("", graceful=graceful)
         await asyncio.shield(self._lost)
 
     async def _negotiate(self, timeout_s: float) -> None:
@@ -260,7 +273,7 @@ class Channel(asyncio.BufferedProtocol):
             older = min(newest, offered.get(ApiKey.API_VERSIONS, 0))
             response = await self.request(ApiKey.API_VERSIONS, message, timeout_s=timeout_s, api_version=older)
         if response.error_code != ErrorCode.NONE:
-            raise ApiError(ErrorCode(response.error_code), f"{self.address} refused to tell its API versions")
+            raise ApiError(ErrorCode(response.error_code), f"{self.address} did not return its API versions")
         self._versions = {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys}
         levels = response.get("finalized_features") or ()
         self.finalized_features = {row.name: row.max_version_level for row in levels}
@@ -287,17 +300,20 @@ class Channel(asyncio.BufferedProtocol):
         if self._observer is not None:
             self._observer.sent(self.node, size + _SIZE_BYTES)
         if now_s >= self._login_due_s:
-            self._hold()
+            self._start_renewal()
         self._outgoing.send(frame, size + _SIZE_BYTES, may_be_held=api_key not in _LOGIN_APIS)
         return correlation_id
 
-    def _hold(self) -> None:
-        """Until the login is done only its requests leave, behind those that were made before."""
+    def _start_renewal(self) -> None:
+        """Until the login is complete, send only its own requests, after those that were submitted before it.
+
+        A broker accepts no other request during a login.
+        """
         self._login_due_s = inf
         self._outgoing.hold()
-        self._login = self._loop.create_task(self._renew())
+        self._login = self._loop.create_task(self._renew_session())
 
-    async def _renew(self) -> None:
+    async def _renew_session(self) -> None:
         assert self._log_in is not None
         try:
             await self._log_in(self)
@@ -335,12 +351,13 @@ class Channel(asyncio.BufferedProtocol):
         try:
             self._incoming.buffer_updated(nbytes)
         except ProtocolError as error:
-            self._fail(self._nonsense(error))
+            self._fail(self._invalid_response(error))
 
     def _accept(self, correlation_id: int, frame: memoryview) -> None:
         pending = self._pending[correlation_id]
         position = _body_position(frame) if pending.has_flexible_header else _CORRELATION_BYTES
-        # Only now: what cannot be read fails the connection and with it everyone in `_pending`.
+        # Not earlier: a malformed header fails the channel, which fails every request in `_pending`. A request that had
+        # been removed before would never be answered.
         del self._pending[correlation_id]
         now_s = self._loop.time()
         self.used_s = now_s
@@ -376,15 +393,15 @@ class Channel(asyncio.BufferedProtocol):
         if first.deadline_s > self._loop.time():
             self._set_timer(first.deadline_s)
             return
-        # Later answers on this socket are as doubtful as the missing one.
-        patience_s = first.deadline_s - first.sent_s
-        self._fail(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer from {self.address} within {patience_s:g} s"))
+        # A broker answers in order, so the responses to later requests cannot arrive before the missing one.
+        timeout_s = first.deadline_s - first.sent_s
+        self._fail(ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer from {self.address} within {timeout_s:g} s"))
 
-    def _end(self, why: str, *, in_peace: bool) -> None:
+    def _close(self, why: str, *, graceful: bool) -> None:
         text = f"the connection to {self.address} was closed{why}"
-        self._fail(ApiError(ErrorCode.NETWORK_EXCEPTION, text), in_peace=in_peace)
+        self._fail(ApiError(ErrorCode.NETWORK_EXCEPTION, text), graceful=graceful)
 
-    def _fail(self, failure: ApiError, *, in_peace: bool = False) -> None:
+    def _fail(self, failure: ApiError, *, graceful: bool = False) -> None:
         if self._failure is not None:
             return
         self._failure = failure
@@ -392,32 +409,35 @@ class Channel(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._login is not None:
             self._login.cancel()
-        self._outgoing.close(in_peace=in_peace)
+        self._outgoing.close(graceful=graceful)
         for pending in self._pending.values():
             if not pending.response.done():
                 pending.response.set_exception(self._error())
-                # Who gave up waiting is not worth a warning about an exception that nobody looked at.
+                # Mark the exception as retrieved: asyncio would warn if no caller awaits the future any more.
                 pending.response.exception()
         self._pending.clear()
 
     def _error(self) -> ApiError:
-        """As many as there are who wait: an exception that is raised twice would collect their traces."""
+        """Return a copy per waiter: re-raising one exception would accumulate tracebacks."""
         assert self._failure is not None
         return copy(self._failure)
 
     def _loss(self, error: Exception | None) -> ApiError:
         if self._has_tls and not self._versions:
-            # In TLS 1.3 a broker says what it thinks of us when we are through with the handshake.
-            return untrusted(self.address, error) if isinstance(error, ssl.SSLError) else no_handshake(self.address)
+            # In TLS 1.3 a client's handshake is complete before the broker has checked the client's certificate, so
+            # that a rejection arrives here instead of in `open`.
+            if isinstance(error, ssl.SSLError):
+                return handshake_error(self.address, error)
+            return handshake_interrupted(self.address)
         reason = "the broker hung up" if error is None else str(error)
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"lost the connection to {self.address}: {reason}")
 
-    def _nonsense(self, error: ProtocolError) -> ApiError:
+    def _invalid_response(self, error: ProtocolError) -> ApiError:
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{self.address} does not speak Kafka's protocol: {error}")
 
 
 def _body_position(frame: memoryview) -> int:
-    """Behind a header with tagged fields, which hardly any broker sends."""
+    """Return where the body begins, after a header with tagged fields. Brokers hardly ever send any."""
     if len(frame) > _CORRELATION_BYTES and frame[_CORRELATION_BYTES] == 0:
         return _CORRELATION_BYTES + 1
     try:

@@ -1,8 +1,8 @@
-"""The bytes that arrive from one broker, cut into responses.
+"""Splits the bytes that arrive from one broker into responses. Called by `Channel`.
 
-Small responses arrive in a buffer that is used again and again, and leave it as bytes of their own. A response that has
-not arrived in full gets a buffer of its own (`frame_buffers`), into which the kernel then writes the rest. So a view of
-a response stays valid as long as somebody holds it. Nothing is allocated for a response that nobody asked for.
+Small responses arrive in a staging buffer that is reused, and are copied out of it. A response that has arrived only in
+part gets its own buffer (`frame_buffers`), into which the kernel then writes the rest. A view of a response therefore
+stays valid as long as it is referenced. No memory is allocated for a response to a request that was not sent.
 """
 
 import struct
@@ -19,12 +19,15 @@ _STAGING_BYTES = 16_384
 
 
 class ChannelReader:
-    """`expected` has the requests that are to be answered; `accept` gets a correlation id of them, and the frame."""
+    """Calls `accept` with the correlation id and the frame of each response.
+
+    `expected` contains the correlation ids of the requests that wait for a response.
+    """
 
     def __init__(self, expected: Container[int], accept: Callable[[int, memoryview], None]) -> None:
         self._expected = expected
         self._accept = accept
-        # Either the staging buffer, or the frame that is being filled.
+        # Bytes arrive in `_frame` if there is one, else in the staging buffer; `_filled` counts those in it.
         self._staging = memoryview(bytearray(_STAGING_BYTES))
         self._frame: memoryview | None = None
         self._frames = FrameBuffers()
@@ -34,16 +37,16 @@ class ChannelReader:
         return (self._staging if self._frame is None else self._frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Raises ProtocolError for what is no response to a request of ours."""
+        """Process `nbytes` new bytes. Raises ProtocolError for bytes that are no response to a pending request."""
         self._filled += nbytes
         if self._frame is None:
             self._take_staged()
         elif self._filled == len(self._frame):
             frame, self._frame, self._filled = self._frame, None, 0
-            self._accept(self._asked(frame), frame)
+            self._accept(self._correlation_id(frame), frame)
 
     def _take_staged(self) -> None:
-        """Take the responses that are whole, and make room for one that is not. Fewer than eight bytes stay."""
+        """Accept the complete responses, and move an incomplete one to its own buffer. Fewer than eight bytes stay."""
         staging, position, end = self._staging, 0, self._filled
         while end - position >= _SIZE_BYTES:
             (size,) = _INT32.unpack_from(staging, position)
@@ -53,7 +56,7 @@ class ChannelReader:
             if start + size <= end:
                 position = start + size
                 frame = memoryview(staging[start:position].tobytes())
-                self._accept(self._asked(frame), frame)
+                self._accept(self._correlation_id(frame), frame)
             elif end - start < _CORRELATION_BYTES:
                 break
             else:
@@ -64,14 +67,15 @@ class ChannelReader:
             staging[: self._filled] = staging[position:end]
 
     def _start_frame(self, size: int, received: memoryview) -> None:
-        self._asked(received)
+        # Check the correlation id before memory is taken: `size` is only what the peer claims.
+        self._correlation_id(received)
         self._frame = self._frames.take(size)
         self._filled = len(received)
         self._frame[: self._filled] = received
 
-    def _asked(self, frame: memoryview) -> int:
-        """The correlation id, which is the first that a frame has."""
+    def _correlation_id(self, frame: memoryview) -> int:
+        """Return the correlation id, the first field of a frame. Raises ProtocolError if no request has it."""
         (correlation_id,) = _INT32.unpack_from(frame)
         if correlation_id not in self._expected:
-            raise ProtocolError(f"an answer to request {correlation_id}, which was not asked")
+            raise ProtocolError(f"a response to request {correlation_id}, which was not sent")
         return int(correlation_id)

@@ -1,16 +1,22 @@
-"""Errors of an opening channel whose two ends do not trust each other. `client.errors` shows both to users."""
+"""Errors of a channel that cannot be opened because one end does not trust the other.
+
+`client.errors` exports both to users.
+"""
 
 from rookery.base.errors import ApiError, ErrorCode
 
 
 class AuthenticationError(ApiError):
-    """Not retriable: it takes other settings, or another broker. The text names the settings."""
+    """A login or a TLS handshake failed. Not retriable: other settings, or another broker, are needed.
+
+    The text names the settings.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
-        # The code names SASL only, and TLS fails as well.
+        # ApiError's text begins with the name of the code, which says SASL even if TLS failed.
         self.args = (message,)
 
 
 class HandshakeError(AuthenticationError):
-    """A TLS handshake with one broker failed. Each broker has its own certificate: another one may be trusted."""
+    """A TLS handshake with one broker failed. Each broker has its own certificate, so another one may succeed."""

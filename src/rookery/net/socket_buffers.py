@@ -1,4 +1,4 @@
-"""The system's buffers of a connection's socket: `send.buffer.bytes`, `receive.buffer.bytes`."""
+"""The sizes of a socket's kernel buffers: `send.buffer.bytes`, `receive.buffer.bytes`."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ SYSTEM_DEFAULT_BYTES = -1
 
 
 class SocketBuffers(NamedTuple):
-    """The least that the system's buffers should have; the system may give more, and adapts what it gives."""
+    """The minimum sizes of the kernel's buffers. The kernel may choose larger ones, and adapts their sizes."""
 
     send_bytes: int = SYSTEM_DEFAULT_BYTES
     receive_bytes: int = SYSTEM_DEFAULT_BYTES
@@ -19,7 +19,7 @@ def prepare_socket(transport: asyncio.BaseTransport, buffers: SocketBuffers) -> 
     if plain is None:
         return
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # A size that is set stops the kernel from adapting it, so it must not be less than what is there already.
+    # Setting a size stops the kernel from adapting it, so a size is only set if it is larger than the current one.
     for option, size in ((socket.SO_SNDBUF, buffers.send_bytes), (socket.SO_RCVBUF, buffers.receive_bytes)):
         if size > plain.getsockopt(socket.SOL_SOCKET, option):
             plain.setsockopt(socket.SOL_SOCKET, option, size)

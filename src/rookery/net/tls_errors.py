@@ -1,4 +1,4 @@
-"""What a handshake of TLS that failed means to the user: which setting to look at, and whether to try again."""
+"""Errors for failed TLS handshakes: they name the settings to check, and their type says whether a retry helps."""
 
 import ssl
 
@@ -8,20 +8,23 @@ from rookery.net.errors import HandshakeError
 
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 _WRONG_NAME = (62, 64)
-# The only word that the protocol has for it.
+# The protocol's only error code for a failed authentication.
 _NO_TRUST = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def no_handshake(address: Address) -> ApiError:
-    """That somebody hung up may have other reasons: it is tried again."""
+def handshake_interrupted(address: Address) -> ApiError:
+    """Return the error of a handshake during which the broker closed the connection.
+
+    It is retriable, because the reason may be something else, for example a restart.
+    """
     hint = "is that a listener with TLS (security.protocol), and does it want no certificate (ssl.keystore.location)?"
-    return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address} hung up during the handshake of TLS: {hint}")
+    return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address} hung up during the TLS handshake: {hint}")
 
 
-def untrusted(address: Address, error: ssl.SSLError) -> ApiError:
-    """A handshake of TLS that one side refused."""
+def handshake_error(address: Address, error: ssl.SSLError) -> ApiError:
+    """Return the error of a handshake that one side rejected or that was interrupted."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return no_handshake(address)
+        return handshake_interrupted(address)
     if isinstance(error, ssl.SSLCertVerificationError):
         keys = "ssl.truststore.location"
         if error.verify_code in _WRONG_NAME:
@@ -29,4 +32,4 @@ def untrusted(address: Address, error: ssl.SSLError) -> ApiError:
         return HandshakeError(_NO_TRUST, f"{address} is not trusted: {error.verify_message}; check {keys}")
     reason = error.reason or str(error)
     keys = "security.protocol, ssl.enabled.protocols, or ssl.keystore.location if the broker asks for a certificate"
-    return HandshakeError(_NO_TRUST, f"the handshake of TLS with {address} failed: {reason}; check {keys}")
+    return HandshakeError(_NO_TRUST, f"the TLS handshake with {address} failed: {reason}; check {keys}")

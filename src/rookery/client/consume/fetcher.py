@@ -457,7 +457,7 @@ class Fetcher:
         try:
             return decode_fetch_response(version, answer)
         except ProtocolError as error:
-            raise connection.refuse(error) from None
+            raise connection.reject_response(error) from None
 
     def _on_lost_broker(self, node: Node, plan: Plan, error: ApiError) -> None:
         """Perhaps others lead its partitions now, unless it does not let us in."""

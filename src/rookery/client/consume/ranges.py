@@ -131,7 +131,7 @@ class RangeReader:
         try:
             response = decode_fetch_response(version, answer)
         except ProtocolError as error:
-            raise connection.refuse(error) from None
+            raise connection.reject_response(error) from None
         if response.error_code:
             raise ApiError(ErrorCode(response.error_code), f"broker {node} refused to fetch")
         found = list(_rows(response, topics))

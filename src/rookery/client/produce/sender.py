@@ -338,7 +338,7 @@ class Sender:
             try:
                 response = decode_produce_response(request.version, answer.result())
             except ProtocolError as problem:
-                error = request.connection.refuse(problem)
+                error = request.connection.reject_response(problem)
             else:
                 self._settle(request, response)
         if error is not None:
