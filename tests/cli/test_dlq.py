@@ -189,7 +189,7 @@ def test_redrive_with_the_current_time(broker: EmbeddedBroker) -> None:
         why = Failure(Origin("brief", 0, 0, NOW_MS - 3_600_000), "E", "m", "s")
         producer.send("brief.dlq", b"old", headers=headers_of(why))
         producer.flush()
-    assert "older than the topic keeps" in rookery(broker, "redrive", "brief.dlq", "--dry-run").stdout
+    assert "older than the retention of its topic" in rookery(broker, "redrive", "brief.dlq", "--dry-run").stdout
     rookery(broker, "redrive", "brief.dlq", "--yes", exit_code=1)
     rookery(broker, "redrive", "brief.dlq", "--yes", "--now")
     assert [row["value"] for row in returned(broker, "brief")] == [b"old"]

@@ -2,11 +2,11 @@ import pytest
 
 from rookery.dead_letters.letters import OffsetSpan, Selection, Summary, newest, parse_span
 from rookery.dead_letters.standard import Origin
-from tests.dead_letters.making import failure, letter
+from tests.dead_letters.samples import failure, letter
 
 
 @pytest.mark.parametrize(
-    ("selection", "is_taken"),
+    ("selection", "is_match"),
     [
         (Selection(), True),
         (Selection(origin_topics=frozenset({"orders", "others"})), True),
@@ -26,19 +26,19 @@ from tests.dead_letters.making import failure, letter
         (Selection(origin_topics=frozenset({"orders"}), stages=frozenset({"TRANSFORMATION"})), False),
     ],
 )
-def test_all_kinds_of_filters(selection: Selection, is_taken: bool) -> None:
-    assert selection.takes(letter(failure(), offset=5)) is is_taken
+def test_every_field_filters(selection: Selection, is_match: bool) -> None:
+    assert selection.matches(letter(failure(), offset=5)) is is_match
 
 
-def test_what_has_no_origin_is_taken_by_time_and_place_only() -> None:
-    assert Selection(since_ms=0, spans=(OffsetSpan(0, 0, 0),)).takes(letter())
-    assert not Selection(error_classes=frozenset({""})).takes(letter())
+def test_what_has_no_origin_is_match_by_time_and_place_only() -> None:
+    assert Selection(since_ms=0, spans=(OffsetSpan(0, 0, 0),)).matches(letter())
+    assert not Selection(error_classes=frozenset({""})).matches(letter())
 
 
-def test_unless_it_says_what_is_wrong() -> None:
+def test_a_letter_without_origin_matches_by_its_error() -> None:
     row = letter(failure(None))
-    assert Selection(error_classes=frozenset({"ValueError"})).takes(row)
-    assert not Selection(origin_topics=frozenset({"orders"})).takes(row)
+    assert Selection(error_classes=frozenset({"ValueError"})).matches(row)
+    assert not Selection(origin_topics=frozenset({"orders"})).matches(row)
     assert row.identity != letter(failure(None), offset=1).identity
 
 
@@ -61,7 +61,7 @@ def test_a_summary_counts_origins_once() -> None:
     assert summary.error_classes() == [("builtins.ValueError", 2), ("", 1), ("KeyError", 1)]
 
 
-def test_the_newest_are_in_order() -> None:
+def test_the_newest_letters_are_in_order() -> None:
     letters = [letter(offset=offset, timestamp_ms=time) for offset, time in ((0, 5), (1, 9), (2, 1), (3, 9))]
     assert [found.record.offset for found in newest(letters, 3)] == [0, 1, 3]
     assert len(newest(letters, 10)) == 4

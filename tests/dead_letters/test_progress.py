@@ -8,7 +8,7 @@ RUNS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12)
 
 
 @given(st.integers(0, 20), RUNS)
-def test_it_is_a_set_of_offsets_that_comes_back(position: int, runs: list[tuple[int, int]]) -> None:
+def test_progress_is_a_set_of_offsets_and_survives_a_round_trip(position: int, runs: list[tuple[int, int]]) -> None:
     done = set(range(position))
     progress = Progress(position)
     for start, length in runs:
@@ -21,7 +21,7 @@ def test_it_is_a_set_of_offsets_that_comes_back(position: int, runs: list[tuple[
         assert found.end == max(done, default=-1) + 1
 
 
-def test_the_metadata_say_what_is_open_and_done_in_turn() -> None:
+def test_the_metadata_alternate_open_and_done_runs() -> None:
     progress = Progress(5)
     progress.add(8, 10)
     assert progress.metadata() == "+3,2"
@@ -34,12 +34,12 @@ def test_the_metadata_say_what_is_open_and_done_in_turn() -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "+", "by hand", "+1,x", "+1,-1", "3,2", "+1,,2"])
-def test_metadata_of_others_count_as_none(metadata: str) -> None:
+def test_metadata_in_another_format_is_ignored(metadata: str) -> None:
     progress = read_progress(7, metadata)
     assert (progress.position, progress.end) == (7, 7)
 
 
-def test_large_runs_cost_nothing() -> None:
+def test_long_runs_cost_constant_memory() -> None:
     progress = read_progress(0, "+1,999999999999999")
     assert progress.end == 10**15
     assert 10**14 in progress

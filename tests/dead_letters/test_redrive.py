@@ -1,4 +1,4 @@
-"""Redrives against a real broker, interrupted wherever something is at stake."""
+"""Redrives against a real broker, interrupted at every step of the transaction."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -12,14 +12,14 @@ from rookery.base.clock import SystemClock
 from rookery.client import Admin, Consumer, Producer, TopicPartition
 from rookery.client.errors import ProducerFencedError
 from rookery.dead_letters.letters import Selection
-from rookery.dead_letters.plan import Skip, Wish
+from rookery.dead_letters.plan import RedriveRequest, Skip
 from rookery.dead_letters.reader import READER_CONFIG, find_topics, measure, read_progresses
 from rookery.dead_letters.redrive import Redrive, RedriveError, Report, redrive_config
 from rookery.dead_letters.standard import ATTEMPT, Failure, Origin, headers_of
 from rookery.testing.embedded import EmbeddedBroker
 
 _NUMBERS = count(1)
-# Retention would delete what is much older.
+# The retention would delete records that are much older.
 NOW_MS = SystemClock().now_ms()
 
 
@@ -30,7 +30,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class World:
-    """A topic, its dead letters, and what comes back."""
+    """A topic and its dead-letter topic, with the operations of the tests on them."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.topic = f"orders-{next(_NUMBERS)}"
@@ -39,8 +39,8 @@ class World:
         broker.create_topic(self.topic, partitions=2)
         broker.create_topic(self.dead, partitions=2)
 
-    def bury(self, offsets: range | list[int], *, partition: int = 0, **changes: Any) -> None:
-        """Dead letters of the topic's partition 1."""
+    def write_letters(self, offsets: range | list[int], *, partition: int = 0, **changes: Any) -> None:
+        """Write dead letters for records of the topic's partition 1."""
 
         async def work() -> None:
             async with Producer[bytes, bytes](self.config) as producer:
@@ -52,24 +52,28 @@ class World:
 
         asyncio.run(work())
 
-    def wish(self, **changes: Any) -> Wish:
-        return Wish(self.dead, Selection())._replace(**changes)
+    def request(self, **changes: Any) -> RedriveRequest:
+        return RedriveRequest(self.dead, Selection())._replace(**changes)
 
-    def redrive(self, wish: Wish | None = None, make: type[Producer[bytes, bytes]] = Producer) -> Report:
-        return asyncio.run(self.redrive_async(wish, make))
+    def redrive(self, request: RedriveRequest | None = None, make: type[Producer[bytes, bytes]] = Producer) -> Report:
+        return asyncio.run(self.redrive_async(request, make))
 
     async def redrive_async(
-        self, wish: Wish | None = None, make: type[Producer[bytes, bytes]] = Producer, *, poll_records: int = 500
+        self,
+        request: RedriveRequest | None = None,
+        make: type[Producer[bytes, bytes]] = Producer,
+        *,
+        poll_records: int = 500,
     ) -> Report:
         async with self.reading(poll_records) as (admin, consumer):
-            run = Redrive(wish or self.wish(), admin=admin, consumer=consumer)
+            run = Redrive(request or self.request(), admin=admin, consumer=consumer)
             async with make(self.config | redrive_config(self.dead)) as producer:
                 return await run.run(producer)
 
-    def preview(self, wish: Wish | None = None) -> Report:
+    def preview(self, request: RedriveRequest | None = None) -> Report:
         async def work() -> Report:
             async with self.reading() as (admin, consumer):
-                return await Redrive(wish or self.wish(), admin=admin, consumer=consumer).preview()
+                return await Redrive(request or self.request(), admin=admin, consumer=consumer).preview()
 
         return asyncio.run(work())
 
@@ -105,8 +109,8 @@ def values(offsets: range | list[int]) -> list[bytes]:
 
 
 def test_records_return_as_they_were_and_only_once(world: World) -> None:
-    world.bury(range(3))
-    world.bury(range(3, 5), partition=1)
+    world.write_letters(range(3))
+    world.write_letters(range(3, 5), partition=1)
     assert world.preview().sent == {world.topic: 5}
     assert world.returned() == []
     assert world.redrive().sent == {world.topic: 5}
@@ -118,18 +122,18 @@ def test_records_return_as_they_were_and_only_once(world: World) -> None:
     assert record.headers == (("own", b"0"), (ATTEMPT, b"2"))
 
 
-def test_what_comes_later_is_sent_by_the_next_run(world: World) -> None:
-    world.bury(range(2))
+def test_later_dead_letters_are_sent_by_the_next_run(world: World) -> None:
+    world.write_letters(range(2))
     world.redrive()
-    world.bury(range(2, 4))
+    world.write_letters(range(2, 4))
     assert world.redrive().sent == {world.topic: 2}
     assert world.returned() == values(range(4))
 
 
 def test_a_selection_leaves_the_rest_for_later(world: World) -> None:
     for offset in range(6):
-        world.bury([offset], error_class="Odd" if offset % 2 else "Even")
-    odd = world.wish(selection=Selection(error_classes=frozenset({"Odd"})))
+        world.write_letters([offset], error_class="Odd" if offset % 2 else "Even")
+    odd = world.request(selection=Selection(error_classes=frozenset({"Odd"})))
     assert world.redrive(odd).sent == {world.topic: 3}
     assert world.redrive(odd).sent == {}
     report = world.redrive()
@@ -138,32 +142,32 @@ def test_a_selection_leaves_the_rest_for_later(world: World) -> None:
 
 
 def test_the_same_origin_is_sent_once_over_runs_and_partitions(world: World) -> None:
-    world.bury([0, 0, 1])
-    world.bury([1, 2], partition=1)
+    world.write_letters([0, 0, 1])
+    world.write_letters([1, 2], partition=1)
     first = world.redrive()
     assert (first.sent, first.skipped) == ({world.topic: 3}, {Skip.DUPLICATE: 2})
-    # A task that was tried again writes its dead letter late.
-    world.bury([2])
+    # A retried task writes its dead letter late.
+    world.write_letters([2])
     assert world.redrive().skipped == {Skip.DUPLICATE: 1}
     assert world.returned() == values(range(3))
 
 
 def test_a_record_that_never_succeeds_is_sent_twice_and_no_more(world: World) -> None:
-    world.bury([0], attempt=1)
+    world.write_letters([0], attempt=1)
     assert world.redrive().sent == {world.topic: 1}
-    world.bury([10], attempt=2)
+    world.write_letters([10], attempt=2)
     assert world.redrive().sent == {world.topic: 1}
-    world.bury([20], attempt=3)
+    world.write_letters([20], attempt=3)
     assert world.redrive().skipped == {Skip.TOO_OFTEN: 1}
-    assert world.redrive(world.wish(max_attempts=4)).sent == {world.topic: 1}
+    assert world.redrive(world.request(max_attempts=4)).sent == {world.topic: 1}
 
 
 def test_to_another_topic(world: World, broker: EmbeddedBroker) -> None:
-    world.bury(range(2))
+    world.write_letters(range(2))
     target = f"{world.topic}-repaired"
-    assert world.redrive(world.wish(to=target)).skipped == {Skip.NO_TOPIC: 2}
+    assert world.redrive(world.request(to=target)).skipped == {Skip.NO_TOPIC: 2}
     broker.create_topic(target)
-    assert world.redrive(world.wish(to=target)).sent == {target: 2}
+    assert world.redrive(world.request(to=target)).sent == {target: 2}
     assert world.returned(target) == values(range(2))
     assert world.redrive().sent == {}
 
@@ -178,18 +182,18 @@ def test_to_another_topic(world: World, broker: EmbeddedBroker) -> None:
         ({"message.timestamp.type": "LogAppendTime"}, True),
     ],
 )
-def test_what_the_topic_would_delete_stays_until_it_is_sent_with_another_time(
+def test_a_record_older_than_the_retention_is_sent_only_with_the_current_time(
     world: World, broker: EmbeddedBroker, config: dict[str, str], is_kept: bool
 ) -> None:
     broker.create_topic(f"{world.topic}-old", config={"retention.ms": "60000"} | config)
     origin = Origin(f"{world.topic}-old", 0, 0, NOW_MS - 3_600_000)
-    world.bury([0], origin=origin)
+    world.write_letters([0], origin=origin)
     if is_kept:
         assert world.preview().sent == {origin.topic: 1}
         return
     assert world.preview().skipped == {Skip.TOO_OLD: 1}
     assert not world.redrive().is_complete
-    assert world.redrive(world.wish(now=True)).is_complete
+    assert world.redrive(world.request(now=True)).is_complete
     (record,) = world.records(origin.topic)
     assert record.timestamp_ms >= NOW_MS
 
@@ -211,7 +215,7 @@ class DiesBeforeCommit(Producer[bytes, bytes]):
 
 
 class CrashesBeforeCommit(DiesBeforeCommit):
-    """No abort either: the transaction stays open."""
+    """Leaves the transaction open: there is no abort either."""
 
     async def abort_transaction(self) -> None:
         pass
@@ -228,7 +232,7 @@ class DiesAfterCommit(Producer[bytes, bytes]):
 
 @pytest.mark.parametrize("make", [DiesBeforeOffsets, DiesBeforeCommit, CrashesBeforeCommit, DiesAfterCommit])
 def test_nothing_is_lost_or_sent_twice_by_an_interruption(world: World, make: type[Producer[bytes, bytes]]) -> None:
-    world.bury(range(8))
+    world.write_letters(range(8))
 
     async def die() -> None:
         with pytest.raises(InterruptedHereError):
@@ -241,7 +245,7 @@ def test_nothing_is_lost_or_sent_twice_by_an_interruption(world: World, make: ty
 
 
 def test_a_second_run_takes_over(world: World) -> None:
-    world.bury(range(6))
+    world.write_letters(range(6))
 
     async def work() -> None:
         class Slow(Producer[bytes, bytes]):
@@ -257,7 +261,7 @@ def test_a_second_run_takes_over(world: World) -> None:
 
 
 def test_progress_is_a_group_that_any_tool_can_reset(world: World) -> None:
-    world.bury(range(4))
+    world.write_letters(range(4))
     world.redrive()
 
     async def work() -> None:
@@ -274,15 +278,15 @@ def test_progress_is_a_group_that_any_tool_can_reset(world: World) -> None:
 def test_too_many_holes_stop_before_anything_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rookery.dead_letters.progress.METADATA_LENGTH_MAX", 8)
     for offset in range(10):
-        world.bury([offset], error_class="Odd" if offset % 2 else "Even")
-    odd = world.wish(selection=Selection(error_classes=frozenset({"Odd"})))
+        world.write_letters([offset], error_class="Odd" if offset % 2 else "Even")
+    odd = world.request(selection=Selection(error_classes=frozenset({"Odd"})))
     with pytest.raises(RedriveError, match="wider selection"):
         world.redrive(odd)
     assert world.returned() == []
     assert world.redrive().sent == {world.topic: 10}
 
 
-def test_topics_are_found_by_their_names(world: World) -> None:
+def test_topics_are_found_by_their_suffix(world: World) -> None:
     async def work() -> None:
         async with Admin(world.config) as admin:
             found = await find_topics(admin)

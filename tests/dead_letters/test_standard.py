@@ -26,7 +26,7 @@ def test_topics_are_named_by_a_suffix() -> None:
     assert dead_letter_topic("orders") == "orders.dlq"
 
 
-def test_headers_are_connects_and_text() -> None:
+def test_headers_have_the_names_of_connect_and_text_values() -> None:
     assert headers_of(FAILURE) == [
         ("__connect.errors.topic", b"orders"),
         ("__connect.errors.partition", b"3"),
@@ -40,21 +40,21 @@ def test_headers_are_connects_and_text() -> None:
     ]
 
 
-def test_a_failure_comes_back() -> None:
+def test_a_failure_survives_a_round_trip() -> None:
     assert read_failure(headers_of(FAILURE)) == FAILURE
     bare = Failure(Origin("t", 0, 0), "", "", "")
     assert read_failure(headers_of(bare)) == bare
     assert {name for name, _ in headers_of(bare)}.isdisjoint({TIMESTAMP, PIPELINE})
 
 
-def test_what_is_no_records_alone_still_says_why_it_is_here() -> None:
+def test_a_failure_without_origin_survives_a_round_trip() -> None:
     sum_of_many = FAILURE._replace(origin=None)
     headers = headers_of(sum_of_many)
     assert {name for name, _ in headers}.isdisjoint({TOPIC, PARTITION, OFFSET, TIMESTAMP})
     assert read_failure(headers) == sum_of_many
 
 
-def test_what_connect_writes_is_read() -> None:
+def test_headers_written_by_connect_are_read() -> None:
     headers = [
         ("own", b"1"),
         (TOPIC, b"orders"),
@@ -82,11 +82,11 @@ def test_what_connect_writes_is_read() -> None:
         [(TOPIC, b"t"), (PARTITION, "٣".encode()), (OFFSET, b"1")],
     ],
 )
-def test_without_an_origin_it_is_none(headers: list[tuple[str, bytes | None]]) -> None:
+def test_without_a_valid_origin_and_an_error_there_is_no_failure(headers: list[tuple[str, bytes | None]]) -> None:
     assert read_failure(headers) is None
 
 
-def test_wrong_bytes_do_no_harm() -> None:
+def test_invalid_bytes_are_replaced() -> None:
     headers = [(TOPIC, b"t"), (PARTITION, b"0"), (OFFSET, b"1"), (ERROR_CLASS, b"\xff"), (ATTEMPT, b"many")]
     failure = read_failure(headers)
     assert failure is not None
@@ -100,7 +100,7 @@ def test_a_long_message_is_cut() -> None:
     assert len(dict(headers_of(long))["__connect.errors.exception.message"]) == MESSAGE_LENGTH_MAX
 
 
-def test_own_headers_survive_a_round() -> None:
+def test_own_headers_survive_a_round_trip() -> None:
     own = (("a", b"1"), ("b", None), ("a", b"2"))
     first = (*own, *headers_of(FAILURE))
     assert original_headers(first) == own

@@ -167,19 +167,19 @@ def redrive(
     from rookery.cli.dlq_tables import print_report
     from rookery.cli.errors import FAILED
     from rookery.cli.output import confirm
-    from rookery.dead_letters.plan import Wish
+    from rookery.dead_letters.plan import RedriveRequest
 
     if to == topic:
         raise typer.BadParameter("this is the dead-letter topic itself", param_hint="--to")
     selection = _selection(origins, errors, stages, pipelines, offsets, since, until)
-    wish = Wish(topic, selection, to, max_attempts, now)
+    request = RedriveRequest(topic, selection, to, max_attempts, now)
     run = DeadLetterRun(bootstrap_server, timeout_s)
     executed = yes and not dry_run
-    report = run.redrive(wish) if executed else run.preview(wish)
+    report = run.redrive(request) if executed else run.preview(request)
     if report.sent and not (executed or dry_run):
         targets = ", ".join(f"{count:,} to {name}" for name, count in sorted(report.sent.items()))
         confirm(f"Send {targets}?", yes=yes)
-        report, executed = run.redrive(wish), True
+        report, executed = run.redrive(request), True
     print_report(report, executed=executed, as_json=as_json)
     if not (dry_run or report.is_complete):
         raise typer.Exit(FAILED)

@@ -10,7 +10,7 @@ from rookery.cli.client_configs import admin_config, consumer_config, producer_c
 from rookery.cli.progress import counted
 from rookery.client import Admin, Consumer, Producer
 from rookery.dead_letters.letters import DeadLetter, Selection, Summary, newest
-from rookery.dead_letters.plan import Wish
+from rookery.dead_letters.plan import RedriveRequest
 from rookery.dead_letters.reader import READER_CONFIG, find_topics, measure, read_letters, read_progresses
 from rookery.dead_letters.redrive import Redrive, Report, redrive_config
 
@@ -50,22 +50,22 @@ class DeadLetterRun:
 
         return _run(work())
 
-    def preview(self, wish: Wish) -> Report:
+    def preview(self, request: RedriveRequest) -> Report:
         async def work() -> Report:
             async with self._connected() as session:
-                await find_topics(session.admin, [wish.topic])
-                return await Redrive(wish, admin=session.admin, consumer=session.consumer).preview()
+                await find_topics(session.admin, [request.topic])
+                return await Redrive(request, admin=session.admin, consumer=session.consumer).preview()
 
         return _run(work())
 
-    def redrive(self, wish: Wish) -> Report:
+    def redrive(self, request: RedriveRequest) -> Report:
         async def work() -> Report:
             async with self._connected() as session:
-                await find_topics(session.admin, [wish.topic])
-                size = (await measure(session.consumer, wish.topic)).size
-                config = producer_config(self._bootstrap_server, self._timeout_s) | redrive_config(wish.topic)
-                with counted(f"redriving {wish.topic}", size) as advance:
-                    run = Redrive(wish, admin=session.admin, consumer=session.consumer, on_letters=advance)
+                await find_topics(session.admin, [request.topic])
+                size = (await measure(session.consumer, request.topic)).size
+                config = producer_config(self._bootstrap_server, self._timeout_s) | redrive_config(request.topic)
+                with counted(f"redriving {request.topic}", size) as advance:
+                    run = Redrive(request, admin=session.admin, consumer=session.consumer, on_letters=advance)
                     async with Producer[bytes, bytes](config) as producer:
                         return await run.run(producer)
 
@@ -102,7 +102,7 @@ async def _find(session: _Session, topic: TopicName, selection: Selection, count
     found: list[DeadLetter] = []
 
     def add(letter: DeadLetter) -> None:
-        if selection.takes(letter):
+        if selection.matches(letter):
             found.append(letter)
             if len(found) > _KEPT_FACTOR * count:
                 found[:] = newest(found, count)

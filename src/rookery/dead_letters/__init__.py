@@ -1,1 +1,1 @@
-"""Dead letters: records that could not be processed, kept with the reason, looked at and sent again."""
+"""Dead letters: records that could not be processed, stored with the reason, to be inspected and sent again."""

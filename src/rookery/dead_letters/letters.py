@@ -1,7 +1,7 @@
-"""Dead letters as they are read from their topic: which of them are wanted, and what they are together. Pure.
+"""Dead letters as read from their topic, the filter for them, and their statistics. Pure.
 
-`Selection` is what `rookery dlq show` and `redrive` filter by; `Summary` is what `list` counts. Times are those of the
-dead letters, that is of the failures, not of the records that failed.
+`rookery dlq show` and `redrive` filter by a `Selection`; `list` prints a `Summary`. Times are the timestamps of the
+dead letters, that is the times of the failures, not the timestamps of the records that failed.
 """
 
 from collections import Counter
@@ -15,19 +15,20 @@ from rookery.dead_letters.standard import Failure, Origin, read_failure
 
 _DIGEST_SIZE: Final = 16
 
-# A topic that was deleted and made anew begins with the same offsets: its records differ in their time or content.
+# The origin and the digests of key and value. The origin alone is not enough: a topic that was deleted and created
+# again reuses its offsets, and only the timestamp or the content distinguishes the records.
 Identity: TypeAlias = tuple[Origin, bytes, bytes]
 
 
 class DeadLetter(NamedTuple):
-    """A record of a dead-letter topic. `failure` is None if its headers tell nothing."""
+    """A record of a dead-letter topic. `failure` is None if its headers name neither an origin nor an error."""
 
     record: ConsumerRecord[bytes, bytes]
     failure: Failure | None
 
     @property
     def identity(self) -> Identity:
-        """Of the origin; what has none stands for itself."""
+        """Equal for all dead letters of the same record. A letter without an origin is equal only to itself."""
         record = self.record
         if self.origin is None:
             return Origin(record.topic, record.partition, record.offset), b"", b""
@@ -47,18 +48,21 @@ def read_letter(record: ConsumerRecord[bytes, bytes]) -> DeadLetter:
 
 
 class OffsetSpan(NamedTuple):
-    """Offsets of a partition of the dead-letter topic; both ends belong to it."""
+    """A range of offsets in one partition of the dead-letter topic, `first` and `last` inclusive."""
 
     partition: PartitionIndex
     first: Offset
     last: Offset
 
-    def holds(self, partition: PartitionIndex, offset: Offset) -> bool:
+    def contains(self, partition: PartitionIndex, offset: Offset) -> bool:
         return partition == self.partition and self.first <= offset <= self.last
 
 
 def parse_span(text: str) -> OffsetSpan:
-    """`PARTITION:OFFSET` or `PARTITION:FIRST-LAST`. Raises ValueError with a sentence."""
+    """Parse `PARTITION:OFFSET` or `PARTITION:FIRST-LAST`.
+
+    Raises ValueError with a message that can be shown to the user.
+    """
     partition, colon, offsets = text.partition(":")
     first, dash, last = offsets.partition("-")
     words = [partition, first, last if dash else first]
@@ -71,36 +75,36 @@ def parse_span(text: str) -> OffsetSpan:
 
 
 class Selection(NamedTuple):
-    """Which dead letters are wanted: of each kind any of those named, and all if none is."""
+    """A filter for dead letters. A letter must match every field that is set; an empty field matches all letters."""
 
     origin_topics: frozenset[str] = frozenset()
     error_classes: frozenset[str] = frozenset()
     stages: frozenset[str] = frozenset()
     pipelines: frozenset[str] = frozenset()
     spans: tuple[OffsetSpan, ...] = ()
-    # From the first on, and before the second.
+    # The half-open interval [since_ms, until_ms).
     since_ms: TimestampMs | None = None
     until_ms: TimestampMs | None = None
 
-    def takes(self, letter: DeadLetter) -> bool:
+    def matches(self, letter: DeadLetter) -> bool:
         record, failure = letter.record, letter.failure
         if self.since_ms is not None and record.timestamp_ms < self.since_ms:
             return False
         if self.until_ms is not None and record.timestamp_ms >= self.until_ms:
             return False
-        if self.spans and not any(span.holds(record.partition, record.offset) for span in self.spans):
+        if self.spans and not any(span.contains(record.partition, record.offset) for span in self.spans):
             return False
         if failure is None:
             return not (self.origin_topics or self.error_classes or self.stages or self.pipelines)
         return (
             (not self.origin_topics or (letter.origin is not None and letter.origin.topic in self.origin_topics))
-            and (not self.error_classes or self._takes_class(failure.error_class))
+            and (not self.error_classes or self._matches_class(failure.error_class))
             and (not self.stages or failure.stage.upper() in self.stages)
             and (not self.pipelines or failure.pipeline in self.pipelines)
         )
 
-    def _takes_class(self, error_class: str) -> bool:
-        """By the whole name, or the part that people say: `DataException` for `org.apache...DataException`."""
+    def _matches_class(self, error_class: str) -> bool:
+        """Compare the qualified and the short class name: `DataException` matches `org.apache...DataException`."""
         return error_class in self.error_classes or short_class(error_class) in self.error_classes
 
 
@@ -109,7 +113,7 @@ def short_class(error_class: str) -> str:
 
 
 class Summary:
-    """What the dead letters of a topic are together."""
+    """Statistics of the dead letters of a topic. Several dead letters of one record count once, except in `total`."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -127,22 +131,22 @@ class Summary:
 
     @property
     def origins(self) -> int:
-        """How many records failed."""
+        """The number of distinct records that failed."""
         return len(self._classes)
 
     @property
     def waiting(self) -> int:
-        """Those of them that were not sent again."""
+        """The number of failed records of which no dead letter was sent again."""
         return len(self._open - self._redriven)
 
     def error_classes(self) -> list[tuple[str, int]]:
-        """With the number of records that each was the reason for, the most frequent first."""
+        """Return the error classes with the number of records that failed with each, the most frequent first."""
         counts = Counter(self._classes.values())
         return sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
 
 
 def newest(letters: Iterable[DeadLetter], count: int) -> list[DeadLetter]:
-    """The last so many by time, in order."""
+    """Return the `count` latest letters, in the order of their timestamps."""
     ordered = sorted(
         letters, key=lambda letter: (letter.record.timestamp_ms, letter.record.partition, letter.record.offset)
     )

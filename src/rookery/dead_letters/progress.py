@@ -1,12 +1,14 @@
-"""Which dead letters of a partition were sent again, in the form in which a consumer group remembers it. Pure.
+"""Which dead letters of a partition were sent again, as a committed offset with metadata. Pure.
 
-A redrive may choose among the dead letters, so an offset alone does not say what was done. A group commits for each
-partition the first offset that was not sent again, and as the commit's metadata the runs behind it that were: the
-lengths of what is open and what is done, in turn, the first open. `+3,2` behind offset 5 means: 5, 6 and 7 are open,
-8 and 9 are done, and everything after is open. The transaction that sends a dead letter commits both.
+A redrive may select some of the dead letters, so an offset alone does not say which of them were sent. For each
+partition the redrive's group commits the first offset that is still open, and in the commit's metadata the later runs
+that are done: run lengths, open and done in turn, beginning with an open run. Offset 5 with metadata `+3,2` means: 5, 6
+and 7 are open, 8 and 9 are done, and everything from 10 on is open. The transaction that sends the dead letters commits
+both.
 
-Brokers take 4096 bytes of metadata (`offset.metadata.max.bytes`): selections that would leave more holes than fit are
-refused before anything of them is sent. An offset that somebody reset has no metadata, and means what it says.
+Brokers accept 4096 bytes of metadata (`offset.metadata.max.bytes`). A batch of dead letters that would leave more holes
+than fit is refused before any of its records is sent. An offset that was reset with other tools has no metadata:
+everything before it is done, everything from it on is open.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,16 +21,19 @@ from rookery.base.types import Offset
 METADATA_LENGTH_MAX: Final = 4096
 _MARK: Final = "+"
 
-# From the first offset up to the second, which does not belong to it.
+# The half-open range [start, stop).
 Run: TypeAlias = tuple[Offset, Offset]
 
 
 class TooManyHolesError(ValueError):
-    """What was done lies scattered among more of what was not than a commit can describe."""
+    """The done offsets form more runs than the metadata of a commit can describe."""
 
 
 class Progress:
-    """What was done in one partition: everything before `position`, and the runs behind it, which do not touch."""
+    """The set of done offsets in one partition: all before `position`, and later runs, which are sorted and disjoint.
+
+    Adjacent runs are merged, and a run that begins at `position` moves `position` forward.
+    """
 
     def __init__(self, position: Offset = 0, runs: Iterable[Run] = ()) -> None:
         self.position = position
@@ -42,24 +47,24 @@ class Progress:
 
     @property
     def end(self) -> Offset:
-        """Behind the last that was done."""
+        """The offset after the last done one."""
         return self._runs[-1][1] if self._runs else self.position
 
     def add(self, start: Offset, stop: Offset) -> None:
-        """Everything from `start` up to `stop` is done."""
+        """Mark the offsets from `start` up to, but not including, `stop` as done."""
         start = max(start, self.position)
         if stop <= start:
             return
         first = bisect_left(self._runs, start, key=lambda run: run[1])
-        behind = bisect_right(self._runs, stop, key=lambda run: run[0])
-        if first < behind:
-            start, stop = min(start, self._runs[first][0]), max(stop, self._runs[behind - 1][1])
-        self._runs[first:behind] = [(start, stop)]
+        end = bisect_right(self._runs, stop, key=lambda run: run[0])
+        if first < end:
+            start, stop = min(start, self._runs[first][0]), max(stop, self._runs[end - 1][1])
+        self._runs[first:end] = [(start, stop)]
         if self._runs[0][0] == self.position:
             self.position = self._runs.pop(0)[1]
 
     def metadata(self) -> str:
-        """Raises TooManyHolesError."""
+        """Return the metadata to commit with `position`. Raises TooManyHolesError if it would be too long."""
         edges = [self.position, *(edge for run in self._runs for edge in run)]
         text = ",".join(str(stop - start) for start, stop in pairwise(edges))
         if len(text) >= METADATA_LENGTH_MAX:
@@ -68,7 +73,7 @@ class Progress:
 
 
 def read_progress(position: Offset, metadata: str) -> Progress:
-    """What a group committed. Metadata that is not ours counts as none."""
+    """Read a committed offset and its metadata. Metadata in another format is ignored."""
     words = metadata.removeprefix(_MARK).split(",")
     if not metadata.startswith(_MARK) or not all(word.isascii() and word.isdigit() for word in words):
         return Progress(position)

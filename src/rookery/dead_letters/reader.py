@@ -1,6 +1,6 @@
-"""Reads dead-letter topics: a shell on the client.
+"""Reads dead-letter topics with the client.
 
-Readers see committed dead letters only, from the first that exists up to what is the end when they begin.
+Readers see committed dead letters only, from the first that exists up to the end of the topic when the reading starts.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -25,12 +25,12 @@ READER_CONFIG: Final[Mapping[str, object]] = {
 
 
 def redrive_group(topic: TopicName) -> str:
-    """The group that remembers which dead letters of a topic were sent again; also the redrive's transactional id."""
+    """Return the group that stores the redrive's progress on a topic. It is also the redrive's transactional id."""
     return f"rookery-redrive.{topic}"
 
 
 class Span:
-    """What there is to read of a dead-letter topic."""
+    """The offsets to read of a dead-letter topic: for each partition from `first` up to, but not including, `end`."""
 
     def __init__(self, first: Mapping[TopicPartition, Offset], end: Mapping[TopicPartition, Offset]) -> None:
         self.first = dict(first)
@@ -38,7 +38,7 @@ class Span:
 
     @property
     def size(self) -> int:
-        """How many offsets; some may hold no dead letter."""
+        """The number of offsets. Some may hold no dead letter (compacted records, transaction markers)."""
         return sum(self.end[tp] - first for tp, first in self.first.items())
 
 
@@ -48,10 +48,10 @@ async def measure(consumer: "Consumer[bytes, bytes]", topic: TopicName) -> Span:
 
 
 async def read_letters(consumer: "Consumer[bytes, bytes]", span: Span) -> AsyncIterator[list[DeadLetter]]:
-    """The dead letters in portions; in order within a partition."""
+    """Yield the dead letters of `span` in batches, in order within each partition. A batch may be empty."""
     left = {tp for tp, first in span.first.items() if first < span.end[tp]}
     consumer.assign(left)
-    # An earlier reading paused what it had read.
+    # An earlier call on the same consumer paused the partitions that it had read to the end.
     consumer.resume(left)
     for tp in left:
         consumer.seek(tp, span.first[tp])
@@ -68,13 +68,13 @@ async def read_letters(consumer: "Consumer[bytes, bytes]", span: Span) -> AsyncI
 
 
 async def read_progresses(admin: Admin, topic: TopicName) -> dict[TopicPartition, Progress]:
-    """What was sent again, as the topic's group remembers it."""
+    """Return the progress that the redrive's group committed for each partition of `topic`."""
     committed = await admin.committed_offsets(redrive_group(topic), require_stable=True)
     return {tp: read_progress(found.offset, found.metadata) for tp, found in committed.items() if tp.topic == topic}
 
 
 async def find_topics(admin: Admin, names: Iterable[TopicName] = ()) -> list[TopicName]:
-    """Those named, which must exist; else all whose names say that they hold dead letters."""
+    """Return `names`, which must exist; if empty, all topics whose name has the suffix of dead-letter topics."""
     wanted = list(names)
     if not wanted:
         return sorted(topic.name for topic in await admin.list_topics() if topic.name.endswith(SUFFIX))

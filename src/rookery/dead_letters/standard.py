@@ -1,17 +1,18 @@
-"""What a dead letter is, for the whole product: which topic it goes to, and what its headers say. Pure.
+"""The format of dead letters for the whole product: the name of their topic and their headers. Pure.
 
-A dead letter is the record that failed, its key, value and headers untouched, with a block of headers behind its own:
-where it came from and why it is here. The names are those of Kafka Connect (KIP-298), so that its dead letters can be
-read here and ours by tools for those; `timestamp` and `attempt` are ours. All values are text in UTF-8.
+A dead letter is the record that failed with its key, value and headers unchanged, followed by a block of headers that
+say where it came from and why it failed. The header names are those of Kafka Connect (KIP-298): Rookery reads Connect's
+dead letters, and tools for Connect read Rookery's. `timestamp` and `attempt` are Rookery's additions. All values are
+UTF-8 text.
 
-What was made of several records, as a sum is, has no origin: then the value is the row, as JSON, and the block says
-only why it is here.
+A row computed from several records, such as a sum, has no origin. Its value is the row as JSON, and the block contains
+only the error.
 
-A task that is tried again may write a dead letter twice, so who counts dead letters counts distinct origins.
+A retried task may write a dead letter twice, so statistics count distinct origins.
 
-`attempt` counts how often a record was tried. A record without that header is tried for the first time; whoever sends
-a dead letter again raises it, and who fails again hands it on. The record's own headers may hold a block already, where
-dead letters themselves are processed: the last header of each name counts.
+`attempt` counts how often a record was tried. A record without that header is at its first attempt. A redrive
+increments it, and the writer of the next dead letter copies it. If dead letters themselves are processed and fail,
+their own headers contain a block already: the last header of each name counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,19 +34,19 @@ ERROR_CLASS: Final = PREFIX + "exception.class.name"
 MESSAGE: Final = PREFIX + "exception.message"
 ATTEMPT: Final = PREFIX + "attempt"
 
-# Stages by Connect's names: which step failed.
+# The stages: the step that failed, with Connect's names.
 KEY_CONVERTER: Final = "KEY_CONVERTER"
 VALUE_CONVERTER: Final = "VALUE_CONVERTER"
 TRANSFORMATION: Final = "TRANSFORMATION"
 TASK_PUT: Final = "TASK_PUT"
 
 FIRST_ATTEMPT: Final = 1
-# A message may quote the record it complains about; together they must fit a batch.
+# A message may quote the record. Without a limit, a dead letter could exceed the maximum batch size and be rejected.
 MESSAGE_LENGTH_MAX: Final = 4096
 
 
 class Origin(NamedTuple):
-    """The record that failed. Connect does not tell its time."""
+    """The position of the record that failed. Connect's headers do not contain `timestamp_ms`."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -54,7 +55,7 @@ class Origin(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a record is a dead letter. `origin` is None of a row that is no record's alone."""
+    """The reason why a record is a dead letter. `origin` is None for a row that was computed from several records."""
 
     origin: Origin | None
     error_class: str
@@ -65,12 +66,12 @@ class Failure(NamedTuple):
 
 
 def dead_letter_topic(topic: TopicName) -> TopicName:
-    """Where the dead letters of a topic go, if no other topic is named."""
+    """Return the default dead-letter topic of a topic."""
     return topic + SUFFIX
 
 
 def headers_of(failure: Failure) -> list[tuple[str, bytes]]:
-    """The block of headers that stands behind a record's own. What is not known is left out."""
+    """Return the block of headers to append to a record's own. Fields that are None are omitted."""
     texts = (
         *_origin_texts(failure.origin),
         (PIPELINE, failure.pipeline),
@@ -94,7 +95,7 @@ def _origin_texts(origin: Origin | None) -> tuple[tuple[str, str | None], ...]:
 
 
 def read_failure(headers: Iterable[tuple[str, bytes | None]]) -> Failure | None:
-    """What the headers of a dead letter say; None if they name neither an origin nor an error, as of other records."""
+    """Read the headers of a dead letter. Returns None if they name neither an origin nor an error."""
     texts = _last_texts(headers)
     origin = _read_origin(texts)
     if origin is None and ERROR_CLASS not in texts:
@@ -117,12 +118,12 @@ def _read_origin(texts: Mapping[str, str]) -> Origin | None:
 
 
 def attempt_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """Which attempt it is to process a record with these headers."""
+    """Return the number of the current attempt to process a record with these headers."""
     return _number(_last_texts(headers), ATTEMPT) or FIRST_ATTEMPT
 
 
 def original_headers(headers: Headers) -> Headers:
-    """The record's own headers: without the block behind them, and without the count of attempts."""
+    """Return the record's own headers: without the last block, and without any attempt count."""
     kept: list[tuple[str, bytes | None]] = []
     removed: set[str] = set()
     for name, value in reversed(headers):
