@@ -17,6 +17,7 @@ from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetch_sessions import FetchSessions
 from rookery.controller.service import Controller
 from rookery.metadata.log_config import broker_layers, log_config
+from rookery.metadata.publishing import MetadataPublishing, Publisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.net.connection import ConnectionInfo
@@ -66,6 +67,7 @@ class Broker:
         quorum: QuorumDriver,
         flusher: Flusher,
         coordination: Coordination,
+        controller: Controller,
     ) -> None:
         self.services = services
         self.logs = logs
@@ -74,6 +76,7 @@ class Broker:
         self._quorum = quorum
         self._flusher = flusher
         self._coordination = coordination
+        self._controller = controller
 
     def send(self, api_key: int, version: int, **fields: Any) -> Reply | Awaitable[Reply | None] | None:
         """What the dispatcher answers to one request; the frame is overwritten afterwards, as a connection does."""
@@ -132,7 +135,7 @@ class Broker:
     async def close(self) -> None:
         await self._coordination.close()
         await self._flusher.wait()
-        await self.services.controller.close()
+        await self._controller.close()
         await self.services.replicas.checkpoint_high_watermarks()
         self.logs.close()
         self._quorum.close()
@@ -152,29 +155,33 @@ async def running(
 async def start(path: Path, *, config: Mapping[str, str], files: Files, directories: int = 1) -> Broker:
     clock, random = ManualClock(), Random(0)
     paths = [path / f"disk{number}" for number in range(directories)]
-    metadata = path / "metadata"
-    for directory in (*paths, metadata):
+    metadata_directory = path / "metadata"
+    for directory in (*paths, metadata_directory):
         directory.mkdir(parents=True, exist_ok=True)
-    quorum = QuorumDriver.open(UnsyncedFiles(), LogDirectory(metadata), node_id=NODE_ID, clock=clock)
-    controller = Controller(quorum, node_id=NODE_ID, static=config, random=random)
-    controller.start()
-    layers = broker_layers(controller.image, NODE_ID, config)
+    metadata = MetadataPublishing()
+    quorum = QuorumDriver.open(
+        UnsyncedFiles(), LogDirectory(metadata_directory), node_id=NODE_ID, clock=clock, on_commit=metadata.commit
+    )
+    metadata.start(quorum.batches())
+    controller = Controller(quorum, metadata, node_id=NODE_ID, static=config, random=random)
+    layers = broker_layers(metadata.image, NODE_ID, config)
     logs = LogManager(files, clock, paths)
-    summary = logs.load(lambda topic: log_config(controller.image.topic_config(topic), layers))
+    summary = logs.load(lambda topic: log_config(metadata.image.topic_config(topic), layers))
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
-    replicas.start(controller.image, controller.removed_topics)
-    controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
+    replicas.start(metadata.image, metadata.removed_topics)
+    metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.settle))
     coordination = build_coordination(
         layers,
         node_id=NODE_ID,
         controller=controller,
+        metadata=metadata,
         replicas=replicas,
         pending=pending,
         clock=clock,
         new_uuid=lambda: UUID(int=random.getrandbits(128)),
     )
-    coordination.start(controller)
+    coordination.start(metadata)
     await controller.register_broker(
         Registration(
             node_id=NODE_ID,
@@ -187,6 +194,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         node_id=NODE_ID,
         cluster_id=CLUSTER_ID,
         clock=clock,
+        metadata=metadata,
         controller=controller,
         replicas=replicas,
         pending=pending,
@@ -201,7 +209,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         static_config=config,
         fetch_max_bytes=layers.integer("fetch.max.bytes"),
     )
-    return Broker(services, logs, quorum, flusher, coordination)
+    return Broker(services, logs, quorum, flusher, coordination, controller)
 
 
 def play(

@@ -1,9 +1,10 @@
-"""The controller over a real metadata log: one decision at a time, listeners before results, state by replay."""
+"""The controller over a real metadata log: one decision at a time, published before it is answered, state by replay."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -14,8 +15,9 @@ from rookery.base.errors import ErrorCode, StorageError
 from rookery.base.feature_codes import UpgradeType
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
-from rookery.controller.service import Controller
+from rookery.controller.service import Controller, MetadataLog
 from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, ConfigResource, Delta
+from rookery.metadata.publishing import MetadataPublishing, Publisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import (
     ConfigChange,
@@ -29,14 +31,27 @@ from rookery.quorum.driver import QuorumDriver
 from rookery.storage.directory import LogDirectory
 
 
-def open_quorum(path: Path) -> QuorumDriver:
-    return QuorumDriver.open(OsFiles(), LogDirectory(path), node_id=1, clock=ManualClock())
+class Node(NamedTuple):
+    log: QuorumDriver
+    metadata: MetadataPublishing
+    controller: Controller
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.metadata.image
 
 
-def new_controller(log: QuorumDriver) -> Controller:
-    controller = Controller(log, node_id=1, static={}, random=Random(7))
-    controller.start()
-    return controller
+def open_node(directory: LogDirectory, *publishers: Publisher) -> Node:
+    metadata = MetadataPublishing()
+    for publisher in publishers:
+        metadata.add(publisher)
+    log = QuorumDriver.open(OsFiles(), directory, node_id=1, clock=ManualClock(), on_commit=metadata.commit)
+    metadata.start(log.batches())
+    return Node(log, metadata, new_controller(log, metadata))
+
+
+def new_controller(log: MetadataLog, metadata: MetadataPublishing) -> Controller:
+    return Controller(log, metadata, node_id=1, static={}, random=Random(7))
 
 
 def registration(*, clean: bool = True) -> Registration:
@@ -60,58 +75,54 @@ async def use_everything(controller: Controller) -> None:
 
 
 def test_the_image_survives_restarts(tmp_path: Path) -> None:
-    log = open_quorum(tmp_path)
-    controller = new_controller(log)
-    asyncio.run(use_everything(controller))
-    image = controller.image
+    node = open_node(LogDirectory(tmp_path))
+    asyncio.run(use_everything(node.controller))
+    image = node.image
     assert list(image.topics) == ["a"]
     assert len(image.topics["a"].partitions) == 3
     assert image.topic_config("a") == {"retention.ms": "5", "segment.ms": "6"}
     assert image.next_producer_id == 1000
     assert image.brokers[1].broker_epoch == 4
     assert image.features["transaction.version"] == 0
-    assert image.offset == log.next_offset - 1
-    log.close()
-    log = open_quorum(tmp_path)
-    again = new_controller(log)
+    assert image.offset == node.log.next_offset - 1
+    node.log.close()
+    again = open_node(LogDirectory(tmp_path))
     assert again.image == image
-    asyncio.run(again.register_broker(registration(clean=False)))
+    asyncio.run(again.controller.register_broker(registration(clean=False)))
     assert [partition.leader_epoch for partition in again.image.topics["a"].partitions.values()] == [1, 1, 1]
-    log.close()
+    again.log.close()
 
 
-def test_listeners_see_the_image_before_the_result(tmp_path: Path) -> None:
-    controller = new_controller(open_quorum(tmp_path))
+def test_publishers_see_the_image_before_the_result(tmp_path: Path) -> None:
+    node = open_node(LogDirectory(tmp_path))
     seen: list[str] = []
 
-    def listen(image: ClusterImage, delta: Delta) -> None:
-        assert image is controller.image
+    def publish(image: ClusterImage, delta: Delta) -> None:
+        assert image is node.image
         seen.extend(topic.name for topic in delta.created)
 
     async def scenario() -> None:
-        await controller.register_broker(registration())
-        controller.on_image(listen)
-        await controller.create_topics([NewTopic(name="a")])
+        await node.controller.register_broker(registration())
+        node.metadata.add(Publisher("test", publish))
+        await node.controller.create_topics([NewTopic(name="a")])
         assert seen == ["a"]
 
     asyncio.run(scenario())
 
 
 def test_the_start_is_one_change_of_the_empty_cluster(tmp_path: Path) -> None:
-    log = open_quorum(tmp_path)
-    asyncio.run(use_everything(new_controller(log)))
-    log.close()
-    controller = Controller(open_quorum(tmp_path), node_id=1, static={}, random=Random(1))
+    node = open_node(LogDirectory(tmp_path))
+    asyncio.run(use_everything(node.controller))
+    node.log.close()
     deltas: list[Delta] = []
-    controller.on_image(lambda _, delta: deltas.append(delta))
-    controller.start()
+    open_node(LogDirectory(tmp_path), Publisher("test", lambda _, delta: deltas.append(delta))).log.close()
     (delta,) = deltas
     assert [topic.name for topic in delta.created] == ["a"]
     assert delta.brokers == {1}
 
 
 def test_racing_requests_see_each_other(tmp_path: Path) -> None:
-    controller = new_controller(open_quorum(tmp_path))
+    controller = open_node(LogDirectory(tmp_path)).controller
 
     async def scenario() -> list[ErrorCode]:
         await controller.register_broker(registration())
@@ -123,56 +134,56 @@ def test_racing_requests_see_each_other(tmp_path: Path) -> None:
 
 
 class SlowLog:
-    """A log whose appends finish when told to."""
+    """A log whose appends finish when `may_finish` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: MetadataPublishing) -> None:
         self.may_finish = asyncio.Event()
         self.is_broken = False
         self.next_offset = 0
+        self._metadata = metadata
 
-    def replay(self, listener: Callable[[int, Sequence[bytes]], None]) -> None:
-        """It is empty."""
-
-    async def append(self, values: Sequence[bytes]) -> int:
+    async def append(self, values: Sequence[bytes]) -> None:
         if self.is_broken:
             raise StorageError("offline")
         await self.may_finish.wait()
         self.next_offset += len(values)
-        return self.next_offset - len(values)
+        await self._metadata.commit(self.next_offset - len(values), values)
 
 
-def test_a_decision_is_finished_even_if_nobody_waits() -> None:
+def test_a_decision_is_finished_even_if_its_caller_stops_waiting() -> None:
     async def scenario() -> None:
-        log = SlowLog()
-        controller = Controller(log, node_id=1, static={}, random=Random(7))
+        metadata = MetadataPublishing()
+        log = SlowLog(metadata)
+        controller = new_controller(log, metadata)
         waiter = asyncio.ensure_future(controller.register_broker(registration()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
-        assert controller.image == EMPTY_IMAGE
+        assert metadata.image == EMPTY_IMAGE
         log.may_finish.set()
         await controller.close()
-        assert list(controller.image.brokers) == [1]
+        assert list(metadata.image.brokers) == [1]
 
     asyncio.run(scenario())
 
 
 def test_a_failed_log_changes_nothing() -> None:
     async def scenario() -> None:
-        log = SlowLog()
+        metadata = MetadataPublishing()
+        log = SlowLog(metadata)
         log.is_broken = True
-        controller = Controller(log, node_id=1, static={}, random=Random(7))
         with pytest.raises(StorageError):
-            await controller.register_broker(registration())
-        assert controller.image == EMPTY_IMAGE
+            await new_controller(log, metadata).register_broker(registration())
+        assert metadata.image == EMPTY_IMAGE
 
     asyncio.run(scenario())
 
 
 def test_topic_ids_do_not_look_like_options() -> None:
-    controller = Controller(SlowLog(), node_id=1, static={}, random=Random(7))
+    metadata = MetadataPublishing()
+    controller = new_controller(SlowLog(metadata), metadata)
     ids = {controller._new_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(topic_id.bytes[0] >> 2 != 62 for topic_id in ids), "62 is '-' in base64"
@@ -180,7 +191,8 @@ def test_topic_ids_do_not_look_like_options() -> None:
 
 def test_a_failed_disk_is_answered_item_by_item(tmp_path: Path) -> None:
     directory = LogDirectory(tmp_path)
-    controller = new_controller(QuorumDriver.open(OsFiles(), directory, node_id=1, clock=ManualClock()))
+    node = open_node(directory)
+    controller = node.controller
     topic = ConfigResource(ResourceType.TOPIC, "a")
     change = ResourceChange(topic, (ConfigChange("retention.ms", "5"),))
 
@@ -201,4 +213,4 @@ def test_a_failed_disk_is_answered_item_by_item(tmp_path: Path) -> None:
             await controller.register_broker(registration())
 
     asyncio.run(scenario())
-    assert list(controller.image.topics) == ["a"]
+    assert list(node.image.topics) == ["a"]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode, RookeryError, StartupError
 from rookery.base.types import Offset, TopicPartition
+from rookery.metadata.image import ClusterImage
 from rookery.node.node import Node
 from rookery.records.batch import HEADER_SIZE, check_batch, iterate_headers
 from rookery.records.record import decode_records
@@ -134,9 +135,8 @@ async def _observe(data_dir: Path) -> Observation:
     return Observation(None, topics, records, told)
 
 
-def _image(node: Node):  # type: ignore[no-untyped-def]
-    assert node._controller is not None
-    return node._controller.image
+def _image(node: Node) -> ClusterImage:
+    return node._metadata.image
 
 
 def _read_everything(node: Node) -> tuple[Records, list[str]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,7 @@ def open_driver(files: Files, path: Path = DATA) -> QuorumDriver:
 
 
 def replayed(driver: QuorumDriver) -> Batches:
-    batches: Batches = []
-    driver.replay(lambda _, values: batches.append(list(values)))
-    return batches
+    return [values for _, values in driver.batches()]
 
 
 def crash_files() -> CrashFiles:
@@ -40,18 +38,23 @@ def crash_files() -> CrashFiles:
 
 
 def test_append_restart_replay(tmp_path: Path) -> None:
-    driver = open_driver(OsFiles(), tmp_path)
+    committed: list[tuple[int, list[bytes]]] = []
+
+    async def on_commit(base_offset: int, values: Sequence[bytes]) -> None:
+        assert driver.next_offset == base_offset + len(values)
+        committed.append((base_offset, list(values)))
+
+    driver = QuorumDriver.open(OsFiles(), LogDirectory(tmp_path), node_id=1, clock=ManualClock(), on_commit=on_commit)
     assert driver.leader_epoch == 1
-    assert driver.next_offset == 1, "behind the leader change"
-    assert asyncio.run(driver.append([b"a", b"b"])) == 1
-    assert asyncio.run(driver.append([b"c"])) == 3
+    assert driver.next_offset == 1, "after the leader change"
+    asyncio.run(driver.append([b"a", b"b"]))
+    asyncio.run(driver.append([b"c"]))
+    assert committed == [(1, [b"a", b"b"]), (3, [b"c"])]
     assert replayed(driver) == [[b"a", b"b"], [b"c"]]
     driver.close()
     driver = open_driver(OsFiles(), tmp_path)
     assert driver.leader_epoch == 2
-    offsets: list[int] = []
-    driver.replay(lambda offset, _: offsets.append(offset))
-    assert offsets == [1, 3]
+    assert [offset for offset, _ in driver.batches()] == [1, 3]
     assert driver.next_offset == 5
     driver.close()
 

@@ -19,12 +19,13 @@ from rookery.broker.large_requests import LargeRequests
 from rookery.broker.producer_ids import ProducerIds
 from rookery.broker.schema_checks import NoSchemas, SchemaChecks
 from rookery.broker.turns import Turns
-from rookery.controller.service import Controller
 from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
 from rookery.metadata.image import BrokerImage, ClusterImage
 from rookery.metadata.log_config import broker_layers
+from rookery.metadata.publishing import MetadataPublishing
+from rookery.metadata.requests import ControllerRequests
 from rookery.net.connection import ConnectionInfo
 from rookery.net.send import Reply
 from rookery.protocol.dialect import NodeEndpoint
@@ -47,7 +48,8 @@ class Services:
     node_id: NodeId
     cluster_id: str
     clock: Clock
-    controller: Controller
+    metadata: MetadataPublishing
+    controller: ControllerRequests
     replicas: ReplicaManager
     pending: Pending
     fetch_sessions: FetchSessions
@@ -68,7 +70,7 @@ class Services:
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self.metadata.image
 
     def config(self) -> BrokerLayers:
         return broker_layers(self.image, self.node_id, self.static_config)

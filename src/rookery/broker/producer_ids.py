@@ -4,15 +4,16 @@ import asyncio
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_ID, NodeId, ProducerId
-from rookery.controller.service import Controller
-from rookery.metadata.requests import ProducerIdBlock
+from rookery.metadata.publishing import MetadataPublishing
+from rookery.metadata.requests import ControllerRequests, ProducerIdBlock
 
 
 class ProducerIds:
     """Never gives an id twice: a block belongs to this process, and what is left of it is lost with a restart."""
 
-    def __init__(self, controller: Controller, *, node_id: NodeId) -> None:
+    def __init__(self, controller: ControllerRequests, metadata: MetadataPublishing, *, node_id: NodeId) -> None:
         self._controller = controller
+        self._metadata = metadata
         self._node_id = node_id
         self._next: ProducerId = 0
         self._end: ProducerId = 0
@@ -31,6 +32,6 @@ class ProducerIds:
             return ErrorCode.NONE, taken
 
     async def _allocate(self) -> ProducerIdBlock:
-        broker = self._controller.image.brokers.get(self._node_id)
+        broker = self._metadata.image.brokers.get(self._node_id)
         broker_epoch = broker.broker_epoch if broker is not None else -1
         return await self._controller.allocate_producer_ids(self._node_id, broker_epoch)

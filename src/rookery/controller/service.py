@@ -1,19 +1,15 @@
-"""The controller at work: decide on the newest image, append, replay, answer.
+"""The controller at work: decide on the newest image, append, wait until it is published, answer.
 
 One decision at a time: the next one sees the image that the one before it made. A decision that was begun is finished
-even if its caller gives up waiting, because its records may be in the log already. Listeners see a new image before the
-result is returned, so that what was asked for is in force when the answer leaves.
-
-A change of many partitions is made in slices: records are encoded, and listeners do the work that grows with the
-partitions, before the image is published (`prepare`) and after it (`settle`). Publishing itself is one step, so that a
-request sees either the old image everywhere or the new one. No other decision begins meanwhile.
+even if its caller stops waiting, because its records may be in the log already. `MetadataLog.append` returns when the
+records are committed and this node has published them, so what was requested is in force when the answer leaves.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from random import Random
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, METADATA_RECORDS_PER_SLICE
@@ -27,8 +23,8 @@ from rookery.controller.decision import Context, ControllerResult, Steps
 from rookery.controller.features import decide_update_features
 from rookery.controller.producer_ids import decide_allocate_producer_ids
 from rookery.controller.topics import steps_to_create_partitions, steps_to_create_topics, steps_to_delete_topics
-from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
-from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record, encode_record
+from rookery.metadata.image import ClusterImage
+from rookery.metadata.records import MetadataRecord, encode_record
 from rookery.metadata.requests import (
     AlteredResource,
     ChangedTopic,
@@ -44,9 +40,6 @@ from rookery.metadata.requests import (
 )
 
 ResultT = TypeVar("ResultT")
-ImageListener: TypeAlias = Callable[[ClusterImage, Delta], None]
-Preparation: TypeAlias = Callable[[ClusterImage, Delta], Awaitable[None]]
-Settlement: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class MetadataLog(Protocol):
@@ -55,17 +48,23 @@ class MetadataLog(Protocol):
     @property
     def next_offset(self) -> Offset: ...
 
-    def replay(self, listener: Callable[[Offset, Sequence[bytes]], None]) -> None: ...
+    async def append(self, values: Sequence[bytes]) -> None: ...
 
-    async def append(self, values: Sequence[bytes]) -> Offset: ...
+
+class Images(Protocol):
+    """Where the controller finds the newest image: `metadata.publishing`, which follows the same log."""
+
+    @property
+    def image(self) -> ClusterImage: ...
 
 
 class Controller:
-    """Owns the cluster image of this node. `static` is what the node was started with."""
+    """Fulfils `metadata.requests.ControllerRequests` by decisions. `static` is what the node was started with."""
 
     def __init__(
         self,
         log: MetadataLog,
+        images: Images,
         *,
         node_id: NodeId,
         static: Mapping[str, str],
@@ -73,50 +72,13 @@ class Controller:
         slices: Slices | None = None,
     ) -> None:
         self._log = log
+        self._images = images
         self._slices = slices or Slices()
         self._node_id = node_id
         self._static = static
         self._random = random
-        self._image = EMPTY_IMAGE
-        # What `start` found removed: a directory of such a topic is left over from before.
-        self.removed_topics: Mapping[TopicId, TopicName] = {}
-        self._preparations: list[Preparation] = []
-        self._listeners: list[ImageListener] = []
-        self._settlements: list[Settlement] = []
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[Any]] = set()
-
-    @property
-    def image(self) -> ClusterImage:
-        return self._image
-
-    def on_image(
-        self, listener: ImageListener, *, prepare: Preparation | None = None, settle: Settlement | None = None
-    ) -> None:
-        """Call `listener` with every new image from now on, in the order of registration.
-
-        `prepare` is awaited before the image is published, and does what can be done ahead of it; `settle` is awaited
-        afterwards, before the decision is answered.
-        """
-        self._listeners.append(listener)
-        if prepare is not None:
-            self._preparations.append(prepare)
-        if settle is not None:
-            self._settlements.append(settle)
-
-    def start(self) -> None:
-        """Replay the log into the image; listeners get it as one change of the empty cluster."""
-        records: list[MetadataRecord] = []
-        last_offset = self._image.offset
-
-        def read(base_offset: Offset, values: Sequence[bytes]) -> None:
-            nonlocal last_offset
-            records.extend(map(decode_record, values))
-            last_offset = base_offset + len(values) - 1
-
-        self._log.replay(read)
-        self._publish(*self._image.apply(records, last_offset=last_offset))
-        self.removed_topics = _find_removed(records)
 
     async def submit(
         self,
@@ -186,7 +148,7 @@ class Controller:
         )
 
     async def register_broker(self, registration: Registration) -> int:
-        """The broker's epoch."""
+        """Return the broker's epoch."""
         return await self.submit(
             lambda image: decide_register_broker(image, registration, next_offset=self._log.next_offset)
         )
@@ -198,16 +160,10 @@ class Controller:
 
     async def _submit(self, decide: Callable[[ClusterImage], ControllerResult[ResultT] | Steps[ResultT]]) -> ResultT:
         async with self._turn:
-            decided = decide(self._image)
+            decided = decide(self._images.image)
             decision = decided if isinstance(decided, ControllerResult) else await self._take_steps(decided)
             if decision.records:
-                base_offset = await self._log.append(await self._encode(decision.records))
-                image, delta = self._image.apply(decision.records, last_offset=base_offset + len(decision.records) - 1)
-                for prepare in self._preparations:
-                    await prepare(image, delta)
-                self._publish(image, delta)
-                for settle in self._settlements:
-                    await settle()
+                await self._log.append(await self._encode(decision.records))
             return decision.results
 
     async def _take_steps(self, steps: Steps[ResultT]) -> ControllerResult[ResultT]:
@@ -228,11 +184,6 @@ class Controller:
             encoded += map(encode_record, some)
         return encoded
 
-    def _publish(self, image: ClusterImage, delta: Delta) -> None:
-        self._image = image
-        for listener in self._listeners:
-            listener(image, delta)
-
     def _context(self) -> Context:
         return Context(
             node_id=self._node_id,
@@ -247,14 +198,3 @@ class Controller:
             candidate = UUID(bytes=self._random.randbytes(16), version=4)
             if not encode_uuid(candidate).startswith("-"):
                 return candidate
-
-
-def _find_removed(records: Iterable[MetadataRecord]) -> dict[TopicId, TopicName]:
-    names: dict[TopicId, TopicName] = {}
-    removed: dict[TopicId, TopicName] = {}
-    for record in records:
-        if isinstance(record, TopicRecord):
-            names[record.topic_id] = record.name
-        elif isinstance(record, RemoveTopicRecord):
-            removed[record.topic_id] = names[record.topic_id]
-    return removed

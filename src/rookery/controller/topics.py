@@ -19,6 +19,7 @@ from rookery.controller.decision import (
 )
 from rookery.controller.placement import can_lead, place
 from rookery.metadata.image import ClusterImage, TopicImage
+from rookery.metadata.internal_topics import METADATA_TOPIC
 from rookery.metadata.records import (
     UNASSIGNED_DIRECTORY,
     ConfigRecord,
@@ -38,7 +39,6 @@ from rookery.metadata.requests import (
     Outcome,
     Replicas,
 )
-from rookery.storage.names import METADATA_PARTITION
 
 
 def decide_create_topics(
@@ -138,7 +138,7 @@ def _check_name(image: ClusterImage, name: TopicName, names_taken: Mapping[str, 
     problem = name_problem(name)
     if problem:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name == METADATA_PARTITION.topic:
+    if name == METADATA_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

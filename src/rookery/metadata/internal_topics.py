@@ -3,7 +3,10 @@
 from typing import Final
 
 from rookery.base.types import TopicName
+from rookery.storage.names import METADATA_PARTITION
 
+# The log of the quorum. It is no topic: no client reads or writes it, and no topic may have its name.
+METADATA_TOPIC: Final[TopicName] = METADATA_PARTITION.topic
 OFFSETS_TOPIC: Final[TopicName] = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final[TopicName] = "__transaction_state"
 SHARE_GROUPS_TOPIC: Final[TopicName] = "__share_group_state"

@@ -8,11 +8,12 @@ from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.types import NodeId
 from rookery.broker.producer_ids import ProducerIds
-from rookery.controller.service import Controller
 from rookery.coordinators.group.service import GroupCoordinator
 from rookery.coordinators.txn.markers import MarkerWriter
 from rookery.coordinators.txn.service import TransactionCoordinator
 from rookery.metadata.internal_topics import OFFSETS_TOPIC
+from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.requests import ControllerRequests
 from rookery.replication.manager import ReplicaManager
 from rookery.replication.pending import Pending
 
@@ -23,11 +24,11 @@ class Coordination(NamedTuple):
     markers: MarkerWriter
     transactions: TransactionCoordinator
 
-    def start(self, controller: Controller) -> None:
-        """Load what this node leads, and follow the cluster; the replicas must be there."""
-        for coordinator in (self.groups, self.transactions):
-            coordinator.start(controller.image)
-            controller.on_image(coordinator.apply)
+    def start(self, metadata: MetadataPublishing) -> None:
+        """Load what this node leads, and follow the image; the replicas must have been added before."""
+        for name, coordinator in (("groups", self.groups), ("transactions", self.transactions)):
+            coordinator.start(metadata.image)
+            metadata.add(Publisher(name, coordinator.apply))
 
     async def close(self) -> None:
         await self.transactions.close()
@@ -38,13 +39,14 @@ def build_coordination(
     layers: BrokerLayers,
     *,
     node_id: NodeId,
-    controller: Controller,
+    controller: ControllerRequests,
+    metadata: MetadataPublishing,
     replicas: ReplicaManager,
     pending: Pending,
     clock: Clock,
     new_uuid: Callable[[], UUID],
 ) -> Coordination:
-    producer_ids = ProducerIds(controller, node_id=node_id)
+    producer_ids = ProducerIds(controller, metadata, node_id=node_id)
     groups = GroupCoordinator(
         layers, node_id=node_id, replicas=replicas, pending=pending, clock=clock, new_uuid=new_uuid
     )

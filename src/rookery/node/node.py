@@ -34,6 +34,7 @@ from rookery.broker.schema_checks import SchemaChecks
 from rookery.controller.service import Controller
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs, broker_layers
+from rookery.metadata.publishing import MetadataPublishing, Publisher
 from rookery.metadata.records import BrokerEndpoint
 from rookery.metadata.requests import Registration
 from rookery.net.connection import Handler
@@ -99,6 +100,7 @@ class Node:
         self._listeners: list[tuple[ListenerAddress, Listener]] = []
         self._logs: LogManager | None = None
         self._quorum: QuorumDriver | None = None
+        self._metadata = MetadataPublishing(self._slices)
         self._controller: Controller | None = None
         self._coordination: Coordination | None = None
         self._replicas: ReplicaManager | None = None
@@ -146,25 +148,26 @@ class Node:
             new_uuid=self._new_uuid,
         )
         refuse_lost_metadata(self._files, settings.log_directories, settings.metadata_directory)
+        metadata = self._metadata
         controller, logs = self._open_metadata()
         services = self._build_services(identity, controller, logs)
         handle = Dispatcher(services).handle
-        layers = self._layers(controller.image)
+        layers = self._layers(metadata.image)
         await self._bind_listeners(layers, handle if self._intercept is None else self._intercept(handle, services))
         if settings.has_registry:
             self._registry = SchemaRegistry(settings, self.address, new_loop=self._new_loop)
             self._registry.bind()
-        summary = await self._load_logs(controller, logs)
-        services.replicas.start(controller.image, controller.removed_topics)
+        summary = await self._load_logs(logs)
+        services.replicas.start(metadata.image, metadata.removed_topics)
         replicas = self._replicas = services.replicas
-        controller.on_image(self._configure)
-        controller.on_image(replicas.apply, prepare=replicas.prepare, settle=replicas.settle)
+        metadata.add(Publisher("settings", self._configure))
+        metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.settle))
         assert self._coordination is not None
-        self._coordination.start(controller)
+        self._coordination.start(metadata)
         await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
             await listener.start()
-        self._schemas.start(controller)
+        self._schemas.start(metadata)
         self._background.start(*Chores(services, logs, executor=self._executor).jobs())
         logger.info("serving", address=self.address, cluster_id=identity.cluster_id, partitions=len(services.replicas))
         if self._registry is not None:
@@ -208,21 +211,23 @@ class Node:
             _find_directory(self._logs, settings.metadata_directory),
             node_id=settings.node_id,
             clock=self._clock,
+            on_commit=self._metadata.commit,
             executor=self._executor,
         )
+        self._metadata.start(self._quorum.batches())
         self._controller = Controller(
             self._quorum,
+            self._metadata,
             node_id=settings.node_id,
             static=settings.layers.static,
             random=self._random,
             slices=self._slices,
         )
-        self._controller.start()
-        _configure_logs(self._logs, self._layers(self._controller.image))
+        _configure_logs(self._logs, self._layers(self._metadata.image))
         return self._controller, self._logs
 
-    async def _load_logs(self, controller: Controller, logs: LogManager) -> LoadSummary:
-        image = controller.image
+    async def _load_logs(self, logs: LogManager) -> LoadSummary:
+        image = self._metadata.image
         configs = LogConfigs(self._layers(image))
         loading = asyncio.get_running_loop().run_in_executor(
             self._executor, lambda: logs.load(lambda topic: configs.get(image.topic_config(topic)))
@@ -253,6 +258,7 @@ class Node:
             settings.layers,
             node_id=settings.node_id,
             controller=controller,
+            metadata=self._metadata,
             replicas=replicas,
             pending=pending,
             clock=self._clock,
@@ -263,6 +269,7 @@ class Node:
             node_id=settings.node_id,
             cluster_id=identity.cluster_id,
             clock=self._clock,
+            metadata=self._metadata,
             controller=controller,
             replicas=replicas,
             pending=pending,

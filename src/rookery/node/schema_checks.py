@@ -14,9 +14,9 @@ from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ConfigError
 from rookery.base.types import TopicName
 from rookery.broker.schema_checks import KnownSchemas, NoSchemas
-from rookery.controller.service import Controller
 from rookery.metadata.image import ClusterImage, Delta
 from rookery.metadata.log_config import LogConfigs
+from rookery.metadata.publishing import MetadataPublishing, Publisher
 
 if TYPE_CHECKING:
     from rookery.node.registered_schemas import RegisteredSchemas
@@ -34,10 +34,10 @@ class SchemasOnDemand:
         self._registered: RegisteredSchemas | None = None
         self._is_settled = False
 
-    def start(self, controller: Controller) -> None:
-        """The node serves: follow the cluster from now on."""
-        self._look_at(controller.image, controller.image.topics)
-        controller.on_image(self._apply)
+    def start(self, metadata: MetadataPublishing) -> None:
+        """Follow the image from now on; the node must serve."""
+        self._look_at(metadata.image, metadata.image.topics)
+        metadata.add(Publisher("schema checks", self._apply))
 
     async def stop(self) -> None:
         self._is_settled = True

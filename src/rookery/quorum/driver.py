@@ -10,7 +10,7 @@ cleaned up, since there are no snapshots of metadata so far.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeAlias
@@ -36,11 +36,11 @@ _CONFIG = LogConfig(
 )
 
 # Gets the offset of the first record and the records' values, in the order of the log.
-CommitListener: TypeAlias = Callable[[Offset, Sequence[bytes]], None]
+CommitListener: TypeAlias = Callable[[Offset, Sequence[bytes]], Awaitable[None]]
 
 
 class QuorumDriver:
-    """Made by `open`, which leaves it leading and its log ready to `replay`."""
+    """Made by `open`, which leaves it leading, with all `batches` of its log committed."""
 
     def __init__(
         self,
@@ -49,10 +49,12 @@ class QuorumDriver:
         clock: Clock,
         leader_epoch: LeaderEpoch,
         committed: CommittedNote,
+        on_commit: CommitListener | None = None,
         executor: Executor | None = None,
     ) -> None:
         self._log = log
         self._committed = committed
+        self._on_commit = on_commit
         self._clock = clock
         self._executor = executor
         self._appending = False
@@ -66,9 +68,13 @@ class QuorumDriver:
         *,
         node_id: NodeId,
         clock: Clock,
+        on_commit: CommitListener | None = None,
         executor: Executor | None = None,
     ) -> "QuorumDriver":
         """Recover the log and begin a new epoch. Blocks; StorageError or CorruptionError if that cannot be done.
+
+        `on_commit` is awaited with each batch that is appended and committed later. What the log holds already is in
+        `batches`.
 
         DamagedLogError, with all files as they were, if something that was committed cannot be read.
         """
@@ -90,7 +96,9 @@ class QuorumDriver:
         )
         leader_epoch = max(state.leader_epoch, log.epochs.latest) + 1
         _write_state(files, directory, log_directory, QuorumState(node_id, leader_epoch, node_id))
-        driver = cls(log, clock=clock, leader_epoch=leader_epoch, committed=note, executor=executor)
+        driver = cls(
+            log, clock=clock, leader_epoch=leader_epoch, committed=note, on_commit=on_commit, executor=executor
+        )
         driver._begin_epoch(node_id)
         return driver
 
@@ -99,15 +107,15 @@ class QuorumDriver:
         """Where the next appended record will be."""
         return self._log.end_offset
 
-    def replay(self, listener: CommitListener) -> None:
-        """Give everything that is in the log to `listener`."""
-        for batch in self._batches():
+    def batches(self) -> Iterator[tuple[Offset, list[bytes]]]:
+        """All batches of records in the log: the offset of the first record, and the records' values."""
+        for batch in self._raw_batches():
             header, payload = open_batch(batch)
             if not header.is_control:
-                listener(header.base_offset, [_value(payload, span) for span in iterate_spans(payload, header)])
+                yield header.base_offset, [_value(payload, span) for span in iterate_spans(payload, header)]
 
-    async def append(self, values: Sequence[bytes]) -> Offset:
-        """Append records as one batch; returns the first one's offset when they are committed. One call at a time."""
+    async def append(self, values: Sequence[bytes]) -> None:
+        """Append records as one batch; return when they are committed and `on_commit` has them. One call at a time."""
         assert not self._appending, "appends must be serialised"
         self._appending = True
         try:
@@ -121,9 +129,10 @@ class QuorumDriver:
             base_offset = self._append(batch)
             await flush_in_executor(self._log, self._executor)
             self._note_committed()
+            if self._on_commit is not None:
+                await self._on_commit(base_offset, values)
         finally:
             self._appending = False
-        return base_offset
 
     def close(self) -> None:
         self._log.close()
@@ -148,7 +157,7 @@ class QuorumDriver:
     def _append(self, batch: bytearray) -> Offset:
         return self._log.append(batch, read_header(batch), leader_epoch=self.leader_epoch)
 
-    def _batches(self) -> Iterator[bytes]:
+    def _raw_batches(self) -> Iterator[bytes]:
         offset = self._log.start_offset
         while offset < self._log.end_offset:
             for part in self._log.read(offset, _READ_SIZE_BYTES).slices:

@@ -1,0 +1,58 @@
+"""From committed metadata records to images and deltas, in the order of the log. Every node has one loader.
+
+The loader is pure. It holds the newest image that it built, which `publishing` makes visible: a loader is at most one
+change ahead of what the node's other parts see.
+
+A start replays the whole log, which is one change of the empty cluster. Later changes are loaded one batch at a time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from rookery.base.types import Offset, TopicId, TopicName
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord, decode_record
+
+
+class Loaded(NamedTuple):
+    """A new image, and what changed in it."""
+
+    image: ClusterImage
+    delta: Delta
+
+
+class MetadataLoader:
+    """Builds each image from the one before. `image` is the newest."""
+
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+        # The topics that the replayed log created and deleted. A partition's directory with such an id is left over
+        # from an interrupted deletion, and may be removed; a directory with an id that the log never had may not.
+        self.removed_topics: Mapping[TopicId, TopicName] = {}
+
+    def load(self, records: Iterable[MetadataRecord], *, last_offset: Offset) -> Loaded:
+        """Apply the records of one batch; `last_offset` is that of its last record."""
+        loaded = Loaded(*self.image.apply(records, last_offset=last_offset))
+        self.image = loaded.image
+        return loaded
+
+    def replay(self, batches: Iterable[tuple[Offset, Sequence[bytes]]]) -> Loaded:
+        """Apply all batches of a log as one change; a batch is the offset of its first record, and its records."""
+        records: list[MetadataRecord] = []
+        last_offset = self.image.offset
+        for base_offset, values in batches:
+            records.extend(map(decode_record, values))
+            last_offset = base_offset + len(values) - 1
+        self.removed_topics = _find_removed(records)
+        return self.load(records, last_offset=last_offset)
+
+
+def _find_removed(records: Iterable[MetadataRecord]) -> dict[TopicId, TopicName]:
+    names: dict[TopicId, TopicName] = {}
+    removed: dict[TopicId, TopicName] = {}
+    for record in records:
+        if isinstance(record, TopicRecord):
+            names[record.topic_id] = record.name
+        elif isinstance(record, RemoveTopicRecord):
+            removed[record.topic_id] = names[record.topic_id]
+    return removed

@@ -1,0 +1,128 @@
+"""Loading and publishing: the same images by replay and batch by batch, in the order of the publishers."""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from rookery.base.types import Offset
+from rookery.metadata.image import EMPTY_IMAGE, ClusterImage, Delta
+from rookery.metadata.loader import MetadataLoader
+from rookery.metadata.publishing import MetadataPublishing, Publisher
+from rookery.metadata.records import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode_record,
+)
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+def partition(topic_id: UUID) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=0, topic_id=topic_id, replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+    )
+
+
+# Two batches of a log; offset 0 is the leader change, which is no metadata.
+BATCHES: list[tuple[Offset, list[MetadataRecord]]] = [
+    (1, [TopicRecord("a", A), partition(A), TopicRecord("b", B), partition(B)]),
+    (5, [RemoveTopicRecord(A), FeatureLevelRecord("group.version", 1)]),
+]
+
+
+def encoded() -> list[tuple[Offset, list[bytes]]]:
+    return [(offset, [encode_record(record) for record in records]) for offset, records in BATCHES]
+
+
+def test_a_replay_and_single_batches_give_the_same_image() -> None:
+    replayed, stepwise = MetadataLoader(), MetadataLoader()
+    loaded = replayed.replay(encoded())
+    for offset, records in BATCHES:
+        stepwise.load(records, last_offset=offset + len(records) - 1)
+    assert loaded.image is replayed.image
+    assert replayed.image == stepwise.image
+    assert replayed.image.offset == 6
+    assert list(replayed.image.topics) == ["b"]
+
+
+def test_a_replay_reports_removed_topics() -> None:
+    loader = MetadataLoader()
+    delta = loader.replay(encoded()).delta
+    assert loader.removed_topics == {A: "a"}
+    assert [topic.name for topic in delta.created] == ["b"]
+    assert delta.deleted == (), "it never was in a published image"
+
+
+class Witness:
+    """A publisher that notes its calls, and what was visible at each."""
+
+    def __init__(self, name: str, metadata: MetadataPublishing, calls: list[str]) -> None:
+        self._name, self._metadata, self._calls = name, metadata, calls
+        metadata.add(Publisher(name, self.publish, prepare=self.prepare, settle=self.settle))
+
+    async def prepare(self, image: ClusterImage, _: Delta) -> None:
+        assert self._metadata.image is not image, "not visible yet"
+        await asyncio.sleep(0)
+        self._calls.append(f"{self._name} prepares")
+
+    def publish(self, image: ClusterImage, _: Delta) -> None:
+        assert self._metadata.image is image
+        self._calls.append(f"{self._name} publishes")
+
+    async def settle(self) -> None:
+        await asyncio.sleep(0)
+        self._calls.append(f"{self._name} settles")
+
+
+def test_publishers_get_an_image_in_their_order() -> None:
+    metadata, calls = MetadataPublishing(), list[str]()
+    Witness("replicas", metadata, calls)
+    Witness("groups", metadata, calls)
+    metadata.add(Publisher("settings", lambda image, delta: calls.append("settings publishes")))
+    asyncio.run(commit_all(metadata, encoded()[:1]))
+    assert calls == [
+        "replicas prepares",
+        "groups prepares",
+        "replicas publishes",
+        "groups publishes",
+        "settings publishes",
+        "replicas settles",
+        "groups settles",
+    ]
+    assert metadata.publisher_names == ["replicas", "groups", "settings"]
+
+
+async def commit_all(metadata: MetadataPublishing, batches: Sequence[tuple[Offset, Sequence[bytes]]]) -> None:
+    for offset, values in batches:
+        await metadata.commit(offset, values)
+
+
+def test_a_start_publishes_the_log_as_one_change() -> None:
+    metadata, deltas = MetadataPublishing(), list[Delta]()
+    metadata.add(Publisher("test", lambda _, delta: deltas.append(delta)))
+    assert metadata.image == EMPTY_IMAGE
+    metadata.start(encoded())
+    (delta,) = deltas
+    assert [topic.name for topic in delta.created] == ["b"]
+    assert metadata.removed_topics == {A: "a"}
+
+
+def test_commits_continue_where_the_start_ended() -> None:
+    metadata, whole = MetadataPublishing(), MetadataPublishing()
+    first, second = encoded()
+    metadata.start([first])
+    asyncio.run(commit_all(metadata, [second]))
+    whole.start([first, second])
+    assert metadata.image == whole.image
+
+
+def test_a_name_belongs_to_one_publisher() -> None:
+    metadata = MetadataPublishing()
+    metadata.add(Publisher("replicas", lambda image, delta: None))
+    with pytest.raises(AssertionError, match="replicas was added twice"):
+        metadata.add(Publisher("replicas", lambda image, delta: None))
