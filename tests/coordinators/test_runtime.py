@@ -55,8 +55,8 @@ class Notes:
             if committed:
                 self.replay(record)
 
-    def install(self, draft: str) -> None:
-        self.installed.append(draft)
+    def install(self, change: str) -> None:
+        self.installed.append(change)
 
     def on_loaded(self, now_ms: int) -> CoordinatorResult[None]:
         self.is_loaded = True
@@ -126,11 +126,11 @@ def test_keys_are_hashed_as_java_does(key: str, hashed: int) -> None:
 
 def test_a_write_is_answered_at_once_and_replayed(tmp_path: Path) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        answer = coordinator.write("k", note(b"a", b"1", drafts=("draft",)))
+        answer = coordinator.write("k", note(b"a", b"1", volatile_changes=("change",)))
         assert answer.done()
         assert answer.result() == "done"
         seen = coordinator.read("k", lambda shard: (dict(shard.state), list(shard.installed), shard.is_loaded))
-        assert seen.result() == ({b"a": b"1"}, ["draft"], True)
+        assert seen.result() == ({b"a": b"1"}, ["change"], True)
         replica = broker.replica(TOPIC, coordinator.partition_of("k"))
         assert replica.log.end_offset == 1
 
@@ -151,10 +151,14 @@ def test_without_a_topic_there_is_no_coordinator(tmp_path: Path) -> None:
 def test_a_failed_append_leaves_everything_as_it_was(tmp_path: Path) -> None:
     async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
         coordinator.write("k", note(b"a", b"1"))
-        too_large = coordinator.write("k", note(b"b", bytes(2_000_000), drafts=("draft",), timers=[Timer("t", 0)]))
+        too_large = coordinator.write(
+            "k", note(b"b", bytes(2_000_000), volatile_changes=("change",), timers=[Timer("t", 0)])
+        )
         assert too_large.result() is ErrorCode.UNKNOWN_SERVER_ERROR
         broker.logs.directories[0].fail(OSError(5, "a broken disk"))
-        assert coordinator.write("k", note(b"b", b"2", drafts=("draft",))).result() is ErrorCode.NOT_COORDINATOR
+        assert (
+            coordinator.write("k", note(b"b", b"2", volatile_changes=("change",))).result() is ErrorCode.NOT_COORDINATOR
+        )
         await asyncio.sleep(0)
         assert coordinator.read("k", lambda shard: (shard.state, shard.installed)).result() == ({b"a": b"1"}, [])
 

@@ -17,7 +17,7 @@ from rookery.client.consume.fetcher import Fetcher
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.batches import Batch
 from rookery.coordinators.group.classic import rebalance
-from rookery.coordinators.group.classic.turn import Turn
+from rookery.coordinators.group.classic.draft import ClassicDraft
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.offsets import commit
 from rookery.coordinators.group.offsets.store import OffsetStore
@@ -147,9 +147,9 @@ def keep_generation(patch: pytest.MonkeyPatch) -> None:
     """A rebalance that does not count: the assignments of two rebalances look like those of one."""
     original = rebalance._begin_generation
 
-    def begin(turn: Turn) -> None:
-        turn.group.generation = max(1, turn.group.generation - 1)
-        original(turn)
+    def begin(draft: ClassicDraft) -> None:
+        draft.group.generation = max(1, draft.group.generation - 1)
+        original(draft)
 
     patch.setattr(rebalance, "_begin_generation", begin)
 

@@ -62,7 +62,7 @@ class Producer(NamedTuple):
 class CoordinatorResult(Generic[ResponseT]):
     """What a decision returns.
 
-    `drafts` are changes of state that the log does not carry; the shard's `install` applies them.
+    `volatile_changes` are changes of state that the log does not carry; the shard's `install` applies them.
 
     `divisible`: each record is a change by itself, so that records that do not fit into one batch are written in
     several. If one batch fails, those before it stay written.
@@ -77,7 +77,7 @@ class CoordinatorResult(Generic[ResponseT]):
     records: Sequence[Any] = ()
     completions: Sequence[Completion] = ()
     timers: Sequence[Timer] = ()
-    drafts: Sequence[Any] = ()
+    volatile_changes: Sequence[Any] = ()
     divisible: bool = False
     producer: Producer | None = None
     effects: Sequence[Any] = ()

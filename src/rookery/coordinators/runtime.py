@@ -6,7 +6,7 @@ shard: the topic's log, replayed into a pure state machine. `write` runs a decis
 1. `decide(shard, now_ms)` reads the shard and returns a `Decision`; it changes nothing.
 2. Its records are appended as one batch, as a leader does. If that fails, the shard is as it was before. (Clearing up
    may need more than a batch can hold, and is `divisible`.)
-3. They are replayed into the shard, drafts are installed, timers set; the next decision sees all of it.
+3. They are replayed into the shard, volatile changes are installed, timers set; the next decision sees all of it.
 4. The response, and the responses that the decision completed, leave when the high watermark has passed the records.
    Only then are the decision's effects handed on; they are forgotten with the shard, and its next leader has them anew.
 
@@ -88,7 +88,7 @@ class Shard(Protocol):
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
-    def install(self, draft: Any) -> None: ...
+    def install(self, change: Any) -> None: ...
 
     def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
         """Called once, when the log has been replayed."""
@@ -358,8 +358,8 @@ class Coordinator(Generic[ShardT]):
         return None
 
     def _carry_out(self, hosted: _Hosted[ShardT], decision: Decision[Any]) -> None:
-        for draft in decision.drafts:
-            hosted.shard.install(draft)
+        for change in decision.volatile_changes:
+            hosted.shard.install(change)
         for timer in decision.timers:
             hosted.timers.set(timer)
 

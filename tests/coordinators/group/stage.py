@@ -63,8 +63,8 @@ class Stage:
             written = Written(*self.shard.encode(record), producer_id)
             assert self.shard.decode(written.key, written.value) == record
             self._write(written)
-        for draft in decision.drafts:
-            self.shard.install(draft)
+        for change in decision.volatile_changes:
+            self.shard.install(change)
         for timer in decision.timers:
             if timer.delay_ms is None:
                 self._timers.pop(timer.key, None)

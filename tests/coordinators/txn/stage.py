@@ -74,8 +74,8 @@ class Stage:
             return ErrorCode.NOT_COORDINATOR
         for record in decision.records:
             self._append(record)
-        for draft in decision.drafts:
-            self.shard.install(draft)
+        for change in decision.volatile_changes:
+            self.shard.install(change)
         for timer in decision.timers:
             assert timer.delay_ms is not None
             self._timers[timer.key] = self._elapsed_ms + timer.delay_ms

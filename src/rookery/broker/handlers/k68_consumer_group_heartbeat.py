@@ -15,7 +15,7 @@ from rookery.base.errors import ErrorCode
 from rookery.broker.answers import Answer, respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
-from rookery.coordinators.group.consumer.environment import Refusal
+from rookery.coordinators.group.consumer.environment import ErrorResponse
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
 from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
@@ -71,10 +71,10 @@ def _owned(topics: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None) ->
     return collect((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _respond(result: HeartbeatResponse | Refusal | ErrorCode) -> ConsumerGroupHeartbeatResponse:
+def _respond(result: HeartbeatResponse | ErrorResponse | ErrorCode) -> ConsumerGroupHeartbeatResponse:
     if isinstance(result, ErrorCode):
         return _refuse(result, None)
-    if isinstance(result, Refusal):
+    if isinstance(result, ErrorResponse):
         return _refuse(result.code, result.message)
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,

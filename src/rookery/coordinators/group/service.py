@@ -27,7 +27,7 @@ from rookery.coordinators.group.classic.results import (
     SyncResult,
 )
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, Refusal
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, ErrorResponse
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
 from rookery.coordinators.group.offsets.commit import CommitRequest, CommittedPartition, FetchedOffsets, FetchRequest
@@ -140,7 +140,9 @@ class GroupCoordinator:
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Answer[LeaveResult]:
         return self.runtime.write(group_id, lambda shard, now_ms: shard.leave(group_id, members, now_ms))
 
-    def consumer_heartbeat(self, request: ConsumerHeartbeatRequest) -> Answer[ConsumerHeartbeatResponse | Refusal]:
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeatRequest
+    ) -> Answer[ConsumerHeartbeatResponse | ErrorResponse]:
         """A member without an id, as old clients join, is given one."""
         named = request if request.member_id else replace(request, member_id=encode_uuid(self._new_uuid()))
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(named, now_ms))

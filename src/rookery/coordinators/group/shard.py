@@ -7,12 +7,13 @@ and by `install` of state that the log does not carry (waiting members of a clas
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import ProducerId, TimestampMs, TopicName, TopicPartition
 from rookery.coordinators import regex
 from rookery.coordinators.group.classic import describe, join, membership, sync
+from rookery.coordinators.group.classic.draft import ClassicDraft
 from rookery.coordinators.group.classic.group import ClassicGroup, from_stored
 from rookery.coordinators.group.classic.rebalance import on_join_timer, on_sync_timer
 from rookery.coordinators.group.classic.results import (
@@ -25,12 +26,17 @@ from rookery.coordinators.group.classic.results import (
     SyncRequest,
     SyncResult,
 )
-from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.consumer import describe as consumer_describe
 from rookery.coordinators.group.consumer import service as consumer
 from rookery.coordinators.group.consumer.describe import DescribedConsumerGroup
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, Environment, Match, MemberTimer, Refusal
-from rookery.coordinators.group.consumer.group import ConsumerGroup, NotesDraft, tombstones
+from rookery.coordinators.group.consumer.environment import (
+    ConsumerSettings,
+    Environment,
+    ErrorResponse,
+    Match,
+    MemberTimer,
+)
+from rookery.coordinators.group.consumer.group import ConsumerGroup, VolatileChange, tombstones
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest as ConsumerHeartbeatRequest
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatResponse as ConsumerHeartbeatResponse
 from rookery.coordinators.group.consumer_records import GroupKey
@@ -53,8 +59,6 @@ from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.timers import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer
 from rookery.coordinators.result import CoordinatorResult, Timer, TimerKey, Token
 from rookery.metadata.image import TopicImage
-
-Draft: TypeAlias = ClassicGroup | NotesDraft
 
 _NOTHING: CoordinatorResult[None] = CoordinatorResult(response=None)
 
@@ -145,13 +149,13 @@ class GroupShard:
         else:
             group.apply(record)
 
-    def install(self, draft: Draft) -> None:
-        if isinstance(draft, ClassicGroup):
-            self.groups[draft.group_id] = draft
+    def install(self, change: ClassicGroup | VolatileChange) -> None:
+        if isinstance(change, ClassicGroup):
+            self.groups[change.group_id] = change
         else:
-            group = self.groups.get(draft.group_id)
+            group = self.groups.get(change.group_id)
             if isinstance(group, ConsumerGroup):
-                group.notes = draft.notes
+                group.volatile = change.state
 
     def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
         """Members go on as if nothing had happened; their sessions begin anew."""
@@ -165,11 +169,13 @@ class GroupShard:
     def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> CoordinatorResult[None]:
         match key:
             case SessionTimer(group_id, member_id):
-                return self._turn(group_id, now_ms, lambda turn: membership.on_session_timer(turn, member_id))
+                return self._on_classic_timer(
+                    group_id, now_ms, lambda draft: membership.on_session_timer(draft, member_id)
+                )
             case JoinTimer(group_id):
-                return self._turn(group_id, now_ms, on_join_timer)
+                return self._on_classic_timer(group_id, now_ms, on_join_timer)
             case SyncTimer(group_id):
-                return self._turn(group_id, now_ms, on_sync_timer)
+                return self._on_classic_timer(group_id, now_ms, on_sync_timer)
             case MemberTimer():
                 return consumer.expire_member(self.groups, key, self._environment(now_ms))
             case ExpiryTimer():
@@ -178,13 +184,15 @@ class GroupShard:
                 return CoordinatorResult(response=None, records=records, timers=(again,), divisible=True)
         raise AssertionError(f"a timer that nobody set: {key}")
 
-    def _turn(self, group_id: str, now_ms: TimestampMs, act: Callable[[Turn], None]) -> CoordinatorResult[None]:
+    def _on_classic_timer(
+        self, group_id: str, now_ms: TimestampMs, act: Callable[[ClassicDraft], None]
+    ) -> CoordinatorResult[None]:
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return _NOTHING
-        turn = Turn(group, self.settings, now_ms)
-        act(turn)
-        return turn.decision(None)
+        draft = ClassicDraft(group, self.settings, now_ms)
+        act(draft)
+        return draft.result(None)
 
     # The classic protocol
 
@@ -194,7 +202,7 @@ class GroupShard:
             return consumer.classic_join(group, request, self._new_id, self._environment(now_ms))
         classic = self._classic(request.group_id)
         decision = join.join(classic, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
-        if isinstance(group, ConsumerGroup) and decision.drafts:
+        if isinstance(group, ConsumerGroup) and decision.volatile_changes:
             # An empty group is of no kind: it gives way to the new one.
             return replace(decision, records=[*tombstones(group), *decision.records])
         return decision
@@ -227,7 +235,7 @@ class GroupShard:
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest, now_ms: TimestampMs
-    ) -> CoordinatorResult[ConsumerHeartbeatResponse | Refusal]:
+    ) -> CoordinatorResult[ConsumerHeartbeatResponse | ErrorResponse]:
         return consumer.consumer_heartbeat(self.groups, request, self._environment(now_ms))
 
     def describe_consumer(self, group_id: str, now_ms: TimestampMs) -> DescribedConsumerGroup:

@@ -41,7 +41,7 @@ from rookery.coordinators.txn.timers import AbortTimer, ExpiryTimer, TimeoutTime
 from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
-class Draft(Enum):
+class VolatileChange(Enum):
     """What the log does not carry."""
 
     LOADED = "loaded"
@@ -84,8 +84,8 @@ class TransactionShard:
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """A client may have added this topic to its transaction; its marker means nothing here."""
 
-    def install(self, draft: Draft) -> None:
-        assert draft is Draft.LOADED
+    def install(self, change: VolatileChange) -> None:
+        assert change is VolatileChange.LOADED
         self._is_loaded = True
 
     def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
@@ -95,7 +95,9 @@ class TransactionShard:
             Timer(ExpiryTimer(), self.settings.expiration_check_interval_ms),
         )
         effects = [markers_of(each) for each in self.transactions.values() if each.is_prepared]
-        return CoordinatorResult(response=None, timers=timers, drafts=[Draft.LOADED], effects=effects)
+        return CoordinatorResult(
+            response=None, timers=timers, volatile_changes=[VolatileChange.LOADED], effects=effects
+        )
 
     def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> CoordinatorResult[None]:
         match key:

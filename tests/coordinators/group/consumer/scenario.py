@@ -24,7 +24,7 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, Refusal
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, ErrorResponse
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
 from rookery.coordinators.group.records import encode_record
@@ -103,8 +103,8 @@ class Coordinator:
         for record in decision.records:
             self.log.append(encode_record(record))
             self.shard.replay(record)
-        for draft in decision.drafts:
-            self.shard.install(draft)
+        for change in decision.volatile_changes:
+            self.shard.install(change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
             if timer.delay_ms is not None:
@@ -113,9 +113,9 @@ class Coordinator:
         self.check_replay()
         return decision.response
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Refusal:
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | ErrorResponse:
         response = self.carry_out(self.shard.consumer_heartbeat(request, self.now_ms))
-        assert isinstance(response, HeartbeatResponse | Refusal)
+        assert isinstance(response, HeartbeatResponse | ErrorResponse)
         return response
 
     def expire(self, timer: TimerKey) -> None:
@@ -143,7 +143,7 @@ class Coordinator:
 def snapshot(shard: GroupShard) -> dict[str, Any]:
     """Everything that the log carries of the consumer groups."""
     return {
-        group_id: {name: value for name, value in vars(group).items() if name != "notes"}
+        group_id: {name: value for name, value in vars(group).items() if name != "volatile"}
         for group_id, group in shard.groups.items()
         if isinstance(group, ConsumerGroup)
     }
@@ -161,9 +161,9 @@ class Client:
     assignor: str | None = None
     epoch: int = 0
     owned: Assignment = field(default_factory=lambda: NO_PARTITIONS)
-    error: Refusal | None = None
+    error: ErrorResponse | None = None
 
-    def join(self) -> HeartbeatResponse | Refusal:
+    def join(self) -> HeartbeatResponse | ErrorResponse:
         self.epoch, self.owned = 0, NO_PARTITIONS
         return self.send(
             rebalance_timeout_ms=300_000,
@@ -173,22 +173,22 @@ class Client:
             owned=NO_PARTITIONS,
         )
 
-    def beat(self) -> HeartbeatResponse | Refusal:
+    def beat(self) -> HeartbeatResponse | ErrorResponse:
         """A heartbeat that tells what the member owns, as clients do after they took a new assignment."""
         return self.send(owned=self.owned)
 
-    def beat_silently(self) -> HeartbeatResponse | Refusal:
+    def beat_silently(self) -> HeartbeatResponse | ErrorResponse:
         return self.send()
 
-    def subscribe(self, *topics: str) -> HeartbeatResponse | Refusal:
+    def subscribe(self, *topics: str) -> HeartbeatResponse | ErrorResponse:
         self.topics = frozenset(topics)
         return self.send(topic_names=self.topics, owned=self.owned)
 
-    def leave(self, epoch: int = -1) -> HeartbeatResponse | Refusal:
+    def leave(self, epoch: int = -1) -> HeartbeatResponse | ErrorResponse:
         self.epoch, self.owned = epoch, NO_PARTITIONS
         return self.send()
 
-    def send(self, **fields: Any) -> HeartbeatResponse | Refusal:
+    def send(self, **fields: Any) -> HeartbeatResponse | ErrorResponse:
         response = self.coordinator.heartbeat(
             HeartbeatRequest(
                 group_id=GROUP,
@@ -200,7 +200,7 @@ class Client:
                 **fields,
             )
         )
-        if isinstance(response, Refusal):
+        if isinstance(response, ErrorResponse):
             self.error = response
             return response
         self.error = None
@@ -218,12 +218,12 @@ def assert_no_overlap(clients: Iterable[Client]) -> None:
         seen |= owned
 
 
-def refused(response: HeartbeatResponse | Refusal) -> ErrorCode:
-    assert isinstance(response, Refusal), response
+def refused(response: HeartbeatResponse | ErrorResponse) -> ErrorCode:
+    assert isinstance(response, ErrorResponse), response
     return response.code
 
 
-def accepted(response: HeartbeatResponse | Refusal) -> HeartbeatResponse:
+def accepted(response: HeartbeatResponse | ErrorResponse) -> HeartbeatResponse:
     assert isinstance(response, HeartbeatResponse), response
     return response
 

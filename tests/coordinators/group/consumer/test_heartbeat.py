@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rookery.base.errors import ErrorCode
-from rookery.coordinators.group.consumer.environment import ConsumerSettings, MemberTimer, Refusal, TimerKind
+from rookery.coordinators.group.consumer.environment import ConsumerSettings, ErrorResponse, MemberTimer, TimerKind
 from rookery.coordinators.group.consumer.group import GroupState
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, validate
 from rookery.coordinators.group.consumer.member import MemberState
@@ -325,5 +325,5 @@ def test_requests_that_are_fine() -> None:
     assert validate(JOIN, ("uniform",), member_id_required=True) is None
     assert validate(replace(JOIN, member_id=""), ("uniform",), member_id_required=False) is None
     unknown = validate(replace(JOIN, server_assignor="magic"), ("uniform", "range"), member_id_required=True)
-    assert isinstance(unknown, Refusal)
+    assert isinstance(unknown, ErrorResponse)
     assert unknown.code is ErrorCode.UNSUPPORTED_ASSIGNOR

@@ -7,7 +7,7 @@ from rookery.coordinators.group.classic.states import State
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Metadata and assignments are told of a stable group only: otherwise they are about to change."""
+    """Describe a group. Metadata and assignments are included only while it is stable: else they may change."""
     is_stable = group.state is State.STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -29,7 +29,10 @@ def describe(group: ClassicGroup) -> DescribedGroup:
 
 
 def describe_missing(group_id: str, *, is_consumer: bool) -> DescribedGroup:
-    """As since v6; before, such a group is dead, without an error. `is_consumer`: there is one of the new protocol."""
+    """Describe an id that names no classic group; `is_consumer` if it names a consumer group.
+
+    This is the response since v6. Before v6 the handler reports such a group as Dead, without the error.
+    """
     reason = "is not a classic group" if is_consumer else "not found"
     return DescribedGroup(
         group_id,

@@ -1,8 +1,8 @@
-"""A classic group and its members: the data, and the questions that can be answered from it alone.
+"""A classic group and its members: the data, and the queries that need nothing else.
 
-A decision works on a copy of the group (`copy`), which takes the group's place only when its records are written. So a
-`Member` is never changed but replaced, and whoever holds a group sees it as it was. What happens to groups is in
-`join`, `rebalance`, `sync` and `membership`.
+A decision works on a copy of the group (`copy`), which replaces the original only after its records are written. A
+`Member` is therefore never modified but replaced, so that the original group stays as it was if the write fails. The
+transitions of groups are in `join`, `rebalance`, `sync` and `membership`.
 
 Invariants: the leader is a member; every instance id belongs to a member that has it; a member waits for at most one
 JoinGroup or SyncGroup; all members have the group's protocol type and have a protocol in common.
@@ -28,7 +28,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @value_class(kw_only=True)
 class Member:
-    """`is_new` until its first generation begins; it then has a longer time to wait for that."""
+    """`is_new` until its first generation begins: until then it may wait longer than its session's time-out."""
 
     member_id: str
     instance_id: str | None = None
@@ -56,18 +56,20 @@ class ClassicGroup:
     state: State = State.EMPTY
     previous_state: State = State.DEAD
     state_timestamp_ms: TimestampMs = -1
-    # None: a simple group, which has offsets and never had members.
+    # None: a simple group, which has offsets but never had members.
     protocol_type: str | None = None
     protocol_name: str | None = None
     generation: int = 0
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    # Which member has an instance id.
+    # The member id of each instance id.
     instances: dict[str, str] = field(default_factory=dict)
-    # Ids that were given to members which must come back with them (KIP-394).
+    # Member ids that were assigned with MEMBER_ID_REQUIRED and have not joined with them yet (KIP-394).
     pending_joins: dict[str, None] = field(default_factory=dict)
+    # Members of the present generation that have not sent SyncGroup yet.
     pending_syncs: dict[str, None] = field(default_factory=dict)
-    # The group's first rebalance is delayed while members keep coming, for as long as this remains.
+    # The group's first rebalance is extended by `initial_delay_ms` while new members join (`has_new_member`), until
+    # `initial_remaining_ms` is used up.
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     has_new_member: bool = False
@@ -126,7 +128,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: str) -> Member:
-        """Give a static member's place, and leadership, to its successor."""
+        """Give a static member's position, and its leadership, to its successor `member_id`."""
         assert member.instance_id is not None
         renamed = replace(member, member_id=member_id, join_token=None, sync_token=None)
         self.members = {
@@ -140,7 +142,11 @@ class ClassicGroup:
         return renamed
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else take another who has; False if nobody has."""
+        """Keep the leader if it has joined, otherwise elect a member that has. Return False if no member has joined.
+
+        A leader that has not joined would never send the assignments, and the whole generation would wait for its
+        SyncGroup until the sync timer fires.
+        """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join_token is not None:
             return True
@@ -150,12 +156,14 @@ class ClassicGroup:
         return joined is not None
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether the request comes from a member, and not from one that another took the place of."""
+        """Return an error unless the request comes from a present member."""
         if instance_id is not None:
             known = self.instances.get(instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
+                # A newer process has joined with the same instance id. If the older one were still accepted, both
+                # would read the same partitions and overwrite each other's offsets.
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -167,7 +175,7 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and any(name in shared for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support."""
+        """Return the protocol with the most votes: each member votes for its first one that all members support."""
         shared = self._shared_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -179,7 +187,7 @@ class ClassicGroup:
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def subscribed_topics(self) -> frozenset[TopicName] | None:
-        """What the members of the present generation subscribe to; None if that cannot be told."""
+        """The topics to which the members of the present generation subscribe; None if they are unknown."""
         if self.is_empty:
             return frozenset()
         if not self.uses_consumer_protocol or self.protocol_name is None:
@@ -188,12 +196,14 @@ class ClassicGroup:
         for member in self.members.values():
             subscribed = read_topics(member.metadata(self.protocol_name))
             if subscribed is None:
+                # Unreadable metadata may name any topic. Counting it as none would let the offsets of a topic that the
+                # member reads expire or be deleted.
                 return None
             topics |= subscribed
         return frozenset(topics)
 
     def stored(self) -> GroupMetadataValue:
-        """The group as the log keeps it."""
+        """Return the group's record for the log."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -218,7 +228,11 @@ class ClassicGroup:
 
 
 def from_stored(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as it is after a restart. Of its members' protocols only the chosen one is known."""
+    """Return the group as of its newest record, which is written only when the group is stable or empty.
+
+    A rebalance that was under way is lost; the members that took part in it join again. Only the chosen one of a
+    member's protocols is stored.
+    """
     members = {member.member_id: _member_from(member, value.protocol or "") for member in value.members}
     return ClassicGroup(
         group_id=group_id,

@@ -1,4 +1,4 @@
-"""Requests of classic groups as plain values, and their answers."""
+"""Requests to classic groups as plain values, and their results."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ NO_GENERATION = -1
 
 @value_class(kw_only=True)
 class JoinRequest:
-    """The two flags depend on the request's version: v4 on needs a member id, v9 on can skip the assignment."""
+    """The flags depend on the request's version: since v4 `needs_member_id`, since v9 `can_skip_assignment`."""
 
     group_id: str
     member_id: str = ""
@@ -50,7 +50,7 @@ class SyncRequest:
     member_id: str
     instance_id: str | None = None
     generation: int
-    # None: a version that does not have it.
+    # None: the request's version has no such field.
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()

@@ -21,7 +21,7 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, MemberTimer, Refusal, TimerKind
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, MemberTimer, TimerKind
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import known_static_member, unknown_member
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member, MemberState
@@ -36,7 +36,7 @@ def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: En
     if not environment.classic_settings.allows_session(request.session_timeout_ms):
         return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     member_id = request.member_id or new_member_id
-    if not group.has_room(member_id, request.instance_id, environment.settings.size_max):
+    if not group.has_capacity_for(member_id, request.instance_id, environment.settings.size_max):
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
     subscription = consumer_protocol.read_subscription(request.protocols[0][1]) if request.protocols else None
     if subscription is None or not _supports(group, request.protocol_type, request.protocols, member_id):
@@ -44,7 +44,7 @@ def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: En
     if request.needs_member_id and not request.member_id and request.instance_id is None:
         return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     found = _find_or_add(draft, request, member_id)
-    if isinstance(found, Refusal):
+    if isinstance(found, ErrorResponse):
         return JoinResult(found.code, request.member_id)
     is_new = found.member_id not in draft.group.members
     member = _updated(found, request, subscription)
@@ -61,7 +61,7 @@ def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: En
     )
 
 
-def _find_or_add(draft: Draft, request: JoinRequest, member_id: str) -> Member | Refusal:
+def _find_or_add(draft: Draft, request: JoinRequest, member_id: str) -> Member | ErrorResponse:
     group = draft.group
     if request.instance_id is None:
         return group.members.get(member_id) or Member(member_id=member_id)
@@ -103,8 +103,8 @@ def _expect_sync(draft: Draft, member: Member, environment: Environment) -> None
     keep_alive(draft, member, environment)
     _set_timer(draft, TimerKind.REJOIN, member, None)
     _set_timer(draft, TimerKind.SYNC, member, member.rebalance_timeout_ms)
-    if member.member_id in draft.notes.rejoining:
-        draft.note(rejoining=draft.notes.rejoining - {member.member_id})
+    if member.member_id in draft.volatile.rejoining:
+        draft.set_volatile(rejoining=draft.volatile.rejoining - {member.member_id})
 
 
 def _set_timer(draft: Draft, kind: TimerKind, member: Member, delay_ms: int | None) -> None:
@@ -163,8 +163,8 @@ def _has_step_to_take(group: ConsumerGroup, member: Member) -> bool:
 
 def _expect_rejoin(draft: Draft, member: Member) -> None:
     """The time to rejoin runs from the first time that the member was told."""
-    if member.member_id not in draft.notes.rejoining:
-        draft.note(rejoining=draft.notes.rejoining | {member.member_id})
+    if member.member_id not in draft.volatile.rejoining:
+        draft.set_volatile(rejoining=draft.volatile.rejoining | {member.member_id})
         _set_timer(draft, TimerKind.REJOIN, member, member.rebalance_timeout_ms)
 
 
@@ -193,11 +193,11 @@ def _find_leaving(group: ConsumerGroup, leaving: LeavingMember) -> Member | Erro
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member | ErrorCode:
     """A member that uses the classic protocol."""
-    found: Member | Refusal
+    found: Member | ErrorResponse
     if instance_id is not None:
         found = known_static_member(group.static_member(instance_id), member_id, instance_id)
     else:
         found = group.members.get(member_id) or unknown_member(group, member_id)
-    if isinstance(found, Refusal):
+    if isinstance(found, ErrorResponse):
         return found.code
     return found if found.classic is not None else ErrorCode.UNKNOWN_MEMBER_ID

@@ -12,8 +12,8 @@ from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.environment import all_timers_off
 from rookery.coordinators.group.consumer.group import (
     ConsumerGroup,
-    NotesDraft,
     Subscription,
+    VolatileChange,
     member_tombstones,
     to_topics,
 )
@@ -52,20 +52,20 @@ class Draft:
         self.records: list[GroupRecord] = list(records)
         self.timers: list[Timer] = []
         self.completions: list[Completion] = []
-        self.notes = group.notes
+        self.volatile = group.volatile
 
-    def decision(self, response: Any) -> CoordinatorResult[Any]:
-        drafts = (NotesDraft(self.group.group_id, self.notes),) if self.notes is not self._original.notes else ()
+    def result(self, response: Any) -> CoordinatorResult[Any]:
+        is_changed = self.volatile is not self._original.volatile
         return CoordinatorResult(
             response=response,
             records=self.records,
             completions=self.completions,
             timers=self.timers,
-            drafts=drafts,
+            volatile_changes=(VolatileChange(self.group.group_id, self.volatile),) if is_changed else (),
         )
 
-    def note(self, **changes: Any) -> None:
-        self.notes = replace(self.notes, **changes)
+    def set_volatile(self, **changes: Any) -> None:
+        self.volatile = replace(self.volatile, **changes)
 
     @property
     def had_consumer_members(self) -> bool:

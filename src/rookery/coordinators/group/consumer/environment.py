@@ -91,7 +91,7 @@ class Environment(NamedTuple):
     match: Match = regex.matching
 
 
-class Refusal(NamedTuple):
+class ErrorResponse(NamedTuple):
     """A request that is answered with an error, and why in words."""
 
     code: ErrorCode

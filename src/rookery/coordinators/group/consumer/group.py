@@ -67,20 +67,20 @@ class Subscription(NamedTuple):
 
 
 @value_class(kw_only=True)
-class Notes:
-    """What the log does not carry and a loaded group finds out again."""
+class VolatileState:
+    """State that the log does not carry; a loaded group starts without it and collects it again."""
 
     # The topics that `subscriptions` and `regexes` were last computed from.
     seen_topics: Mapping[TopicName, TopicImage] | None = None
-    # Classic members that were told to rejoin; the time that they have for it runs.
+    # Classic members that got REBALANCE_IN_PROGRESS and whose rejoin timers run.
     rejoining: frozenset[str] = frozenset()
 
 
-class NotesDraft(NamedTuple):
-    """Notes that a decision takes on a group."""
+class VolatileChange(NamedTuple):
+    """A group's new volatile state, as the result of a decision."""
 
     group_id: str
-    notes: Notes
+    state: VolatileState
 
 
 class ConsumerGroup:
@@ -96,7 +96,7 @@ class ConsumerGroup:
         self.subscriptions: dict[TopicName, Subscription] = {}
         self.regexes: dict[str, frozenset[TopicName]] = {}
         self._owners: dict[Partition, str] = {}
-        self.notes = Notes()
+        self.volatile = VolatileState()
 
     def copy(self) -> "ConsumerGroup":
         """A group to try changes on."""
@@ -105,7 +105,7 @@ class ConsumerGroup:
         other.members, other.static_members = dict(self.members), dict(self.static_members)
         other.targets, other.subscriptions = dict(self.targets), dict(self.subscriptions)
         other.regexes, other._owners = dict(self.regexes), dict(self._owners)
-        other.notes = self.notes
+        other.volatile = self.volatile
         return other
 
     @property
@@ -117,7 +117,7 @@ class ConsumerGroup:
         reconciled = all(member.is_reconciled_to(self.target_epoch) for member in self.members.values())
         return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
-    def has_room(self, member_id: str, instance_id: str | None, size_max: int) -> bool:
+    def has_capacity_for(self, member_id: str, instance_id: str | None, size_max: int) -> bool:
         """Whether a member may come; those who are in, or take the place of one who is, always may."""
         is_known = member_id in self.members or self.static_member(instance_id) is not None
         return is_known or len(self.members) < size_max

@@ -12,7 +12,7 @@ from rookery.base.values import value_class
 from rookery.coordinators import regex
 from rookery.coordinators.group.consumer.assignment import NO_PARTITIONS, Assignment, is_subset
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, Refusal
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState
 from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
@@ -58,13 +58,15 @@ class HeartbeatResponse:
     assignment: Assignment | None = None
 
 
-def validate(request: HeartbeatRequest, assignors: tuple[str, ...], *, member_id_required: bool) -> Refusal | None:
+def validate(
+    request: HeartbeatRequest, assignors: tuple[str, ...], *, member_id_required: bool
+) -> ErrorResponse | None:
     """What can be said about a request without looking at its group."""
     reason = _problem(request, member_id_required=member_id_required)
     if reason is not None:
-        return Refusal(ErrorCode.INVALID_REQUEST, reason)
+        return ErrorResponse(ErrorCode.INVALID_REQUEST, reason)
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        return Refusal(
+        return ErrorResponse(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
@@ -99,14 +101,14 @@ def _join_problem(request: HeartbeatRequest) -> str | None:
     return None
 
 
-def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment) -> HeartbeatResponse | Refusal:
+def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment) -> HeartbeatResponse | ErrorResponse:
     """A member joins or lives on; it has an id."""
     group, settings = draft.group, environment.settings
-    if not group.has_room(request.member_id, request.instance_id, settings.size_max):
+    if not group.has_capacity_for(request.member_id, request.instance_id, settings.size_max):
         reason = f"The consumer group has reached its maximum capacity of {settings.size_max} members."
-        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
+        return ErrorResponse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
     found = _find_member(draft, request)
-    if isinstance(found, Refusal):
+    if isinstance(found, ErrorResponse):
         return found
     invalid = _regex_problem(request, found)
     if invalid is not None:
@@ -145,17 +147,17 @@ def _update(draft: Draft, request: HeartbeatRequest, member: Member) -> Member:
     return updated
 
 
-def _regex_problem(request: HeartbeatRequest, member: Member) -> Refusal | None:
+def _regex_problem(request: HeartbeatRequest, member: Member) -> ErrorResponse | None:
     if not request.topic_regex or request.topic_regex == member.topic_regex:
         return None
     reason = regex.problem(request.topic_regex)
     if reason is None:
         return None
     message = f"SubscribedTopicRegex `{request.topic_regex}` is not a valid regular expression: {reason}."
-    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+    return ErrorResponse(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
-def _find_member(draft: Draft, request: HeartbeatRequest) -> Member | Refusal:
+def _find_member(draft: Draft, request: HeartbeatRequest) -> Member | ErrorResponse:
     if request.instance_id is not None:
         return _find_static_member(draft, request, request.instance_id)
     member = draft.group.members.get(request.member_id)
@@ -166,11 +168,11 @@ def _find_member(draft: Draft, request: HeartbeatRequest) -> Member | Refusal:
     return unknown_member(draft.group, request.member_id)
 
 
-def _find_static_member(draft: Draft, request: HeartbeatRequest, instance_id: str) -> Member | Refusal:
+def _find_static_member(draft: Draft, request: HeartbeatRequest, instance_id: str) -> Member | ErrorResponse:
     existing = draft.group.static_member(instance_id)
     if request.member_epoch != JOIN_EPOCH:
         found = known_static_member(existing, request.member_id, instance_id)
-        return found if isinstance(found, Refusal) else _epoch_problem(found, request) or found
+        return found if isinstance(found, ErrorResponse) else _epoch_problem(found, request) or found
     if existing is None:
         return draft.group.members.get(request.member_id) or Member(member_id=request.member_id)
     if existing.member_id == request.member_id:
@@ -180,24 +182,24 @@ def _find_static_member(draft: Draft, request: HeartbeatRequest, instance_id: st
             f"Static member {request.member_id} with instance id {instance_id} cannot join the group because the "
             f"instance id is owned by {existing.member_id} member."
         )
-        return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
+        return ErrorResponse(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
     return draft.replace_member(existing, request.member_id)
 
 
-def known_static_member(existing: Member | None, member_id: str, instance_id: str) -> Member | Refusal:
+def known_static_member(existing: Member | None, member_id: str, instance_id: str) -> Member | ErrorResponse:
     if existing is None:
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        return ErrorResponse(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if existing.member_id != member_id:
         reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}."
-        return Refusal(ErrorCode.FENCED_INSTANCE_ID, reason)
+        return ErrorResponse(ErrorCode.FENCED_INSTANCE_ID, reason)
     return existing
 
 
-def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+def unknown_member(group: ConsumerGroup, member_id: str) -> ErrorResponse:
+    return ErrorResponse(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
-def _epoch_problem(member: Member, request: HeartbeatRequest) -> Refusal | None:
+def _epoch_problem(member: Member, request: HeartbeatRequest) -> ErrorResponse | None:
     """A member may be at its epoch, start anew with 0, or have missed the last answer and own nothing else."""
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -210,10 +212,10 @@ def _epoch_problem(member: Member, request: HeartbeatRequest) -> Refusal | None:
         f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
         f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin."
     )
-    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, reason)
+    return ErrorResponse(ErrorCode.FENCED_MEMBER_EPOCH, reason)
 
 
-def find_leaving(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Refusal:
+def find_leaving(group: ConsumerGroup, request: HeartbeatRequest) -> Member | ErrorResponse:
     if request.instance_id is not None:
         existing = group.static_member(request.instance_id)
         return known_static_member(existing, request.member_id, request.instance_id)

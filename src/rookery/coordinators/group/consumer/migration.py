@@ -12,16 +12,16 @@ from typing import Any
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import PartitionIndex, TopicName
+from rookery.coordinators.group.classic.draft import ClassicDraft
 from rookery.coordinators.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from rookery.coordinators.group.classic.group import Member as ClassicMember
 from rookery.coordinators.group.classic.rebalance import begin_rebalance
 from rookery.coordinators.group.classic.results import JoinResult, SyncResult
 from rookery.coordinators.group.classic.states import State
-from rookery.coordinators.group.classic.turn import Turn
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, Refusal, all_timers_off
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, all_timers_off
 from rookery.coordinators.group.consumer.group import ConsumerGroup, tombstones
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member
 from rookery.coordinators.group.consumer.rebalance import keep_alive
@@ -31,7 +31,7 @@ from rookery.coordinators.result import Completion, CoordinatorResult, Timer
 from rookery.protocol import consumer_protocol
 
 
-def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | Refusal:
+def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | ErrorResponse:
     """A consumer group in the place of a classic one, with its members."""
     tombstone = GroupRecord(GroupMetadataKey(classic.group_id), None)
     draft = Draft(ConsumerGroup(classic.group_id), [tombstone])
@@ -52,8 +52,8 @@ def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | Refusal:
     return draft
 
 
-def _not_a_consumer_group(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+def _not_a_consumer_group(group_id: str) -> ErrorResponse:
+    return ErrorResponse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
 def _stop_classic(draft: Draft, classic: ClassicGroup) -> None:
@@ -125,13 +125,13 @@ def finish(draft: Draft, response: Any, environment: Environment) -> Coordinator
     """The decision that a draft makes, and the way back to a classic group if nobody needs the new protocol now."""
     classic = _downgraded(draft, environment)
     if classic is None:
-        return draft.decision(response)
-    turn = Turn(classic, environment.classic_settings, environment.now_ms)
-    turn.store()
+        return draft.result(response)
+    classic_draft = ClassicDraft(classic, environment.classic_settings, environment.now_ms)
+    classic_draft.store()
     for member in classic.members.values():
-        turn.restart_session(member)
-    begin_rebalance(turn)
-    downgrade = turn.decision(response)
+        classic_draft.restart_session(member)
+    begin_rebalance(classic_draft)
+    downgrade = classic_draft.result(response)
     timers_off = [timer for member_id in classic.members for timer in all_timers_off(classic.group_id, member_id)]
     return replace(
         downgrade,

@@ -18,7 +18,7 @@ from rookery.coordinators.result import Timer
 
 def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
     """Look at the topics again if the members changed or the topics did; a new epoch if it makes a difference."""
-    if not changed and draft.notes.seen_topics is environment.topics:
+    if not changed and draft.volatile.seen_topics is environment.topics:
         return
     resolved, is_complete = _resolve_regexes(draft, environment)
     changed |= resolved
@@ -30,7 +30,7 @@ def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
         draft.set_epoch(draft.group.epoch + 1)
     if is_complete:
         # Otherwise the next heartbeat looks again.
-        draft.note(seen_topics=environment.topics)
+        draft.set_volatile(seen_topics=environment.topics)
 
 
 def assign(draft: Draft, environment: Environment) -> None:
@@ -73,9 +73,9 @@ def remove(draft: Draft, members: list[Member], environment: Environment) -> Non
     for member in members:
         draft.remove_member(member.member_id)
         draft.timers += all_timers_off(draft.group.group_id, member.member_id)
-    rejoining = draft.notes.rejoining.difference(member.member_id for member in members)
-    if rejoining != draft.notes.rejoining:
-        draft.note(rejoining=rejoining)
+    rejoining = draft.volatile.rejoining.difference(member.member_id for member in members)
+    if rejoining != draft.volatile.rejoining:
+        draft.set_volatile(rejoining=rejoining)
     refresh(draft, environment, changed=True)
 
 
@@ -93,7 +93,7 @@ def _resolve_regexes(draft: Draft, environment: Environment) -> tuple[bool, bool
     known, used = draft.group.regexes, draft.group.used_regexes()
     for pattern in sorted(known.keys() - used):
         draft.delete_regex(pattern)
-    stale = draft.notes.seen_topics is not environment.topics
+    stale = draft.volatile.seen_topics is not environment.topics
     changed, is_complete = False, True
     for pattern in sorted(used):
         if stale or pattern not in known:

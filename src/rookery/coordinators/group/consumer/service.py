@@ -20,7 +20,7 @@ from rookery.coordinators.group.classic.results import (
 )
 from rookery.coordinators.group.consumer import classic_members, heartbeat
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, MemberTimer, Refusal, TimerKind
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, MemberTimer, TimerKind
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, MemberState
@@ -33,32 +33,34 @@ Groups: TypeAlias = Mapping[str, ClassicGroup | ConsumerGroup]
 
 def consumer_heartbeat(
     groups: Groups, request: HeartbeatRequest, environment: Environment
-) -> CoordinatorResult[HeartbeatResponse | Refusal]:
+) -> CoordinatorResult[HeartbeatResponse | ErrorResponse]:
     """A valid ConsumerGroupHeartbeat (see `heartbeat.validate`) of a member that has an id."""
     draft = _open(groups.get(request.group_id), request, environment)
-    if isinstance(draft, Refusal):
+    if isinstance(draft, ErrorResponse):
         return CoordinatorResult(response=draft)
     if request.is_leave:
         member = heartbeat.find_leaving(draft.group, request)
-        if isinstance(member, Refusal):
+        if isinstance(member, ErrorResponse):
             return CoordinatorResult(response=member)
         response: Any = heartbeat.leave(draft, request, member, environment)
     else:
         response = heartbeat.heartbeat(draft, request, environment)
     # What is refused changes nothing, not even the kind of the group.
     return (
-        CoordinatorResult(response=response) if isinstance(response, Refusal) else finish(draft, response, environment)
+        CoordinatorResult(response=response)
+        if isinstance(response, ErrorResponse)
+        else finish(draft, response, environment)
     )
 
 
 def _open(
     group: ClassicGroup | ConsumerGroup | None, request: HeartbeatRequest, environment: Environment
-) -> Draft | Refusal:
+) -> Draft | ErrorResponse:
     if isinstance(group, ConsumerGroup):
         return Draft(group)
     if request.member_epoch != JOIN_EPOCH:
         reason = "not found" if group is None else "is not a consumer group"
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {reason}.")
+        return ErrorResponse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {reason}.")
     return Draft(ConsumerGroup(request.group_id)) if group is None else upgrade(group, environment)
 
 
@@ -73,14 +75,14 @@ def classic_join(
 
 def classic_sync(group: ConsumerGroup, request: SyncRequest, environment: Environment) -> CoordinatorResult[SyncResult]:
     draft = Draft(group)
-    return draft.decision(classic_members.sync(draft, request, environment))
+    return draft.result(classic_members.sync(draft, request, environment))
 
 
 def classic_heartbeat(
     group: ConsumerGroup, request: ClassicHeartbeatRequest, environment: Environment
 ) -> CoordinatorResult[ErrorCode]:
     draft = Draft(group)
-    return draft.decision(classic_members.heartbeat(draft, request, environment))
+    return draft.result(classic_members.heartbeat(draft, request, environment))
 
 
 def classic_leave(

@@ -1,4 +1,4 @@
-"""A decision about one classic group in the making: the group's copy, and what shall happen if it is written."""
+"""A classic group while a request or timer is decided: a copy of the group, and the parts of the decision's result."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,8 +13,8 @@ from rookery.coordinators.group.timers import SessionTimer
 from rookery.coordinators.result import Completion, CoordinatorResult, Parked, Timer, TimerKey
 
 
-class Turn:
-    """`group` may be changed freely until `decision` is called."""
+class ClassicDraft:
+    """`group` is a copy that may be changed until `result` is called."""
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings, now_ms: TimestampMs) -> None:
         self.group = group.copy()
@@ -24,17 +24,17 @@ class Turn:
         self._completions: list[Completion] = []
         self._timers: dict[TimerKey, Timer] = {}
 
-    def decision(self, response: Any | Parked) -> CoordinatorResult[Any]:
+    def result(self, response: Any | Parked) -> CoordinatorResult[Any]:
         return CoordinatorResult(
             response=response,
             records=self._records,
             completions=self._completions,
             timers=tuple(self._timers.values()),
-            drafts=(self.group,),
+            volatile_changes=(self.group,),
         )
 
     def store(self) -> None:
-        """Write the group as it is now; once per turn, at its end."""
+        """Add the record of the group as it is now; at most once per draft, after the last change."""
         self._records.append(GroupRecord(GroupMetadataKey(self.group.group_id), self.group.stored()))
 
     def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
@@ -43,26 +43,26 @@ class Turn:
     def restart_session(self, member: Member) -> None:
         self.set_timer(SessionTimer(self.group.group_id, member.member_id), member.session_timeout_ms)
 
-    def answer_join(self, member: Member, result: JoinResult) -> Member:
-        """Answer the JoinGroup that a member waits for, if it does; the member as it is then."""
+    def respond_to_join(self, member: Member, result: JoinResult) -> Member:
+        """Complete the JoinGroup for which a member waits, if any. Return the member, which then no longer waits."""
         if member.join_token is None:
             return member
         self._completions.append(Completion(member.join_token, result))
-        answered = replace(member, join_token=None)
-        self.group.update(answered)
-        return answered
+        responded = replace(member, join_token=None)
+        self.group.update(responded)
+        return responded
 
-    def answer_sync(self, member: Member, result: SyncResult) -> Member:
+    def respond_to_sync(self, member: Member, result: SyncResult) -> Member:
         if member.sync_token is None:
             return member
         self._completions.append(Completion(member.sync_token, result))
-        answered = replace(member, sync_token=None)
-        self.group.update(answered)
-        return answered
+        responded = replace(member, sync_token=None)
+        self.group.update(responded)
+        return responded
 
     def remove_member(self, member: Member) -> None:
-        """One that waits hears of it, and may come again."""
-        member = self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        """Remove a member; its waiting requests fail with UNKNOWN_MEMBER_ID, upon which a live client joins again."""
+        member = self.respond_to_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        self.respond_to_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.group.remove(member.member_id)
         self.set_timer(SessionTimer(self.group.group_id, member.member_id), None)
