@@ -1,9 +1,9 @@
-"""A broker that says what a test tells it to, over a real socket: for failures that a healthy broker does not show.
+"""A scripted broker on a real socket, for failures that a healthy broker does not show.
 
 `answers` maps an API to a function from (version, request) to a response, None for no response, or HANG_UP to close
-the connection. ApiVersions and Metadata (one broker, the topics in `topics`) are answered by themselves. Partitions
-whose index is in `leaderless` have no leader; `versions` are the highest to serve, by the API's name. A test may
-change `answers` and `topics` on the way.
+the connection. ApiVersions and Metadata (one broker, the topics in `topics`) have default answers. Partitions whose
+index is in `leaderless` have no leader; `versions` are the highest versions to serve, by the API's name. A test may
+change `answers` and `topics` while the broker runs.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class FakeBroker:
 
     @property
     def connection_count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._tasks)
 
     def requests_of(self, api_key: ApiKey) -> list[Message]:
@@ -97,7 +97,7 @@ class FakeBroker:
         api_key, version = ApiKey(header.api_key), header.api_version
         answered_version = version
         if version > self._versions[api_key].maximum:
-            assert api_key == ApiKey.API_VERSIONS, "only ApiVersions may be asked in a version we do not serve"
+            assert api_key == ApiKey.API_VERSIONS, "only ApiVersions may be sent in a version that is not served"
             response: Message | None = self._api_versions(version, Message(), ErrorCode.UNSUPPORTED_VERSION)
             answered_version = 0
         else:
@@ -162,7 +162,7 @@ def topic_id(name: str) -> UUID:
 
 
 def produced(error_code: int = 0, base_offset: int = 0) -> Answer:
-    """An answer to Produce: the same for every partition in the request."""
+    """Return an answer to Produce that is the same for every partition in the request."""
 
     def answer(version: int, request: Message) -> Message:
         def row(partition: Any) -> Message:

@@ -1,7 +1,7 @@
-"""Time that passes at once, for a client on the running loop.
+"""Skips time for a client on the running loop.
 
-Limits in tests can be long, as a busy machine needs them, and nobody waits for their end. A broker's own time is moved
-by `advance_time`.
+Tests can use long time-outs, as a busy machine needs them, without waiting for them. `advance_time` moves a broker's
+time.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from rookery.testing.shifted_time import due_timers_fired
 
 
 def skip_time(seconds: float) -> None:
-    """The loop's timers of that time are due now."""
+    """Move the running loop's clock forward, so that its timers within `seconds` are due now."""
     loop = asyncio.get_running_loop()
     time_before = loop.time
     loop.time = lambda: time_before() + seconds  # type: ignore[method-assign]

@@ -23,7 +23,7 @@ from tests.client.fake_broker import HANG_UP, NODE_ID, FakeBroker, topic_id
 from tests.client.skipping import skip_time
 
 
-def test_a_dead_bootstrap_server_is_passed_over() -> None:
+def test_an_unreachable_bootstrap_server_is_skipped() -> None:
     async def run() -> None:
         async with FakeBroker({}, topics={"t": 2}) as broker:
             dead = Address("127.0.0.1", 1)
@@ -35,7 +35,7 @@ def test_a_dead_bootstrap_server_is_passed_over() -> None:
     asyncio.run(run())
 
 
-def test_no_bootstrap_server_at_all_is_told_at_once() -> None:
+def test_entering_raises_immediately_if_no_bootstrap_server_is_reachable() -> None:
     async def run() -> None:
         with pytest.raises(ApiError) as caught:
             async with Cluster.at("127.0.0.1:1"):
@@ -46,7 +46,7 @@ def test_no_bootstrap_server_at_all_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.METADATA].minimum, DEFINED[ApiKey.METADATA].maximum + 1))
-def test_every_version_of_metadata_can_be_asked_and_read(version: int) -> None:
+def test_every_version_of_metadata_can_be_requested_and_read(version: int) -> None:
     async def run() -> None:
         fake = FakeBroker({}, topics={"t": 1}, versions={"METADATA": version})
         async with fake as broker, Cluster.at(str(broker.address), timeout_s=10) as cluster:
@@ -58,7 +58,7 @@ def test_every_version_of_metadata_can_be_asked_and_read(version: int) -> None:
     asyncio.run(run())
 
 
-def test_leaders_come_from_the_cache_until_something_moved() -> None:
+def test_leaders_come_from_the_cache_until_they_are_forgotten() -> None:
     async def run() -> None:
         async with FakeBroker({}, topics={"t": 1}) as broker, Cluster.at(str(broker.address), timeout_s=10) as cluster:
             for _ in range(3):
@@ -116,7 +116,7 @@ def test_retries_end_at_the_deadline() -> None:
     assert 1 < asyncio.run(run()) <= 3
 
 
-def test_metadata_of_other_topics_stays_known() -> None:
+def test_metadata_of_other_topics_is_kept() -> None:
     async def run() -> ClusterMetadata:
         fake = FakeBroker({}, topics={"a": 1, "b": 1})
         async with fake as broker, Cluster.at(str(broker.address), timeout_s=10) as cluster:
@@ -127,7 +127,7 @@ def test_metadata_of_other_topics_stays_known() -> None:
     assert set(asyncio.run(run()).topics) == {"a", "b"}
 
 
-def test_each_channel_has_a_connection_of_its_own() -> None:
+def test_each_lane_has_its_own_connection() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker, Cluster.at(str(broker.address), timeout_s=10) as cluster:
             shared, other = await cluster.connection(), await cluster.connection(lane="other")
@@ -159,7 +159,7 @@ def test_retries_follow_the_settings() -> None:
     assert all(0.08 <= pause_s <= 0.12 for pause_s in pauses)
 
 
-def test_one_request_and_a_whole_operation_have_time_outs_of_their_own() -> None:
+def test_one_request_and_a_whole_operation_have_separate_time_outs() -> None:
     async def run() -> None:
         answers = {ApiKey.DESCRIBE_CLUSTER: lambda version, request: None}
         async with FakeBroker(answers) as broker:
@@ -178,7 +178,7 @@ def test_one_request_and_a_whole_operation_have_time_outs_of_their_own() -> None
 DESCRIBE = Message(include_cluster_authorized_operations=False, include_fenced_brokers=False, endpoint_type=1)
 
 
-def test_all_who_look_for_a_leader_share_one_request() -> None:
+def test_concurrent_look_ups_of_leaders_share_one_request() -> None:
     async def run() -> None:
         async with FakeBroker({}, topics={"t": 5}) as broker, Cluster.at(str(broker.address)) as cluster:
             partitions = [TopicPartition("t", index) for index in range(5)]
@@ -188,7 +188,7 @@ def test_all_who_look_for_a_leader_share_one_request() -> None:
     asyncio.run(run())
 
 
-def test_all_who_wait_for_a_connection_share_it_or_its_failure() -> None:
+def test_concurrent_callers_share_a_connection_or_its_failure() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker:
             cluster = Cluster.at(str(broker.address))
@@ -203,7 +203,7 @@ def test_all_who_wait_for_a_connection_share_it_or_its_failure() -> None:
     asyncio.run(run())
 
 
-def test_who_gives_up_waiting_for_a_connection_leaves_it_to_the_others() -> None:
+def test_cancelling_one_caller_does_not_cancel_the_shared_connection() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker:
             cluster = Cluster.at(str(broker.address))
@@ -235,7 +235,7 @@ def test_closing_ends_the_wait_for_a_connection() -> None:
     asyncio.run(run())
 
 
-def test_a_closed_cluster_says_so_and_connects_no_more() -> None:
+def test_every_call_of_a_closed_cluster_raises_without_connecting() -> None:
     async def run() -> None:
         async with FakeBroker({}, topics={"t": 1}) as broker:
             cluster = Cluster.at(str(broker.address))
@@ -243,7 +243,7 @@ def test_a_closed_cluster_says_so_and_connects_no_more() -> None:
             cluster.watch(["t"])
             await cluster.close()
             await cluster.close()
-            asked = len(broker.requests)
+            request_count = len(broker.requests)
             for use in (
                 cluster.refresh,
                 cluster.connection,
@@ -257,7 +257,7 @@ def test_a_closed_cluster_says_so_and_connects_no_more() -> None:
                     await use()
             with pytest.raises(ClientStateError, match="is closed"):
                 cluster.watch(None)
-            assert len(broker.requests) == asked
+            assert len(broker.requests) == request_count
 
     asyncio.run(run())
 
@@ -300,12 +300,12 @@ def test_a_cancelled_close_leaves_nothing_open(is_watching: bool) -> None:
 
 
 def test_an_address_that_failed_is_tried_again_only_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried_s: list[float] = []
-    really = Channel.open
+    attempts_s: list[float] = []
+    original = Channel.open
 
-    async def open_noted(*address: Address, **options: Any) -> Channel:
-        tried_s.append(asyncio.get_running_loop().time())
-        return await really(*address, **options)
+    async def open_recorded(*address: Address, **options: Any) -> Channel:
+        attempts_s.append(asyncio.get_running_loop().time())
+        return await original(*address, **options)
 
     async def run() -> None:
         settings = settings_of(Address("127.0.0.1", 1), reconnect_backoff_ms=20, reconnect_backoff_max_ms=50)
@@ -314,14 +314,14 @@ def test_an_address_that_failed_is_tried_again_only_after_a_pause(monkeypatch: p
             with pytest.raises(ApiError):
                 await cluster.connection()
 
-    monkeypatch.setattr(Channel, "open", open_noted)
+    monkeypatch.setattr(Channel, "open", open_recorded)
     asyncio.run(run())
-    pauses_s = [later - earlier for earlier, later in pairwise(tried_s)]
-    # At least; a timer may fire a little early.
+    pauses_s = [later - earlier for earlier, later in pairwise(attempts_s)]
+    # Lower bounds, a little below the pauses, because a timer may fire early.
     assert [pause_s > least_s for pause_s, least_s in zip(pauses_s, (0.018, 0.036, 0.045), strict=True)] == [True] * 3
 
 
-def test_an_address_that_failed_is_asked_last() -> None:
+def test_an_address_that_failed_is_tried_last() -> None:
     async def run() -> None:
         async with FakeBroker({}) as broker:
             settings = replace(
@@ -330,7 +330,7 @@ def test_an_address_that_failed_is_asked_last() -> None:
             )
             async with Cluster(settings) as cluster:
                 await (await cluster.connection()).close()
-                # The dead one would make us wait for a minute.
+                # The unreachable one would be tried only after a minute.
                 assert (await cluster.connection()).address == broker.address
 
     asyncio.run(run())
@@ -375,7 +375,7 @@ def test_watched_topics_are_kept_fresh() -> None:
     asyncio.run(run())
 
 
-def test_a_watched_topic_that_becomes_stale_is_asked_for_soon() -> None:
+def test_a_watched_topic_that_becomes_stale_is_refreshed_soon() -> None:
     async def run() -> None:
         fake = FakeBroker({}, topics={"a": 1, "b": 1})
         async with fake as broker, Cluster(settings_of(broker.address, retry_backoff_ms=1)) as cluster:
@@ -394,7 +394,7 @@ def test_a_watched_topic_that_becomes_stale_is_asked_for_soon() -> None:
     asyncio.run(run())
 
 
-def test_a_watched_topic_that_is_not_there_yet_is_asked_for_again() -> None:
+def test_a_watched_topic_that_does_not_exist_yet_is_requested_again() -> None:
     async def run() -> None:
         broker = FakeBroker({}, topics={})
         async with broker, Cluster(settings_of(broker.address, retry_backoff_ms=1)) as cluster:
@@ -406,7 +406,7 @@ def test_a_watched_topic_that_is_not_there_yet_is_asked_for_again() -> None:
     asyncio.run(run())
 
 
-def test_the_watch_survives_a_broker_that_is_away() -> None:
+def test_the_watch_survives_a_broker_that_closes_connections() -> None:
     async def run() -> None:
         hang_ups = iter([HANG_UP] * 3)
         broker = FakeBroker({}, topics={"a": 1})
@@ -423,7 +423,7 @@ def test_the_watch_survives_a_broker_that_is_away() -> None:
     asyncio.run(run())
 
 
-def test_hints_at_leaders_are_taken_and_can_be_connected_to() -> None:
+def test_reported_leaders_are_stored_and_can_be_connected_to() -> None:
     async def run() -> None:
         fakes = [FakeBroker({}, topics={"t": 1}) for _ in range(2)]
         async with fakes[0] as old, fakes[1] as new, Cluster.at(str(old.address)) as cluster:
@@ -436,14 +436,14 @@ def test_hints_at_leaders_are_taken_and_can_be_connected_to() -> None:
             assert cluster.metadata_version == version + 1
             assert await cluster.leader(partition) == 8
             assert (await cluster.connection(8)).address == new.address
-            # The old broker does not know yet; what is newer stays.
+            # The old broker's response has an older epoch; the newer leader is kept.
             await cluster.refresh(["t"])
             assert cluster.metadata.topics["t"].partitions[0].leader == 8
 
     asyncio.run(run())
 
 
-def test_a_cluster_that_asks_for_it_is_looked_for_again_from_the_start() -> None:
+def test_rebootstrap_required_forgets_the_brokers() -> None:
     async def run() -> None:
         broker = FakeBroker({}, topics={"t": 1})
         healthy = broker.answers[ApiKey.METADATA]
@@ -465,8 +465,8 @@ def test_a_cluster_that_asks_for_it_is_looked_for_again_from_the_start() -> None
     asyncio.run(run())
 
 
-def test_another_server_is_asked_where_the_cluster_is_now() -> None:
-    """The first stays reachable and says that it does not belong to it; others of its connections are dropped, too."""
+def test_after_rebootstrap_required_another_bootstrap_server_is_used() -> None:
+    """The first server stays reachable, but does not belong to the cluster; all connections to it are dropped."""
 
     async def run() -> None:
         old, new = FakeBroker({}, topics={"t": 1}), FakeBroker({}, topics={"t": 1})
@@ -492,16 +492,16 @@ def test_another_server_is_asked_where_the_cluster_is_now() -> None:
     asyncio.run(run())
 
 
-def test_who_is_sent_away_again_and_again_asks_less_and_less() -> None:
+def test_pauses_grow_while_the_only_server_answers_rebootstrap_required() -> None:
     async def run() -> None:
         broker = FakeBroker({}, topics={"t": 1})
         healthy = broker.answers[ApiKey.METADATA]
-        asked_s: list[float] = []
+        requests_s: list[float] = []
 
         def moved(version: int, request: Message) -> Message | None:
             response = healthy(version, request)
             assert response is not None
-            asked_s.append(asyncio.get_running_loop().time())
+            requests_s.append(asyncio.get_running_loop().time())
             response.error_code = ErrorCode.REBOOTSTRAP_REQUIRED
             return response
 
@@ -510,8 +510,8 @@ def test_who_is_sent_away_again_and_again_asks_less_and_less() -> None:
             for _ in range(4):
                 with pytest.raises(ApiError):
                     await cluster.refresh(["t"])
-        pauses_s = [later - earlier for earlier, later in pairwise(asked_s)]
-        # At least; a timer may fire a little early.
+        pauses_s = [later - earlier for earlier, later in pairwise(requests_s)]
+        # Lower bounds, a little below the pauses, because a timer may fire early.
         assert [pause_s > least_s for pause_s, least_s in zip(pauses_s, (0.018, 0.036, 0.072), strict=True)] == [
             True
         ] * 3
@@ -519,7 +519,7 @@ def test_who_is_sent_away_again_and_again_asks_less_and_less() -> None:
     asyncio.run(run())
 
 
-def test_an_observer_learns_whose_a_bootstrap_connection_is() -> None:
+def test_an_observer_gets_the_node_id_of_a_bootstrap_connection_once_it_is_known() -> None:
     class Nodes:
         def __init__(self) -> None:
             self.sent_to: list[NodeId] = []
@@ -540,29 +540,29 @@ def test_an_observer_learns_whose_a_bootstrap_connection_is() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("is_heard", [False, True])
-def test_after_a_refusal_the_watch_rests_until_somebody_asks(monkeypatch: pytest.MonkeyPatch, is_heard: bool) -> None:
-    """A producer's comes back by itself: nobody polls it, and its records wait for the metadata."""
-    monkeypatch.setattr("rookery.client.cluster._REFUSAL_PAUSE_S", 0.05)
-    tries = 0
+@pytest.mark.parametrize("has_callback", [False, True])
+def test_after_a_failed_authentication_the_watch_pauses(monkeypatch: pytest.MonkeyPatch, has_callback: bool) -> None:
+    """A producer's watch tries again by itself: there is no poll, and its records wait for the metadata."""
+    monkeypatch.setattr("rookery.client.cluster._AUTHENTICATION_PAUSE_S", 0.05)
+    attempts = 0
 
     async def refresh(topics: object) -> None:
-        nonlocal tries
-        tries += 1
+        nonlocal attempts
+        attempts += 1
         raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
 
     async def watch() -> None:
         cluster = Cluster.at("localhost:1")
         monkeypatch.setattr(cluster, "refresh", refresh)
-        if is_heard:
-            cluster.on_refusal.append(lambda: None)
+        if has_callback:
+            cluster.on_authentication_error.append(lambda: None)
         cluster.watch(["t"])
         await asyncio.sleep(0.5)
-        if is_heard:
-            assert tries == 1
-            assert cluster.take_refusal() is not None
-            assert cluster.take_refusal() is None
-        while tries < 2:
+        if has_callback:
+            assert attempts == 1
+            assert cluster.take_authentication_error() is not None
+            assert cluster.take_authentication_error() is None
+        while attempts < 2:
             await asyncio.sleep(0.01)
         await cluster.close()
 

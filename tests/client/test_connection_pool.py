@@ -1,4 +1,4 @@
-"""Callers that share the opening of a connection."""
+"""Callers that share one attempt to open a connection."""
 
 import asyncio
 from typing import Any
@@ -12,8 +12,8 @@ from rookery.client.connection_pool import ConnectionPool
 from rookery.net.address import Address
 
 
-def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up() -> None:
-    """Since Python 3.14, asyncio.shield does that."""
+def test_a_failure_is_not_reported_as_unhandled_because_one_caller_was_cancelled() -> None:
+    """Since Python 3.14, asyncio.shield reports it."""
 
     async def scenario() -> list[dict[str, Any]]:
         reports: list[dict[str, Any]] = []
@@ -22,16 +22,16 @@ def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up() -> 
         server = await asyncio.start_server(lambda _, writer: accepted.put_nowait(writer), "127.0.0.1", 0)
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         pool = ConnectionPool(plain_settings(str(address), client_id="", timeout_s=60), observer=None, randomness=None)
-        impatient, patient = (
-            asyncio.create_task(pool.connect(address, "requests", NodeId(-1))) for _ in ("impatient", "patient")
+        cancelled, waiting = (
+            asyncio.create_task(pool.connect(address, "requests", NodeId(-1))) for _ in ("cancelled", "waiting")
         )
         peer = await accepted.get()
-        impatient.cancel()
-        await asyncio.wait([impatient])
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
         peer.close()
         with pytest.raises(ApiError, match="hung up"):
-            await patient
-        assert impatient.cancelled()
+            await waiting
+        assert cancelled.cancelled()
         await pool.close()
         server.close()
         return reports

@@ -1,4 +1,4 @@
-"""Every example of the client's pages and the README, as it stands there, against a broker that has orders."""
+"""Runs every example of the client's pages and the README, unchanged, against a broker with a topic `orders`."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE = ROOT / "docs" / "client.md"
 PAGES = (ROOT / "README.md", GUIDE, ROOT / "docs" / "client-metrics.md")
 ADDRESS = "localhost:9092"
-# Needs a Spark session: tests/spark/test_readme.py runs it.
-OF_SPARK = "In your Spark jobs"
+# The section whose example needs a Spark session: tests/spark/test_readme.py runs it.
+SPARK_SECTION = "In your Spark jobs"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -25,7 +25,7 @@ def examples() -> Iterator[object]:
         for number, match in enumerate(_EXAMPLE.finditer(text), start=1):
             heading = next(reversed(_HEADING.findall(text[: match.start()])), "")
             line = text.count("\n", 0, match.start()) + 1
-            if heading == OF_SPARK:
+            if heading == SPARK_SECTION:
                 continue
             yield pytest.param(match[1], page, line, id=f"{page.stem}-{number}-{heading.replace(' ', '-')}")
 
@@ -47,7 +47,7 @@ def test_example(broker: EmbeddedBroker, source: str, page: Path, line: int) -> 
     exec(compile(padded, str(page), "exec"), {"__name__": "__main__"})
 
 
-def test_the_guide_has_examples_of_all_clients_in_both_faces() -> None:
+def test_the_guide_has_synchronous_and_asyncio_examples_of_all_clients() -> None:
     text = "".join(_EXAMPLE.findall(GUIDE.read_text(encoding="utf-8")))
     for name in ("Producer", "Consumer", "Admin"):
         assert re.search(rf"from rookery\.client import .*\b{name}\b", text), name

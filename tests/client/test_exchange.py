@@ -1,4 +1,4 @@
-"""Produce and Fetch by hand over a connection, in every version that a broker serves."""
+"""Produce and Fetch requests over a bare connection, in every version that a broker serves."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ FETCH_VERSIONS = range(DEFINED[ApiKey.FETCH].minimum, DEFINED[ApiKey.FETCH].maxi
 
 
 async def produce(cluster: Cluster, version: int, value: bytes) -> int:
-    """The offset that the record got."""
+    """Write one record and return its offset."""
     batch = build_batch([Record(0, 1, None, value)])
     connection = await cluster.connection(await cluster.leader(TP))
     partitions = [(0, [memoryview(batch)[:61], memoryview(batch)[61:]])]
@@ -51,7 +51,7 @@ async def fetch(cluster: Cluster, version: int, offset: int) -> FetchedPartition
     return partition
 
 
-def test_what_one_version_produces_every_version_fetches() -> None:
+def test_every_fetch_version_returns_the_records_of_every_produce_version() -> None:
     values = [b"produced in version %d " % version * 1000 for version in PRODUCE_VERSIONS]
 
     async def run(bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""What `rookery.client` offers, and what it loads for it."""
+"""The names that `rookery.client` exports, and the modules that importing them loads."""
 
 import ast
 import subprocess
@@ -20,8 +20,8 @@ def loaded_by(script: str) -> set[str]:
 
 def test_type_checkers_see_the_same_names() -> None:
     stub = ast.parse(STUB.read_text(encoding="utf-8"))
-    told = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert told == set(rookery.client.__all__) - {"__getattr__"}
+    declared = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert declared == set(rookery.client.__all__) - {"__getattr__"}
 
 
 @pytest.mark.parametrize("name", sorted(set(rookery.client.__all__) - {"__getattr__"}))
@@ -38,7 +38,7 @@ def test_every_name_is_what_the_stub_says(name: str) -> None:
     assert getattr(rookery.client, name) is scope["stated"]
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="Produzer"):
         rookery.client.Produzer  # type: ignore[attr-defined]  # noqa: B018  # that is the point
 
@@ -53,7 +53,7 @@ def test_a_name_that_is_not_there() -> None:
         ("import rookery.client.sync", ()),
     ],
 )
-def test_nothing_is_loaded_that_is_not_needed(script: str, others: tuple[str, ...]) -> None:
+def test_unneeded_modules_are_not_loaded(script: str, others: tuple[str, ...]) -> None:
     loaded = loaded_by(script)
     assert HEAVY.isdisjoint(loaded)
     assert [name for name in loaded if name.startswith(others) and others] == []

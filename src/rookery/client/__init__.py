@@ -1,6 +1,6 @@
-"""Writes, reads and administers topics of any Kafka-compatible cluster: docs/client.md is the guide.
+"""Clients that write, read and administer topics of any Kafka-compatible cluster. docs/client.md is the guide.
 
-`rookery.client.sync` has the same for programs without asyncio.
+`rookery.client.sync` has the same clients for programs without asyncio.
 """
 
 from rookery.base.errors import ApiError, ConfigError, ErrorCode

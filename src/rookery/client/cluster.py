@@ -1,15 +1,15 @@
 """The cluster as a client sees it: bootstrap, the newest metadata, a connection per broker, and retries.
 
-`Cluster.call` sends one request to a node, or to any. `Cluster.retry` runs an operation again while it ends in a
-retriable `ApiError`, with growing pauses, until its deadline. Everything above (admin, producer, consumer) is built
+`Cluster.call` sends one request to a given node or to any node. `Cluster.retry` repeats an operation while it raises a
+retriable `ApiError`, with growing pauses, until its deadline. The admin client, the producer and the consumer are built
 from these two and `metadata`.
 
-Metadata is stale where somebody said so (`mark_stale`, `forget_leaders`): the next look-up of a leader asks again, and
-all who look at the same time share one request. What is watched is asked for by a task of its own: when it becomes
-stale, and whenever it is older than `metadata.max.age.ms`.
+A topic's metadata is stale after `mark_stale` or `forget_leaders`. The next look-up of a leader then requests it again;
+concurrent look-ups share one request. A separate task refreshes the watched topics when one of them becomes stale, and
+when their metadata is older than `metadata.max.age.ms`.
 
-A closed cluster stays closed. Whatever needs a connection is `ClientStateError` from then on; a retry that pauses ends
-at once.
+A closed cluster stays closed. Every call that needs a connection then raises `ClientStateError`, and a retry that
+pauses ends immediately.
 """
 
 import asyncio
@@ -38,12 +38,15 @@ Result = TypeVar("Result")
 DEFAULT_CLIENT_ID = "rookery"
 DEFAULT_TIMEOUT_S = 30.0
 _NEVER_S = float("-inf")
-# How long nobody is asked after a refusal, if there is nobody who says when to ask again.
-_REFUSAL_PAUSE_S = 10.0
+# The pause of the watch after a failed authentication, if no client has subscribed to such failures.
+_AUTHENTICATION_PAUSE_S = 10.0
 
 
 class Cluster:
-    """`request_timeout_s` bounds one request, `timeout_s` a whole operation with its retries."""
+    """The connections and the metadata of one client.
+
+    `request_timeout_s` bounds one request, `timeout_s` a whole operation with its retries.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Cluster:
     ) -> None:
         self.settings = settings
         self.metadata = ClusterMetadata()
-        # Rises whenever the metadata changes.
+        # Increases with every change of the metadata.
         self.metadata_version = 0
         self.on_refresh: list[Callable[[ClusterMetadata], None]] = []
         self.timeout_s = settings.default_api_timeout_ms / 1000
@@ -63,27 +66,27 @@ class Cluster:
         self._randomness = randomness
         self._pool = ConnectionPool(settings, observer=observer, randomness=randomness)
         self._stale_topics: set[TopicName] = set()
-        self._asking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._closed = asyncio.Event()
-        # In a row: answers that said that the cluster is elsewhere.
+        # The number of consecutive REBOOTSTRAP_REQUIRED responses.
         self._rebootstrap_count = 0
-        # Of the watch: the topics (None: all), when they were asked for last, and the task.
+        # The watched topics (None: all), and when they were last requested.
         self._watched: frozenset[TopicName] | None = frozenset()
         self._watched_s = _NEVER_S
-        # Why no broker let the watch in, who wants to hear of it, and whether somebody asked since.
-        self._refusal: AuthenticationError | None = None
-        self.on_refusal: list[Callable[[], None]] = []
-        self._refusal_wake = asyncio.Event()
+        # The authentication error that stopped the watch, the callbacks for it, and the event that allows a retry.
+        self._authentication_error: AuthenticationError | None = None
+        self.on_authentication_error: list[Callable[[], None]] = []
+        self._authentication_retry = asyncio.Event()
         self._watch_wake = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
 
     @classmethod
     def at(cls, bootstrap: str, *, client_id: str = DEFAULT_CLIENT_ID, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
-        """From `host:port,host:port`, with one time-out for a request as well as for a whole operation."""
+        """Create a cluster from `host:port,host:port`. `timeout_s` bounds each request and each whole operation."""
         return cls(plain_settings(bootstrap, client_id=client_id, timeout_s=timeout_s))
 
     async def __aenter__(self) -> Self:
-        """Connect to one broker: that nobody is there is told at once and not retried."""
+        """Connect to one broker. Raises immediately, without retries, if none can be reached."""
         await self.connection()
         return self
 
@@ -93,7 +96,7 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """For good. May be called again, also to wait for the end after it was cancelled."""
+        """Close for good. May be called again, for example to wait for the end after a cancelled call."""
         self._closed.set()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -112,24 +115,24 @@ class Cluster:
         lane: str = "",
         version_max: int | None = None,
     ) -> Message:
-        """One request to `node`, or to any broker; no retry.
+        """Send one request to `node`, or to any broker, without retries.
 
-        Requests of one lane share a connection, where a long poll holds up what comes behind it.
+        Requests of one lane share a connection, on which a long poll delays the requests after it.
         """
         connection = await self.connection(node, lane)
         api_version = None if version_max is None else min(version_max, connection.version(api_key))
-        patience_s = self.request_timeout_s if timeout_s is None else timeout_s
-        return await connection.request(api_key, message, timeout_s=patience_s, api_version=api_version)
+        limit_s = self.request_timeout_s if timeout_s is None else timeout_s
+        return await connection.request(api_key, message, timeout_s=limit_s, api_version=api_version)
 
     async def call_controller(self, api_key: ApiKey, message: Message) -> Message:
-        """One request to the active controller, or to a broker that forwards to it."""
+        """Send one request to the active controller, or to a broker, which forwards it."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(topics=())
         known = self.metadata.controller_id in self.metadata.brokers
         return await self.call(api_key, message, node=self.metadata.controller_id if known else None)
 
     async def connection(self, node: NodeId | None = None, lane: str = "") -> Channel:
-        """A connection to `node`, or to any broker: one that is open, else the first that answers."""
+        """Return a connection to `node`, or to any broker: an open one, else the first that can be opened."""
         if node is None:
             return self._pool.find(lane) or await self._connect_any(lane)
         broker = self.metadata.brokers.get(node)
@@ -144,7 +147,10 @@ class Cluster:
         timeout_s: float | None = None,
         retriable: Callable[[ErrorCode], bool] = lambda code: code.retriable,
     ) -> Result:
-        """Run `operation` until it ends in something other than a retriable error, or time is up."""
+        """Run `operation` until it returns or raises an error that is not retriable.
+
+        The last error is raised when the next pause would exceed `timeout_s`.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self.timeout_s if timeout_s is None else timeout_s)
         attempt = 0
@@ -160,7 +166,7 @@ class Cluster:
             attempt += 1
 
     def backoff_s(self, attempt: int) -> float:
-        """The pause before attempt `attempt` + 1, by `retry.backoff.ms` and `retry.backoff.max.ms`."""
+        """Return the pause after attempt `attempt`, by `retry.backoff.ms` and `retry.backoff.max.ms`."""
         return self._backoff.pause_s(attempt, self._randomness)
 
     async def _pause(self, pause_s: float) -> None:
@@ -173,8 +179,8 @@ class Cluster:
     # Metadata
 
     async def refresh(self, topics: Iterable[TopicName] | None = None, *, auto_create: bool = False) -> ClusterMetadata:
-        """Ask for metadata of `topics` (None: all), keep it and return what is known of these."""
-        # In order: what a client sends does not depend on how sets are iterated.
+        """Request the metadata of `topics` (None: all), store it and return the merged metadata of these topics."""
+        # Sorted, so that the bytes of a request do not depend on the iteration order of sets.
         wanted = None if topics is None else [Message(name=name, topic_id=None) for name in sorted(topics)]
         request = Message(
             topics=wanted,
@@ -186,37 +192,37 @@ class Cluster:
         response = await connection.request(ApiKey.METADATA, request, timeout_s=self.request_timeout_s)
         self._check_metadata(response, connection)
         newer = read_metadata(response)
-        # Of all topics: those that are gone, too.
+        # A response about all topics also settles the topics that it does not contain: they were deleted.
         self._stale_topics -= self._stale_topics if topics is None else newer.topics.keys()
-        self._keep(self.metadata.merged(newer, complete=topics is None))
+        self._store(self.metadata.merged(newer, complete=topics is None))
         return replace(newer, topics={name: self.metadata.topics[name] for name in newer.topics})
 
     async def leader(self, partition: TopicPartition) -> NodeId:
-        """The node that leads a partition, from the metadata we have, refreshed if it is stale or knows no leader."""
+        """Return the leader of a partition, from the metadata, which is refreshed if it is stale or has no leader."""
         found = (await self.leaders([partition]))[partition]
         if isinstance(found, ApiError):
             raise found
         return found
 
     async def leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, NodeId | ApiError]:
-        """The leader of each partition, or why it has none; asked for in one request as far as they are not known."""
+        """Return the leader of each partition, or the error why there is none. One request covers all unknown ones."""
         topics = {tp.topic for tp in partitions if self.metadata.leader(*tp) is None or tp.topic in self._stale_topics}
         if topics:
-            await self._ask_again(topics)
+            await self._refresh_once(topics)
         return {tp: self.metadata.leader_or_error(tp) for tp in partitions}
 
     def forget_leaders(self) -> None:
-        """Something moved: the next look-up of a leader or of the controller asks again."""
+        """Make the next look-up of a leader or of the controller request the metadata again."""
         self._stale_topics.update(self.metadata.topics)
         self.metadata = replace(self.metadata, controller_id=NO_NODE)
         self._watch_wake.set()
 
     def is_stale(self, topic: TopicName) -> bool:
-        """Whether what is known of a topic, if anything, should not be relied on."""
+        """Whether the metadata of a topic is missing or out of date."""
         return topic in self._stale_topics or topic not in self.metadata.topics
 
     def mark_stale(self, topic: TopicName) -> None:
-        """Something of the topic moved; a watched topic is asked for soon."""
+        """Mark a topic's metadata as out of date; if it is watched, it is refreshed soon."""
         self._stale_topics.add(topic)
         self._watch_wake.set()
 
@@ -227,16 +233,19 @@ class Cluster:
         leader_epoch: LeaderEpoch,
         endpoints: Iterable[NodeEndpoint] = (),
     ) -> bool:
-        """Take a hint from a broker that does not lead (any more), see KIP-951; whether it was news."""
+        """Store the leader that a broker named which does not lead the partition itself (KIP-951).
+
+        Returns whether it was newer than the metadata.
+        """
         brokers = [Broker(*endpoint) for endpoint in endpoints]
         changed = self.metadata.with_leader(partition, leader, leader_epoch, brokers)
         if changed is self.metadata:
             return False
-        self._keep(changed)
+        self._store(changed)
         return True
 
     def watch(self, topics: Iterable[TopicName] | None) -> None:
-        """Keep metadata of these topics fresh from now on (None: of all), in place of those watched before."""
+        """Keep the metadata of `topics` (None: all) fresh from now on, instead of those watched before."""
         if self._closed.is_set():
             raise closed_error()
         watched = None if topics is None else frozenset(topics)
@@ -252,46 +261,49 @@ class Cluster:
     def _check_metadata(self, response: Message, connection: Channel) -> None:
         code = ErrorCode(response.get("error_code", ErrorCode.NONE))
         if code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            # The brokers that we know belong to another cluster by now (KIP-1102).
+            # The known brokers do not belong to this cluster any more (KIP-1102): forget them, and use the bootstrap
+            # servers.
             self.metadata = ClusterMetadata()
-            self._pool.start_over(connection.address, self.backoff_s(self._rebootstrap_count))
+            self._pool.drop_all(connection.address, self.backoff_s(self._rebootstrap_count))
             self._rebootstrap_count += 1
         if code != ErrorCode.NONE:
             raise ApiError(code, "the cluster's metadata")
         self._rebootstrap_count = 0
 
-    def _keep(self, metadata: ClusterMetadata) -> None:
+    def _store(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
         self.metadata_version += 1
-        self._refusal_wake.set()
-        self._pool.name_nodes({broker.address: broker.node_id for broker in metadata.brokers.values()})
-        for tell in self.on_refresh:
-            tell(metadata)
+        # A broker answered, so the watch may try again.
+        self._authentication_retry.set()
+        self._pool.set_nodes({broker.address: broker.node_id for broker in metadata.brokers.values()})
+        for notify in self.on_refresh:
+            notify(metadata)
 
-    async def _ask_again(self, topics: Collection[TopicName]) -> None:
-        """Refresh, unless somebody else just did while we waited for our turn."""
+    async def _refresh_once(self, topics: Collection[TopicName]) -> None:
+        """Refresh `topics`, unless a concurrent call has done so while this one waited for the lock."""
         version = self.metadata_version
-        async with self._asking:
-            is_answered = version != self.metadata_version and not any(map(self.is_stale, topics))
-            if not is_answered:
+        async with self._refresh_lock:
+            is_refreshed = version != self.metadata_version and not any(map(self.is_stale, topics))
+            if not is_refreshed:
                 await self.refresh(topics)
 
     async def _keep_fresh(self) -> None:
+        """Refresh the watched topics until the task is cancelled."""
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
-            await self._wait_until_old()
+            await self._wait_until_due()
             self._watched_s = loop.time()
             if self._watched != frozenset():
                 failures = 0 if await self._refresh_watched() else failures + 1
             if failures:
                 self._watched_s = _NEVER_S
-            if self._refusal is not None:
-                await self._wait_until_asked()
-            # Never faster than this, however often somebody says that something moved.
+            if self._authentication_error is not None:
+                await self._wait_to_authenticate()
+            # Limit the rate, however often topics are marked as stale: each failed fetch or batch marks one.
             await asyncio.sleep(self.backoff_s(max(failures - 1, 0)))
 
-    async def _wait_until_old(self) -> None:
+    async def _wait_until_due(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._watch_wake.clear()
@@ -302,12 +314,17 @@ class Cluster:
                 async with asyncio.timeout(due_s):
                     await self._watch_wake.wait()
 
-    async def _wait_until_asked(self) -> None:
-        """A wrong password that is tried again and again locks accounts. Who listens to refusals asks by polls."""
-        pause_s = self.settings.metadata_max_age_ms / 1000 if self.on_refusal else _REFUSAL_PAUSE_S
+    async def _wait_to_authenticate(self) -> None:
+        """Pause after a failed authentication, because repeated logins with a wrong password can lock an account.
+
+        A client with a callback in `on_authentication_error` ends the pause by calling `take_authentication_error`
+        (a consumer does so in `poll`). Without a callback (a producer), the pause is short.
+        """
+        has_callback = bool(self.on_authentication_error)
+        pause_s = self.settings.metadata_max_age_ms / 1000 if has_callback else _AUTHENTICATION_PAUSE_S
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await self._refusal_wake.wait()
+                await self._authentication_retry.wait()
 
     def _has_stale_watched(self) -> bool:
         if self._watched is None:
@@ -315,44 +332,44 @@ class Cluster:
         return not self._stale_topics.isdisjoint(self._watched)
 
     async def _refresh_watched(self) -> bool:
-        """Whether the answer is there, and says where everything is."""
+        """Refresh the watched topics; return whether the response named all leaders."""
         try:
             newer = await self.refresh(self._watched)
         except AuthenticationError as error:
-            self._refusal = error
-            self._refusal_wake.clear()
-            for tell in self.on_refusal:
-                tell()
+            self._authentication_error = error
+            self._authentication_retry.clear()
+            for notify in self.on_authentication_error:
+                notify()
             return False
         except ApiError:
-            # Whoever needs the metadata will see the error; here it is only a reason to try again.
+            # A caller that needs the metadata gets the error from its own request; the watch only tries again.
             return False
-        self._refusal = None
-        return not any(topic.is_unsettled for topic in newer.topics.values())
+        self._authentication_error = None
+        return not any(topic.is_incomplete for topic in newer.topics.values())
 
-    def take_refusal(self) -> AuthenticationError | None:
-        """Why no broker tells about the watched topics; None if they told, or could not be reached.
+    def take_authentication_error(self) -> AuthenticationError | None:
+        """Return the authentication error of the watch; None if it succeeded, or no broker could be reached.
 
-        It is told once. Who asks again wants it to be tried again.
+        Returns the error once; the next call triggers a new attempt.
         """
-        refusal, self._refusal = self._refusal, None
-        if refusal is None:
-            self._refusal_wake.set()
-        return refusal
+        error, self._authentication_error = self._authentication_error, None
+        if error is None:
+            self._authentication_retry.set()
+        return error
 
     async def _connect_any(self, lane: str) -> Channel:
         nodes = {broker.address: broker.node_id for broker in self.metadata.brokers.values()}
         if self.settings.metadata_rebootstrap or not nodes:
-            # Kafka, too, counts the bootstrap servers as the nodes -1, -2 and so on, until it knows them.
+            # As in Kafka, the bootstrap servers are the nodes -1, -2 and so on, until their node ids are known.
             for index, address in enumerate(self.settings.bootstrap_servers):
                 nodes.setdefault(address, -1 - index)
         failure: ApiError | None = None
-        for address in self._pool.by_patience(nodes):
+        for address in self._pool.by_availability(nodes):
             try:
                 return await self._pool.connect(address, lane, nodes[address])
             except ApiError as error:
                 if isinstance(error, AuthenticationError) and not isinstance(error, HandshakeError):
-                    # The others would say the same.
+                    # The other brokers would reject the same login, and each attempt counts towards a locked account.
                     raise
                 failure = failure if isinstance(failure, HandshakeError) else error
         assert failure is not None, "there is at least one bootstrap address"
@@ -360,7 +377,7 @@ class Cluster:
 
 
 def plain_settings(bootstrap: str, *, client_id: str, timeout_s: float) -> CommonSettings:
-    """Kafka's defaults for those who bring no settings of their own, but quicker to try again."""
+    """Return Kafka's defaults, with shorter retry pauses, for clients that have no settings object."""
     timeout_ms = int(timeout_s * 1000)
     return CommonSettings(
         bootstrap_servers=tuple(parse_addresses(bootstrap)),

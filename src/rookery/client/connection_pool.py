@@ -1,10 +1,10 @@
-"""The open connections of a client: one per broker and lane, made when they are asked for.
+"""The open connections of a client: one per broker and lane, opened on demand.
 
-Requests of one lane share a connection, where a long poll holds up what comes behind it. All who ask for the same
-connection while it is being made get the same connection, or the same error. An address that could not be reached is
-tried again only after `reconnect.backoff.ms`, which doubles; a connection on which nothing moved for
-`connections.max.idle.ms` is closed. A closed pool stays closed: `connect` then is `ClientStateError`, for those who
-waited, too. `cluster` is the only caller.
+Requests of one lane share a connection, on which a long poll delays the requests after it. Concurrent calls for the
+same connection share one attempt, and get the same connection or the same error. An address that could not be reached
+is tried again only after `reconnect.backoff.ms`, which doubles. A connection that was idle for
+`connections.max.idle.ms` is closed. A closed pool stays closed: `connect` raises `ClientStateError`, also in the calls
+that were waiting. `cluster` is the only caller.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class _Key(NamedTuple):
 
 
 class _Unreachable(NamedTuple):
-    """What is remembered of an address between failures."""
+    """The failures of an address since its last successful connection."""
 
     failure_count: int
     not_before_s: float
@@ -48,7 +48,8 @@ def closed_error() -> ClientStateError:
     return ClientStateError("the client is closed")
 
 
-# Both are imported where there is security: most clients have none, and start without.
+# Both functions import their modules only if the settings need them: most clients use neither TLS nor SASL, and start
+# faster without.
 
 
 def _tls_context(settings: TlsSettings | None) -> "SSLContext | None":
@@ -92,19 +93,19 @@ class ConnectionPool:
         self._is_closed = False
 
     def find(self, lane: str) -> Channel | None:
-        """Any open connection of a lane."""
+        """Return any open connection of a lane."""
         for key, connection in self._connections.items():
             if key.lane == lane and not connection.is_closed:
                 return connection
         return None
 
     def get(self, address: Address, lane: str) -> Channel | None:
-        """The open connection to an address."""
+        """Return the open connection to an address, or None."""
         connection = self._connections.get(_Key(address, lane))
         return None if connection is None or connection.is_closed else connection
 
     async def connect(self, address: Address, lane: str, node: NodeId) -> Channel:
-        """The connection to an address, made if there is none; after a pause if the address failed just now."""
+        """Return the connection to an address. Opens it if there is none, after a pause if the last attempt failed."""
         connection = self.get(address, lane)
         if connection is not None:
             return connection
@@ -117,34 +118,35 @@ class ConnectionPool:
             self._opening[key] = opening
             opening.add_done_callback(lambda task: self._opened(key, task))
         try:
-            # A caller that is cancelled leaves the task to the others. Not asyncio.shield: since Python 3.14 it reports
-            # the task's failure as unhandled whenever one caller was cancelled.
+            # `wait` does not cancel the task when this caller is cancelled: other callers share it. Not asyncio.shield:
+            # since Python 3.14 it reports the task's failure as unhandled whenever one caller was cancelled.
             await asyncio.wait((opening,))
             return opening.result()
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
+            # `close` cancelled the task, not this caller: a CancelledError would look like the caller's cancellation.
             if opening.cancelled() and waiting is not None and not waiting.cancelling():
                 raise closed_error() from None
             raise
 
-    def by_patience(self, addresses: Iterable[Address]) -> list[Address]:
-        """In the order given, but those that failed last, the one to be tried first in front."""
+    def by_availability(self, addresses: Iterable[Address]) -> list[Address]:
+        """Return `addresses` in the given order, then those that failed, by the time of their next attempt."""
         return sorted(addresses, key=lambda address: self._unreachable.get(address, _NEVER_FAILED).not_before_s)
 
-    def name_nodes(self, nodes: Mapping[Address, NodeId]) -> None:
-        """Tell connections that were made to a bootstrap address whose they are."""
+    def set_nodes(self, nodes: Mapping[Address, NodeId]) -> None:
+        """Set the node ids of connections that were opened to bootstrap addresses."""
         for key, connection in self._connections.items():
             connection.node = nodes.get(key.address, connection.node)
 
-    def start_over(self, address: Address, pause_s: float) -> None:
-        """Drop all connections, and leave the address alone for a while if there are others."""
+    def drop_all(self, address: Address, pause_s: float) -> None:
+        """Drop all connections, and prefer other addresses to `address` for `pause_s`."""
         for connection in self._connections.values():
             connection.drop("its broker does not belong to the cluster any more")
         self._connections.clear()
         self._unreachable[address] = _Unreachable(0, asyncio.get_running_loop().time() + pause_s)
 
     async def close(self) -> None:
-        """For good. Everything is told to end before anything is waited for, so that no cancellation is too early."""
+        """Close for good. Everything is closed before anything is awaited, so a cancelled call leaves nothing open."""
         self._is_closed = True
         opening = list(self._opening.values())
         for task in opening:
@@ -199,7 +201,7 @@ class ConnectionPool:
         if self._opening.get(key) is task:
             del self._opening[key]
         if not task.cancelled():
-            # Looked at, in case that all who waited have gone.
+            # Mark the exception as retrieved: asyncio would warn if all waiting callers were cancelled.
             task.exception()
 
     def _check_idle_later(self) -> None:
@@ -207,7 +209,7 @@ class ConnectionPool:
             return
         loop = asyncio.get_running_loop()
         first_s = min(connection.used_s for connection in self._connections.values())
-        # Not much more often than it can matter.
+        # At most ten checks per idle time.
         delay_s = max(first_s + self._idle_max_s - loop.time(), self._idle_max_s / 10, _IDLE_CHECK_S_MIN)
         self._idle_check = loop.call_later(delay_s, self._close_idle)
 

@@ -1,8 +1,8 @@
-"""Finds the broker that coordinates a group, or a transactional id, and sends requests there.
+"""Finds the broker that coordinates a group or a transactional id, and sends requests to it.
 
-A coordinator moves, loads or does not exist yet: those answers are retried here, with a new look-up where it moved, up
-to the cluster's time-out. Requests go over connections of their own, so that no fetch holds them up. `groups`,
-`group_consumer` and `transactions` call this.
+The error codes of a coordinator that moved, is loading or does not exist yet are retried here, up to the cluster's
+time-out, with a new look-up if it moved. Requests use separate connections, so that a fetch does not delay them. The
+admin client, the group members and the transactional producer call this.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,14 +33,15 @@ _NAMES = {KeyType.GROUP: "group", KeyType.TRANSACTION: "transactional id"}
 
 
 def is_transient(code: ErrorCode) -> bool:
-    """The coordinator, or the way to it, is away for a while."""
+    """Whether `code` says that the coordinator is unavailable for some time, or cannot be reached."""
     return code == _LOADING or code in _MOVED
 
 
 class Coordinators:
-    """Of one type of keys: group ids, or transactional ids.
+    """The coordinators of one type of keys: group ids or transactional ids.
 
-    Requests of one lane share a connection: one whose answer waits for others, such as JoinGroup, needs its own.
+    Requests of one lane share a connection. A request whose response waits for other clients (JoinGroup) needs its own
+    lane, or it delays the requests after it.
     """
 
     def __init__(self, cluster: Cluster, key_type: KeyType = KeyType.GROUP, *, lane: str = _LANE) -> None:
@@ -50,11 +51,11 @@ class Coordinators:
         self._nodes: dict[str, NodeId] = {}
 
     async def find(self, key: str, *, timeout_s: float | None = None) -> NodeId:
-        """The node that coordinates a key, from memory if it was asked before."""
+        """Return the node that coordinates a key, from the cache if it was looked up before."""
         return await self._cluster.retry(lambda: self._find(key), timeout_s=timeout_s, retriable=is_transient)
 
     def forget(self, key: str) -> None:
-        """The coordinator moved: the next call looks for it again."""
+        """Make the next call look up the coordinator again."""
         self._nodes.pop(key, None)
 
     async def call(
@@ -67,12 +68,12 @@ class Coordinators:
         version_max: int | None = None,
         timeout_s: float | None = None,
     ) -> Message:
-        """One request to a key's coordinator, built anew for each try.
+        """Send a request to a key's coordinator. `build` creates it for each attempt.
 
-        `codes` are the error codes in the answer; a transient one among them is a reason to try again.
+        `codes` returns the error codes of the response. The request is sent again if one of them is transient.
         """
 
-        async def ask() -> Message:
+        async def attempt() -> Message:
             node = await self._find(key)
             try:
                 response = await self._cluster.call(
@@ -87,7 +88,7 @@ class Coordinators:
                 raise
             return response
 
-        return await self._cluster.retry(ask, timeout_s=timeout_s, retriable=is_transient)
+        return await self._cluster.retry(attempt, timeout_s=timeout_s, retriable=is_transient)
 
     async def _find(self, key: str) -> NodeId:
         known = self._nodes.get(key)
@@ -95,12 +96,12 @@ class Coordinators:
             return known
         request = Message(key=key, key_type=self._key_type, coordinator_keys=[key])
         response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, lane=self._lane)
-        # The batched form came with version 4.
-        answer = response.coordinators[0] if response.get("coordinators") else response
-        code = ErrorCode(answer.error_code)
+        # Since version 4 a response holds a list of coordinators.
+        row = response.coordinators[0] if response.get("coordinators") else response
+        code = ErrorCode(row.error_code)
         if code != ErrorCode.NONE:
-            raise ApiError(code, answer.get("error_message") or self._name(key))
-        node: NodeId = answer.node_id
+            raise ApiError(code, row.get("error_message") or self._name(key))
+        node: NodeId = row.node_id
         if node not in self._cluster.metadata.brokers:
             await self._cluster.refresh(topics=())
         self._nodes[key] = node

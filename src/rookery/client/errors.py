@@ -1,23 +1,23 @@
-"""What the clients raise. Everything is an `ApiError`, so `error.code` and `error.code.retriable` tell what Kafka says.
+"""The exceptions of the clients. All are `ApiError`, so `error.code` and `error.code.retriable` have Kafka's meaning.
 
     ApiError
-    |-- AuthenticationError      the broker and the client do not trust each other: user and password
-    |   `-- HandshakeError       or certificates, in TLS
-    |-- ProducerFencedError      a newer producer took over our transactional id: close this one
+    |-- AuthenticationError      a login failed: wrong user, password or mechanism
+    |   `-- HandshakeError       a TLS handshake failed: one side does not trust the other's certificate
+    |-- ProducerFencedError      a newer producer uses the same transactional id: close this one
     |-- TransactionAbortableError  the transaction cannot be committed any more: abort it and begin another
-    |-- FatalProducerError       the producer cannot go on: close it
+    |-- FatalProducerError       the producer cannot continue: close it
     |-- RecordTooLargeError      one record exceeds max.request.size or buffer.memory
-    |-- BufferExhaustedError     no room in buffer.memory within max.block.ms
+    |-- BufferExhaustedError     buffer.memory was full for max.block.ms
     |-- DeliveryTimeoutError     not acknowledged within delivery.timeout.ms
     |-- SerializationError       a serializer or deserializer failed; names topic, and partition and offset if known
     |-- CorruptRecordError       a fetched batch is damaged; carries topic, partition and offset
-    |-- OffsetOutOfRangeError    a position does not exist, and there is no other to go to
-    |-- NoOffsetError            nothing committed and auto.offset.reset is none
-    |-- CommitFailedError        the group gave our partitions to others before the commit
+    |-- OffsetOutOfRangeError    a position does not exist, and auto.offset.reset names no other
+    |-- NoOffsetError            no offset is committed and auto.offset.reset is none
+    |-- CommitFailedError        the group assigned the partitions to other members before the commit
     `-- WakeupError              `wakeup` interrupted a poll
 
-Calls that make no sense in the client's state (`begin` twice, `poll` without partitions) are `ClientStateError`;
-wrong settings are `base.errors.ConfigError`.
+Calls that the client's state does not allow (`begin` twice, `poll` without partitions) raise `ClientStateError`; wrong
+settings raise `base.errors.ConfigError`.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,7 +30,7 @@ from rookery.net.errors import HandshakeError as HandshakeError
 
 
 class ClientStateError(RookeryError):
-    """The call does not fit the client's state; the text says which call would."""
+    """The client's state does not allow the call; the text names the call that it does allow."""
 
 
 class ProducerFencedError(ApiError):
@@ -68,7 +68,10 @@ class SerializationError(ApiError):
 
 
 class CorruptRecordError(ApiError):
-    """`advice` says what to do; by default to seek behind `offset`, which is the last that cannot be read."""
+    """A fetched batch is damaged. `offset` is the last offset that cannot be read.
+
+    `advice` says what to do; the default advice is to seek to the offset after it.
+    """
 
     def __init__(self, partition: TopicPartition, offset: Offset, reason: str, *, advice: str | None = None) -> None:
         super().__init__(
@@ -105,13 +108,16 @@ class CommitFailedError(ApiError):
 class WakeupError(ApiError):
     def __init__(self) -> None:
         super().__init__(ErrorCode.NONE, "woken up by wakeup()")
-        # No broker said this: without the code, which would read as "NONE: ...".
+        # The error does not come from a broker, and ApiError's text would begin with "NONE: ".
         self.args = (self.message,)
 
 
 @contextmanager
-def while_aborting() -> Iterator[None]:
-    """Why a transaction is aborted matters more than what the abort raises, unless that is the end of the producer."""
+def suppress_abort_errors() -> Iterator[None]:
+    """Suppress what aborting a transaction raises, so that the error that caused the abort is raised instead.
+
+    Errors after which the producer is unusable are not suppressed.
+    """
     try:
         yield
     except (ProducerFencedError, FatalProducerError):

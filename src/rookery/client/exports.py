@@ -1,7 +1,7 @@
-"""The names of `rookery.client` that are loaded when they are first asked for.
+"""Lazy attributes of `rookery.client`: each name is imported on first access.
 
-A program that only administers should not load the consumer, nor the other way round; and nothing is loaded by those
-who import a module of the package by its own name. `__init__.pyi` tells type checkers the same names.
+A program that uses only the admin client does not load the consumer, and vice versa. Importing a module of the package
+by its own name loads none of them. `__init__.pyi` declares the same names for type checkers.
 """
 
 

@@ -1,4 +1,4 @@
-"""The types of keys and values, by which clients and their records are generic: bytes, unless serializers say other."""
+"""Type parameters of clients and records: the types of keys and values, which are bytes without serializers."""
 
 from typing_extensions import TypeVar
 

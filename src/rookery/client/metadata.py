@@ -1,7 +1,7 @@
-"""What the client knows of the cluster: an immutable picture, read from a Metadata response.
+"""The client's metadata of the cluster: an immutable snapshot, read from a Metadata response.
 
-Pure. `cluster` keeps the newest picture and routes by it. Brokers learn of changes one after the other, so a later
-answer may be the older one: of two leaders of a partition the one with the higher epoch is believed.
+Pure. `cluster` holds the newest snapshot and routes by it. Brokers learn of changes at different times, so a later
+response may be older than an earlier one: of two leaders of a partition, the one with the higher epoch is kept.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Partition:
 
 @value_class(kw_only=True)
 class Topic:
-    """`partitions` are in the order of their index."""
+    """A topic with its partitions in the order of their index."""
 
     name: TopicName
     topic_id: TopicId
@@ -50,8 +50,8 @@ class Topic:
     partitions: tuple[Partition, ...]
 
     @property
-    def is_unsettled(self) -> bool:
-        """Whether the broker did not know all of it yet, so that it is worth asking again soon."""
+    def is_incomplete(self) -> bool:
+        """Whether the broker reported a retriable error for the topic or a partition, so a new request may help."""
         return self.error.retriable or any(partition.error.retriable for partition in self.partitions)
 
 
@@ -69,7 +69,7 @@ class ClusterMetadata:
         )
 
     def leader(self, topic: TopicName, partition: PartitionIndex) -> NodeId | None:
-        """The node that leads a partition, or None where we know of none."""
+        """Return the leader of a partition, or None if it is not known."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
@@ -77,7 +77,7 @@ class ClusterMetadata:
         return leader if leader in self.brokers else None
 
     def leader_or_error(self, partition: TopicPartition) -> NodeId | ApiError:
-        """The node that leads a partition, or why we know of none."""
+        """Return the leader of a partition, or the error why it is not known."""
         leader = self.leader(*partition)
         if leader is not None:
             return leader
@@ -99,7 +99,7 @@ class ClusterMetadata:
         return self._names.get(topic_id)
 
     def merged(self, newer: "ClusterMetadata", *, complete: bool) -> "ClusterMetadata":
-        """The newer picture; topics that it was not asked about stay known unless it is complete."""
+        """Return the newer snapshot. Unless it is `complete`, topics that it does not contain are kept."""
         topics = {} if complete else dict(self.topics)
         for name, topic in newer.topics.items():
             known = self.topics.get(name)
@@ -109,7 +109,7 @@ class ClusterMetadata:
     def with_leader(
         self, partition: TopicPartition, leader: NodeId, leader_epoch: LeaderEpoch, endpoints: Iterable[Broker] = ()
     ) -> "ClusterMetadata":
-        """With what a broker said of a partition's leader (KIP-951); the same object if that is no news."""
+        """Return the snapshot with the leader that a broker reported (KIP-951), or `self` if that is not newer."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return self
@@ -125,7 +125,8 @@ class ClusterMetadata:
 
 def _newest(known: Topic, newer: Topic) -> Topic:
     if known.topic_id != newer.topic_id or not known.partitions:
-        # Deleted and made again: epochs began anew.
+        # The topic was deleted and created again, and its epochs start at zero: comparing them would keep the leaders
+        # of the deleted topic.
         return newer
     epochs = {partition.index: partition for partition in known.partitions}
     kept = [_newest_partition(epochs.get(partition.index), partition) for partition in newer.partitions]

@@ -1,7 +1,7 @@
-"""A transaction that its producer left open for somebody else to end: two-phase commits (KIP-939's name).
+"""A transaction that its producer leaves open for another process to end: two-phase commit (the name is KIP-939's).
 
-`Producer.prepare_transaction` gives one, `Admin.end_transaction` ends it, from any process. Nothing but these values is
-needed for that. The broker still aborts it after its producer's `transaction.timeout.ms`.
+`Producer.prepare_transaction` returns one, and `Admin.end_transaction` ends it, from any process, with nothing but
+these values. The broker still aborts it after its producer's `transaction.timeout.ms`.
 """
 
 from enum import Enum
@@ -12,8 +12,11 @@ from rookery.base.values import value_class
 
 @value_class
 class PreparedTransaction:
-    """`is_v2`: by which protocol it began (KIP-890). It must be ended by the same one, however often that is asked:
-    what a broker answers to a repetition depends on it."""
+    """The identity of an open transaction.
+
+    `is_v2` is the version of the protocol by which it began (KIP-890). Every request to end it must use the same one,
+    because the broker's response to a repeated request depends on it.
+    """
 
     transactional_id: str
     producer_id: ProducerId
@@ -22,12 +25,13 @@ class PreparedTransaction:
 
 
 class EndOutcome(Enum):
-    """What has become of a prepared transaction. The first is what was asked for, now or by an earlier request."""
+    """The outcome of a request to end a prepared transaction."""
 
-    DONE = "ended as asked"
-    # It was committed and an abort was asked for, or the other way round. A time-out is an abort.
+    # By this request or an earlier one.
+    DONE = "ended as requested"
+    # A commit was requested for an aborted transaction, or an abort for a committed one. A time-out is an abort.
     ENDED_OTHERWISE = "ended the other way before"
-    # Its producer's epoch is over, by a time-out or a newer producer of the id. Both abort what is open.
-    FENCED = "given up by the broker: timed out, or fenced by a newer producer"
+    # A time-out or a newer producer of the id raised the epoch. Both abort the open transaction.
+    FENCED = "aborted by the broker: timed out, or fenced by a newer producer"
     # Brokers forget ids after transactional.id.expiration.ms (7 days) without a transaction.
-    UNKNOWN = "not known to the broker, or not any more"
+    UNKNOWN = "not known to the broker, or forgotten"

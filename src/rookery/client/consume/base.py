@@ -50,7 +50,7 @@ class ConsumerBase:
         self._metrics = _metrics(settings, clock)
         self._cluster = Cluster(settings.common, observer=self._metrics.connections, randomness=randomness)
         self._cluster.on_refresh.append(self._on_metadata)
-        self._cluster.on_refusal.append(self._arrived.set)
+        self._cluster.on_authentication_error.append(self._arrived.set)
         self._committer = None
         if settings.group_id is not None:
             self._committer = make_committer(settings, self._cluster, metrics=self._metrics)

@@ -60,7 +60,7 @@ class PollMethods(ConsumerBase):
         failure = self._subscription.take_failure()
         if failure is None:
             failure, self._topic_failure = self._topic_failure, None
-        failure = failure or self._cluster.take_refusal()
+        failure = failure or self._cluster.take_authentication_error()
         if failure is not None:
             raise failure
 

@@ -20,7 +20,7 @@ from rookery.client.errors import (
     ClientStateError,
     RecordTooLargeError,
     TransactionAbortableError,
-    while_aborting,
+    suppress_abort_errors,
 )
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
@@ -256,7 +256,7 @@ class ProducerBase:
             yield
             await self.commit_transaction()
         except BaseException:
-            with while_aborting():
+            with suppress_abort_errors():
                 await self.abort_transaction()
             raise
 

@@ -36,7 +36,7 @@ from rookery.client.errors import (
     ClientStateError,
     SerializationError,
     TransactionAbortableError,
-    while_aborting,
+    suppress_abort_errors,
 )
 from rookery.client.generics import K, V
 from rookery.client.metadata import Partition
@@ -411,7 +411,7 @@ class Producer(Generic[K, V]):
             yield
             self.commit_transaction()
         except BaseException:
-            with while_aborting():
+            with suppress_abort_errors():
                 self.abort_transaction()
             raise
 
