@@ -181,7 +181,6 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
         clock=clock,
         new_uuid=lambda: UUID(int=random.getrandbits(128)),
     )
-    coordination.start(metadata)
     await controller.register_broker(
         Registration(
             node_id=NODE_ID,
@@ -190,6 +189,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
             clean=summary.is_clean,
         )
     )
+    coordination.start(metadata)
     services = Services(
         node_id=NODE_ID,
         cluster_id=CLUSTER_ID,

@@ -29,6 +29,7 @@ from tests.broker.harness import (
     running,
     settle,
 )
+from tests.replication.elections import find_lost, forget_leader_epochs, lose_and_win_election
 
 VERSION = 12
 
@@ -322,6 +323,41 @@ def test_acks_all_after_the_isr_shrank(tmp_path: Path) -> None:
             have_followers(broker, isr=(1,))
             broker.services.pending.wake(TopicPartition("orders", 0))
             assert (await result_of(task)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    asyncio.run(main())
+
+
+async def produce_over_elections(broker: Broker, *, acks: int) -> set[bytes]:
+    """Acknowledged values that the log does not have, when an election is lost and won again during the wait."""
+    await broker.create_topic("orders")
+    have_followers(broker, isr=(1, 2))
+    replica = broker.replica("orders")
+    # acks=1 waits for the fsync that `flush.messages` requests; it ends after the elections.
+    replica.is_flushing = True
+    task = await waiting(broker.send(ApiKey.PRODUCE, VERSION, **fields(batch(b"ours"), acks=acks)))
+    replica.is_flushing = False
+    lose_and_win_election(replica, batch(b"others"))
+    return find_lost(replica, {b"ours": ErrorCode((await result_of(task)).error_code)})
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_an_append_of_a_former_epoch_is_not_acknowledged(tmp_path: Path, acks: int) -> None:
+    """Epoch 6, a truncation and epoch 7 before the request is looked at: its offset is committed with other records."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            assert await produce_over_elections(broker, acks=acks) == set()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_request_that_forgets_its_epoch_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    forget_leader_epochs(monkeypatch)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            assert await produce_over_elections(broker, acks=acks) == {b"ours"}
 
     asyncio.run(main())
 

@@ -15,9 +15,11 @@ from rookery.base.types import Buffer, Offset, TopicPartition
 from rookery.coordinators.result import PARKED, Completion, CoordinatorResult, Timer, TimerKey
 from rookery.coordinators.runtime import Coordinator, abs_hash
 from rookery.protocol.message import Message
+from rookery.records.control import Marker
 from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
-from tests.broker.harness import NODE_ID, Broker, running
+from tests.broker.harness import NODE_ID, Broker, batch, running
+from tests.replication.elections import FOLLOWER, forget_leader_epochs, lead, lose_and_win_election
 
 TOPIC = "__notes"
 Pair = tuple[bytes, bytes | None]
@@ -221,6 +223,59 @@ def test_who_waits_is_told_that_the_coordinator_moved(tmp_path: Path) -> None:
         assert await parked is ErrorCode.NOT_COORDINATOR
         assert await written is ErrorCode.NOT_COORDINATOR
         assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    play(tmp_path, scene)
+
+
+async def write_over_elections(broker: Broker, coordinator: Coordinator[Notes]) -> tuple[Any, Any]:
+    """The answer to a write whose records were truncated, and the shard's state, when this node leads again."""
+    replica = broker.replica(TOPIC, coordinator.partition_of("k"))
+    lead(replica, leader=NODE_ID, leader_epoch=5)
+    coordinator.apply(broker.services.image)
+    written = coordinator.write("k", note(b"ours", b"1"))
+    assert not written.done()
+    lose_and_win_election(replica, batch(b"2", key=b"others"))
+    coordinator.apply(broker.services.image)
+    await coordinator.wait_until_loaded()
+    return await written, await coordinator.read("k", lambda shard: dict(shard.state))
+
+
+def test_records_of_a_former_epoch_are_not_committed_by_a_later_one(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        answer, state = await write_over_elections(broker, coordinator)
+        assert answer is ErrorCode.NOT_COORDINATOR
+        assert state == {b"others": b"2"}
+
+    play(tmp_path, scene)
+
+
+def test_a_coordinator_that_forgets_its_epoch_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It confirms records that no log has, and goes on with them."""
+    forget_leader_epochs(monkeypatch)
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        assert await write_over_elections(broker, coordinator) == ("done", {b"ours": b"1"})
+
+    play(tmp_path, scene)
+
+
+def test_a_shard_decides_nothing_after_its_epoch(tmp_path: Path) -> None:
+    """The replica has followed the newest image, and the coordinator has not yet."""
+
+    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+        replica = broker.replica(TOPIC, coordinator.partition_of("k"))
+        assert coordinator.leads("k", replica.state.leader_epoch)
+        for leader in (FOLLOWER, NODE_ID):
+            epoch = replica.state.leader_epoch
+            lead(replica, leader=leader, leader_epoch=epoch + 1)
+            assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+            ended = coordinator.end_transaction(coordinator.partition_of("k"), Marker(7, 0, True, epoch))
+            assert ended.result() is ErrorCode.NOT_COORDINATOR
+            assert not coordinator.leads("k", epoch)
+        assert replica.log.end_offset == 0
+        coordinator.apply(broker.services.image)
+        assert coordinator.leads("k", replica.state.leader_epoch)
+        assert not coordinator.leads("k", replica.state.leader_epoch - 1)
 
     play(tmp_path, scene)
 

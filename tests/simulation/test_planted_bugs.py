@@ -2,6 +2,9 @@
 
 A checker that never fails proves nothing. Each test breaks one function of the node, or of the client, and runs worlds
 until the named checker complains; the same worlds without the bug are clean (`test_simulation` and `make sim`).
+
+Bugs that take an election to show are planted in the tests of what they break (`tests.replication.elections`): a world
+has one node so far.
 """
 
 from collections.abc import Callable

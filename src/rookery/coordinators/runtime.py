@@ -113,12 +113,18 @@ class _Hosted(Generic[ShardT]):
     def __init__(self, shard: ShardT, replica: Replica, timers: Timers) -> None:
         self.shard = shard
         self.replica = replica
+        # All records of the shard's state were read, or appended, in this epoch.
+        self.leader_epoch = replica.state.leader_epoch
         self.timers = timers
         self.loading: asyncio.Task[None] | None = None
         self.is_active = False
         # The end of the newest records that are in the shard's state.
         self.end_offset: Offset = 0
         self.parked: dict[Token, asyncio.Future[Any]] = {}
+
+    @property
+    def still_leads(self) -> bool:
+        return self.replica.state.still_leads(self.leader_epoch)
 
 
 class Coordinator(Generic[ShardT]):
@@ -168,9 +174,10 @@ class Coordinator(Generic[ShardT]):
         """Where Kafka puts a key too, so that its tools look in the right place."""
         return abs_hash(key) % self._partition_count
 
-    def leads(self, key: str) -> bool:
-        """Whether the shard of `key` is at work here."""
-        return not isinstance(self._find(key), ErrorCode)
+    def leads(self, key: str, leader_epoch: LeaderEpoch) -> bool:
+        """Whether the shard of `key` is active here, in the leader epoch `leader_epoch`."""
+        hosted = self._find(key)
+        return not isinstance(hosted, ErrorCode) and hosted.leader_epoch == leader_epoch and hosted.still_leads
 
     def apply(self, image: ClusterImage) -> None:
         """Follow the image: load what this node leads now, let go of what it does not lead any more."""
@@ -231,6 +238,9 @@ class Coordinator(Generic[ShardT]):
         if isinstance(hosted, ErrorCode):
             future.set_result(hosted)
             return future
+        if not hosted.still_leads:
+            future.set_result(ErrorCode.NOT_COORDINATOR)
+            return future
         appended = hosted.replica.append_marker(marker, now_ms=self._clock.now_ms())
         if appended.error_code is not ErrorCode.NONE:
             future.set_result(appended.error_code)
@@ -263,7 +273,9 @@ class Coordinator(Generic[ShardT]):
     def _host(self, index: PartitionIndex) -> None:
         replica = self._replicas.find(TopicPartition(self._topic, index))
         hosted = self._hosted.get(index)
-        if hosted is not None and hosted.replica is replica:
+        # A shard does not outlive its leader epoch. If this node was deposed and elected again, its log may have been
+        # truncated in between: a shard that stayed would answer from records that no replica has.
+        if hosted is not None and hosted.replica is replica and hosted.still_leads:
             return
         if hosted is not None:
             self._unload(index)
@@ -323,6 +335,11 @@ class Coordinator(Generic[ShardT]):
         token: Token | None = None,
     ) -> ErrorCode | None:
         """Why the decision was not carried out, if it was not."""
+        if not hosted.still_leads:
+            # The replica follows a newer image already, the shard does not yet: what it knows may be out of date.
+            if future is not None:
+                _resolve(future, ErrorCode.NOT_COORDINATOR)
+            return ErrorCode.NOT_COORDINATOR
         now_ms = self._clock.now_ms()
         decision = decide(hosted.shard, now_ms)
         failure = self._write(hosted, decision, now_ms)
@@ -403,7 +420,7 @@ class Coordinator(Generic[ShardT]):
                 self._effect_when_committed(hosted, end_offset, effects)
             elif code is ErrorCode.NONE and hosted.is_active:
                 for effect in effects:
-                    carry_out(effect, hosted.replica.state.leader_epoch)
+                    carry_out(effect, hosted.leader_epoch)
 
         self._when_committed(hosted, end_offset, done)
 
@@ -412,6 +429,7 @@ class Coordinator(Generic[ShardT]):
             self._pending,
             hosted.replica,
             end_offset,
+            leader_epoch=hosted.leader_epoch,
             timeout_ms=self._commit_timeout_ms,
             is_wanted=lambda: hosted.is_active,
             done=done,

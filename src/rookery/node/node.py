@@ -162,9 +162,11 @@ class Node:
         replicas = self._replicas = services.replicas
         metadata.add(Publisher("settings", self._configure))
         metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.settle))
+        await self._register(controller, identity, is_clean=summary.is_clean)
+        # After the registration, which begins new leader epochs if the last stop was not clean: a shard is loaded again
+        # in each epoch.
         assert self._coordination is not None
         self._coordination.start(metadata)
-        await self._register(controller, identity, is_clean=summary.is_clean)
         for _, listener in self._listeners:
             await listener.start()
         self._schemas.start(metadata)

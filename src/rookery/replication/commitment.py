@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import Offset
+from rookery.base.types import LeaderEpoch, Offset
 from rookery.replication.pending import Pending, Waiter
 from rookery.replication.replica import ACKS_ALL, Replica
 
@@ -13,20 +13,25 @@ def when_committed(
     replica: Replica,
     end_offset: Offset,
     *,
+    leader_epoch: LeaderEpoch,
     timeout_ms: int,
     is_wanted: Callable[[], bool],
     done: Callable[[ErrorCode], None],
 ) -> None:
-    """Call `done` once, perhaps at once, when the high watermark reaches `end_offset`.
+    """Call `done` once, perhaps before this returns, when the high watermark reaches `end_offset`.
 
-    It gets NONE; NOT_LEADER_OR_FOLLOWER if this node does not lead any more or nobody wants to know; or
-    REQUEST_TIMED_OUT, which says nothing about what happens to the records later.
+    `leader_epoch` is the epoch in which the records were appended. `done` gets NONE; NOT_LEADER_OR_FOLLOWER if that
+    epoch has ended or `is_wanted` returns False; or REQUEST_TIMED_OUT, which does not say whether the records will be
+    committed later.
     """
 
     def attempt(_: object) -> bool:
-        if replica.is_acknowledged(end_offset, ACKS_ALL):
+        # The epoch first: the offsets of a later epoch are those of other records (`Partition.still_leads`).
+        if not replica.state.still_leads(leader_epoch):
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif replica.is_acknowledged(end_offset, ACKS_ALL):
             done(ErrorCode.NONE)
-        elif not replica.state.is_leader or not is_wanted():
+        elif not is_wanted():
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             return False

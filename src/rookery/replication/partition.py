@@ -108,6 +108,16 @@ class Partition:
         self._follower_end_offsets[node] = end_offset
         return self._advance()
 
+    def still_leads(self, leader_epoch: LeaderEpoch) -> bool:
+        """Whether this node leads and `leader_epoch`, in which records were appended, has not ended.
+
+        Every waiter for acknowledgement checks this before it looks at an offset. Without the epoch, a node that was
+        deposed and elected again before the waiter ran would look like one that had led all the time. In between, it
+        may have truncated the waiter's records and replicated others at the same offsets: the high watermark passes
+        `end_offset`, and records that no replica has are acknowledged.
+        """
+        return self.is_leader and self.leader_epoch == leader_epoch
+
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> ErrorCode:
         """Whether a client that believes in this epoch may be served (KIP-320)."""
         if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):

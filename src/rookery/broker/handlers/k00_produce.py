@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from rookery.base.bounds import RECORD_ERRORS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
-from rookery.base.types import Buffer, NodeId, Offset, TimestampMs, TopicPartition
+from rookery.base.types import Buffer, LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition
 from rookery.broker.context import RequestContext
 from rookery.broker.inspections import Effort
 from rookery.broker.parking import park
@@ -61,10 +61,11 @@ _OK: Final = ErrorCode.NONE
 
 
 class _Waiting(NamedTuple):
-    """An append that is not acknowledged yet, and the place of its result."""
+    """An append that is not acknowledged yet, the epoch that it was made in, and the place of its result."""
 
     partition: TopicPartition
     replica: Replica
+    leader_epoch: LeaderEpoch
     end_offset: Offset
     results: list[ProducePartitionResult]
     place: int
@@ -242,7 +243,7 @@ class _Produce:
             return self._fail(partition, code, appended)
         acks = self._acks
         if acks != ACKS_NONE and not replica.is_acknowledged(end_offset, acks):
-            self.waiting.append(_Waiting(partition, replica, end_offset, results, place))
+            self.waiting.append(_Waiting(partition, replica, replica.state.leader_epoch, end_offset, results, place))
         return ProducePartitionResult(partition[1], code, base_offset, log_append_time_ms, log_start_offset)
 
     def _line(self, partition: TopicPartition) -> str:
@@ -318,7 +319,8 @@ class _Produce:
         replica = self.context.services.replicas.find(waiting.partition)
         if isinstance(replica, ErrorCode):
             return replica
-        if replica is not waiting.replica or not replica.state.is_leader:
+        # The epoch first: the offsets of a later epoch are those of other records (`Partition.still_leads`).
+        if replica is not waiting.replica or not replica.state.still_leads(waiting.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not replica.is_acknowledged(waiting.end_offset, self._acks):
             return None

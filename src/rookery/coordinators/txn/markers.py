@@ -59,6 +59,7 @@ class MarkerWriter:
             self._pending,
             replica,
             appended.end_offset,
+            leader_epoch=replica.state.leader_epoch,
             timeout_ms=self._timeout_ms,
             is_wanted=lambda: self._replicas.find(partition) is replica,
             done=lambda code: None if future.done() else future.set_result(code),

@@ -155,7 +155,7 @@ class TransactionCoordinator:
             self._markers,
             marker,
             ended.partitions,
-            is_wanted=lambda: self.runtime.leads(ended.transactional_id),
+            is_wanted=lambda: self.runtime.leads(ended.transactional_id, coordinator_epoch),
             done=lambda: self._complete(ended),
         ).start()
 
