@@ -107,7 +107,7 @@ def test_one_message_of_a_file_is_chosen(rookery: EmbeddedBroker, tmp_path: Path
         ("hello", "line 1: the value is not JSON .* a text needs quotes"),
         ('{"id": "seven"}', "line 1: .*id"),
         ('{"idd": 7}', "line 1: .*Order has no field idd, only id, note, day"),
-        ('{"id": 7, "day": "yesterday"}', "line 1: .*'yesterday' is no date"),
+        ('{"id": 7, "day": "yesterday"}', "line 1: .*'yesterday' is not a valid date"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(rookery: EmbeddedBroker, line: str, what: str) -> None:

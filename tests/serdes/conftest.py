@@ -1,4 +1,4 @@
-"""A registry that counts what it is asked, and a client of it."""
+"""Fixtures: a registry that records the requests it receives, and a client connected to it."""
 
 from collections.abc import Iterator
 

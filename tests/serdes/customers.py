@@ -1,4 +1,4 @@
-"""The example of the books: a customer's fax number is dropped for an email address."""
+"""A textbook example of schema evolution: a customer's fax number is replaced by an email address."""
 
 import json
 
@@ -32,7 +32,7 @@ OLD_AS_NEW = {"id": 1, "name": "Ada", "email": None}
 NEW_AS_OLD = {"id": 2, "name": "Grace", "faxNumber": None}
 SCHEMAS = {"old": OLD_CUSTOMER, "new": NEW_CUSTOMER}
 VALUES = {"old": OLD_VALUE, "new": NEW_VALUE}
-# (writer, reader) -> what the reader sees.
+# (writer, reader) -> the value that the reader returns.
 SEEN = {
     ("old", "old"): OLD_VALUE,
     ("old", "new"): OLD_AS_NEW,

@@ -18,7 +18,7 @@ from rookery.serdes import (
 )
 from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError, WireFormatError
 from tests.serdes.customers import NEW_CUSTOMER, OLD_AS_NEW, OLD_CUSTOMER, OLD_VALUE, SCHEMAS, SEEN, VALUES
-from tests.serdes.fake_registry import Answer, FakeRegistry
+from tests.serdes.fake_registry import FakeRegistry, Response
 
 
 def written(registry: RegistryClient, schema: str | Schema, value: Any) -> bytes:
@@ -40,7 +40,7 @@ def test_the_bytes_of_a_record(registry: RegistryClient) -> None:
     assert written(registry, schema, {"x": -1, "name": "ab"}) == b"\0\0\0\0\1" + b"\1" + b"\4ab"
 
 
-def test_nothing_stays_nothing(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_none_stays_none(server: FakeRegistry, registry: RegistryClient) -> None:
     assert AvroSerializer(registry, '"string"')("topic", None) is None
     assert AvroDeserializer(registry)("topic", None) is None
     assert server.requests == []
@@ -53,14 +53,14 @@ def test_old_and_new_readers_and_writers(registry: RegistryClient, writer: str, 
     assert deserialize("topic", data) == SEEN[writer, reader]
 
 
-def test_without_a_readers_schema_the_writers_counts(registry: RegistryClient) -> None:
+def test_without_a_readers_schema_the_writers_is_used(registry: RegistryClient) -> None:
     deserialize = AvroDeserializer(registry)
     for version in ("old", "new"):
         assert deserialize("topic", written(registry, SCHEMAS[version], VALUES[version])) == VALUES[version]
 
 
 @pytest.mark.parametrize("strategy", ["TopicNameStrategy", "RecordNameStrategy"])
-def test_the_latest_schema_reads(server: FakeRegistry, registry: RegistryClient, strategy: str) -> None:
+def test_the_latest_schema_is_the_readers(server: FakeRegistry, registry: RegistryClient, strategy: str) -> None:
     config = {"subject.name.strategy": strategy}
     data = AvroSerializer(registry, OLD_CUSTOMER, config=config)("topic", OLD_VALUE)
     assert data is not None
@@ -149,7 +149,7 @@ def test_objects_are_made_into_dictionaries_and_back(registry: RegistryClient) -
 
 
 @pytest.mark.parametrize(
-    ("value", "path", "told"),
+    ("value", "path", "message"),
     [
         ({"id": 1}, "$.name", "expected string, not None"),
         ({"id": "1", "name": "Ada"}, "$.id", "expected int, not '1'"),
@@ -163,11 +163,11 @@ def test_objects_are_made_into_dictionaries_and_back(registry: RegistryClient) -
         ({"id": 2**40, "name": "Ada"}, "$.id", "expected int, not 1099511627776"),
     ],
 )
-def test_a_value_that_does_not_fit(registry: RegistryClient, value: Any, path: str, told: str) -> None:
+def test_a_value_that_does_not_match(registry: RegistryClient, value: Any, path: str, message: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         written(registry, NEW_CUSTOMER, value)
     assert caught.value.path == path
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_strict_writers(registry: RegistryClient, config: str, value: Any) -> No
     "text",
     ["{", "nothing", "5", '{"type": "record"}', '{"type": "record", "name": "A", "fields": [{"name": "x"}]}', ""],
 )
-def test_a_text_that_is_no_schema(registry: RegistryClient, text: str) -> None:
+def test_an_invalid_schema(registry: RegistryClient, text: str) -> None:
     with pytest.raises(InvalidSchemaError, match="not a schema of Avro"):
         AvroSerializer(registry, text)
 
 
-def test_data_that_is_cut_off(registry: RegistryClient) -> None:
+def test_truncated_data(registry: RegistryClient) -> None:
     data = written(registry, NEW_CUSTOMER, {"id": 1, "name": "Ada", "email": "a@b"})
     for reader in (AvroDeserializer(registry), AvroDeserializer(registry, OLD_CUSTOMER)):
         for size in range(5):
@@ -203,7 +203,7 @@ def test_data_that_is_cut_off(registry: RegistryClient) -> None:
                 reader("topic", data[:size])
 
 
-def test_a_reader_that_cannot_understand_the_writer(registry: RegistryClient) -> None:
+def test_an_incompatible_readers_schema(registry: RegistryClient) -> None:
     data = written(registry, OLD_CUSTOMER, OLD_VALUE)
     reader = record("Customer", field("id", "string"))
     with pytest.raises(InvalidDataError, match="with the reader's schema"):
@@ -222,15 +222,15 @@ NODE = field("next", ["null", "Node"])
     ],
 )
 @pytest.mark.parametrize("with_reader", [False, True])
-def test_records_in_records_without_end(registry: RegistryClient, schema: str, with_reader: bool) -> None:
-    """Which would overflow the stack, and take the process along."""
+def test_endlessly_nested_records(registry: RegistryClient, schema: str, with_reader: bool) -> None:
+    """Without the limit they would overflow the stack and end the process."""
     registry.register("topic-value", Schema(schema))
     deserialize = AvroDeserializer(registry, schema if with_reader else None)
     with pytest.raises(InvalidDataError, match="more than 500 levels deep"):
         deserialize("topic", b"\0\0\0\0\1" + b"\2" * 100_000)
 
 
-def test_records_in_records(registry: RegistryClient) -> None:
+def test_nested_records(registry: RegistryClient) -> None:
     value = nested(490)
     data = written(registry, record("Node", NODE), value)
     assert AvroDeserializer(registry)("topic", data) == value
@@ -244,7 +244,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_values_that_are_too_deep_or_contain_themselves(registry: RegistryClient) -> None:
-    """Which would overflow the stack, and take the process along."""
+    """Without the limit they would overflow the stack and end the process."""
     endless: dict[str, Any] = {}
     endless["next"] = endless
     tree = json.dumps({"type": "record", "name": "T", "fields": [field("t", {"type": "array", "items": "T"})]})
@@ -259,7 +259,7 @@ def test_values_that_are_too_deep_or_contain_themselves(registry: RegistryClient
 
 ENDLESS = record("Endless", field("self", "Endless"))
 EMPTY = {"type": "record", "name": "Empty", "fields": []}
-# Two thousand million items, and the end.
+# A block of 2**31 - 1 items, and the end of the blocks.
 HUGE_COUNT = b"\xfe\xff\xff\xff\x0f"
 
 
@@ -274,9 +274,7 @@ HUGE_COUNT = b"\xfe\xff\xff\xff\x0f"
     ids=["null", "no fields", "no size", "null fields"],
 )
 @pytest.mark.parametrize("reader", [None, record("Other", field("other", "int", default=1))])
-def test_items_without_bytes_that_only_the_count_tells(
-    registry: RegistryClient, items: Any, reader: str | None
-) -> None:
+def test_a_huge_count_of_empty_items_is_rejected(registry: RegistryClient, items: Any, reader: str | None) -> None:
     schema = record("Other", field("list", {"type": "array", "items": items}))
     registry.register("topic-value", Schema(schema))
     deserialize = AvroDeserializer(registry, reader)
@@ -285,7 +283,7 @@ def test_items_without_bytes_that_only_the_count_tells(
             deserialize("topic", b"\0\0\0\0\1" + data)
 
 
-def test_items_without_bytes(registry: RegistryClient) -> None:
+def test_arrays_of_empty_items(registry: RegistryClient) -> None:
     schema = record(
         "Lists",
         field("nulls", {"type": "array", "items": "null"}),
@@ -297,7 +295,7 @@ def test_items_without_bytes(registry: RegistryClient) -> None:
     assert AvroDeserializer(registry)("topic", written(registry, schema, value)) == value
 
 
-def test_a_record_that_has_no_end(registry: RegistryClient) -> None:
+def test_an_endless_record(registry: RegistryClient) -> None:
     registry.register("topic-value", Schema(ENDLESS))
     with pytest.raises(InvalidDataError, match="more than 500 levels deep"):
         AvroDeserializer(registry)("topic", b"\0\0\0\0\1")
@@ -331,7 +329,7 @@ def test_the_readers_defaults_are_values(registry: RegistryClient) -> None:
     }
 
 
-def test_nobody_else_sees_a_default_that_was_changed(registry: RegistryClient) -> None:
+def test_a_changed_default_does_not_affect_other_records(registry: RegistryClient) -> None:
     data = written(registry, record("R", field("id", "int")), {"id": 1})
     lists = {"type": "map", "values": {"type": "array", "items": "int"}}
     deserialize = AvroDeserializer(registry, record("R", field("id", "int"), field("lists", lists, default={"a": [1]})))
@@ -357,7 +355,7 @@ def test_missing_fields_are_written_with_their_defaults(registry: RegistryClient
 def test_fields_with_defaults_of_many_parts_are_written(
     registry: RegistryClient, kind: Any, default: Any, value: Any
 ) -> None:
-    """fastavro's writer takes plain dictionaries for fields, no kinds of them."""
+    """fastavro's writer accepts only plain dictionaries as fields, no subclasses."""
     serialize = AvroSerializer(registry, record("R", field("id", "int"), field("parts", kind, default=default)))
     deserialize = AvroDeserializer(registry)
     assert deserialize("t", serialize("t", {"id": 1, "parts": value})) == {"id": 1, "parts": value}
@@ -366,8 +364,8 @@ def test_fields_with_defaults_of_many_parts_are_written(
 
 
 @pytest.mark.parametrize("default", ["x", 2**40, None, {}], ids=str)
-def test_defaults_that_do_not_fit_do_not_count(registry: RegistryClient, default: Any) -> None:
-    """Registries of old kept such schemas, and data was written with them."""
+def test_defaults_of_the_wrong_type_are_ignored(registry: RegistryClient, default: Any) -> None:
+    """Old versions of registries accepted such schemas, and data was written with them."""
     schema = record("R", field("id", "int", default=default))
     data = written(registry, schema, {"id": 1})
     assert AvroDeserializer(registry)("topic", data) == {"id": 1}
@@ -377,7 +375,7 @@ def test_defaults_that_do_not_fit_do_not_count(registry: RegistryClient, default
         AvroDeserializer(registry, schema)("topic", other)
 
 
-def test_defaults_without_end_do_not_count(registry: RegistryClient) -> None:
+def test_endless_defaults_are_ignored(registry: RegistryClient) -> None:
     doubling: Any = "null"
     for level in range(15):
         fields = [field(name, doubling if name == "a" else f"R{level - 1}", default={}) for name in "ab"]
@@ -408,7 +406,7 @@ def test_defaults_without_end_do_not_count(registry: RegistryClient) -> None:
     ],
     ids=str,
 )
-def test_values_that_would_be_changed(registry: RegistryClient, kind: Any, value: Any) -> None:
+def test_values_that_fastavro_would_change_are_rejected(registry: RegistryClient, kind: Any, value: Any) -> None:
     with pytest.raises(InvalidValueError) as caught:
         written(registry, record("R", field("x", kind)), {"x": value})
     assert caught.value.path == "$.x"
@@ -424,13 +422,13 @@ def test_values_that_would_be_changed(registry: RegistryClient, kind: Any, value
         ("boolean", False),
     ],
 )
-def test_values_that_another_branch_takes(registry: RegistryClient, kind: Any, value: Any) -> None:
+def test_values_that_match_another_branch(registry: RegistryClient, kind: Any, value: Any) -> None:
     data = written(registry, record("R", field("x", kind)), {"x": value})
     assert AvroDeserializer(registry)("topic", data) == {"x": value}
 
 
 @pytest.mark.parametrize(
-    ("value", "path", "told"),
+    ("value", "path", "message"),
     [
         ({"lines": [{"price": 1.5}, {"price": "x"}]}, "$.lines[1].price", "expected double, not 'x'"),
         ({"lines": [], "more": {"a": {"price": None}}}, "$.more.a.price", "expected double, not None"),
@@ -439,19 +437,19 @@ def test_values_that_another_branch_takes(registry: RegistryClient, kind: Any, v
         ({"lines": [], "more": {"a": ("None", {})}}, "$.more.a", "expected null or shop.Line"),
     ],
 )
-def test_the_path_leads_to_the_deepest_part(registry: RegistryClient, value: Any, path: str, told: str) -> None:
+def test_the_path_names_the_deepest_mismatch(registry: RegistryClient, value: Any, path: str, message: str) -> None:
     line = json.loads(record("Line", field("price", "double")))
     more = {"type": "map", "values": ["null", "Line"]}
     schema = record("Order", field("lines", {"type": "array", "items": line}), field("more", more, default={}))
     with pytest.raises(InvalidValueError) as caught:
         written(registry, schema, value)
     assert caught.value.path == path
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 500
 
 
-def test_what_is_too_large_is_not_explained(registry: RegistryClient) -> None:
-    """With two branches at each level, looking for the reason takes very long."""
+def test_a_mismatch_in_a_large_value_is_not_explained(registry: RegistryClient) -> None:
+    """With two branches at each level, the search for the reason takes exponential time."""
     inner = {"type": "record", "name": "B", "fields": [field("next", ["null", "A", "B"])]}
     schema = json.dumps({"type": "record", "name": "A", "fields": [field("next", ["null", "A", inner])]})
     value = nested(14)
@@ -462,7 +460,7 @@ def test_what_is_too_large_is_not_explained(registry: RegistryClient) -> None:
 
 
 def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
-    server.planned.append(Answer(200, {"schema": '{"type": "' + "x" * 10_000}))
+    server.planned.append(Response(200, {"schema": '{"type": "' + "x" * 10_000}))
     with pytest.raises(
         InvalidDataError, match="the schema with the id 1 cannot be used: not a schema of Avro"
     ) as caught:

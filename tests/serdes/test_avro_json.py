@@ -1,4 +1,4 @@
-"""Avro values as people type them, there and back."""
+"""Conversion of Avro values to plain JSON and back."""
 
 import json
 from datetime import UTC, date, datetime, time
@@ -39,13 +39,13 @@ def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
         ({"type": "map", "values": "bytes"}, {"k": b"a"}, {"k": "a"}),
     ],
 )
-def test_values_there_and_back(schema: Any, value: Any, plain: Any) -> None:
+def test_values_survive_a_round_trip(schema: Any, value: Any, plain: Any) -> None:
     assert to_json(value) == plain
     json.dumps(plain)
     assert from_json(node(schema), plain) == value
 
 
-def test_what_json_has_no_type_for_is_a_text() -> None:
+def test_values_without_a_json_type_become_text() -> None:
     assert to_json(UUID(int=7)) == "00000000-0000-0000-0000-000000000007"
     assert to_json({"a": [float("nan"), float("inf")]}) == {"a": ["nan", "inf"]}
     assert from_json(node("double"), "inf") == float("inf")
@@ -61,7 +61,7 @@ def test_a_record_of_a_union_is_named() -> None:
     assert from_json(schema, {"Dog": {"owner": "Ada"}}) == ("Dog", {"owner": "Ada"})
 
 
-def test_the_tag_of_avros_own_json_is_understood() -> None:
+def test_the_branch_names_of_avros_own_json_are_accepted() -> None:
     assert from_json(node(["null", "string"]), {"string": "x"}) == "x"
 
 
@@ -69,14 +69,19 @@ def test_the_tag_of_avros_own_json_is_understood() -> None:
     ("schema", "value", "path", "what"),
     [
         (record("R", a="int"), {"b": 1}, "$", "R has no field b, only a"),
-        (record("R", a=record("S", b=logical("int", "date"))), {"a": {"b": "never"}}, "$.a.b", "'never' is no date"),
+        (
+            record("R", a=record("S", b=logical("int", "date"))),
+            {"a": {"b": "never"}},
+            "$.a.b",
+            "'never' is not a valid date",
+        ),
         (record("R", a="int"), 5, "$", "expected a record R"),
         (["null", "string"], 5, "$", "expected one of null, string"),
-        ("bytes", "\u20ac", "$", "is no bytes"),
+        ("bytes", "\u20ac", "$", "is not a valid bytes"),
         (["null", "boolean"], 1, "$", "expected one of"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_place(schema: Any, value: Any, path: str, what: str) -> None:
+def test_a_mismatch_is_reported_with_its_path(schema: Any, value: Any, path: str, what: str) -> None:
     with pytest.raises(InvalidValueError, match=what) as caught:
         from_json(node(schema), value)
     assert caught.value.path == path

@@ -26,11 +26,11 @@ def test_many_threads_make_a_value_once() -> None:
     assert all(value is values[0] for value in values)
 
 
-def test_what_fails_is_made_again() -> None:
-    tries = iter([False, True])
+def test_failures_are_not_cached() -> None:
+    attempts = iter([False, True])
 
     def make(key: str) -> str:
-        if not next(tries):
+        if not next(attempts):
             raise ValueError("not yet")
         return "made"
 
@@ -40,7 +40,7 @@ def test_what_fails_is_made_again() -> None:
     assert cache["key"] == "made"
 
 
-def test_who_asks_for_another_key_does_not_wait() -> None:
+def test_requests_for_other_keys_do_not_wait() -> None:
     slow_started, finish = threading.Event(), threading.Event()
 
     def make(key: str) -> str:
@@ -66,4 +66,4 @@ def test_keys_that_fail_leave_nothing_behind() -> None:
     for key in range(100):
         with pytest.raises(ValueError, match="never"):
             cache[key]
-    assert len(cache._makers) == 0
+    assert len(cache._key_locks) == 0

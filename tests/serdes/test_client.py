@@ -7,7 +7,7 @@ import pytest
 from rookery.base.errors import ConfigError
 from rookery.serdes import Compatibility, Config, Reference, RegisteredSchema, RegistryClient, Schema, SubjectVersion
 from rookery.serdes.errors import InvalidSchemaError
-from tests.serdes.fake_registry import Answer, FakeRegistry
+from tests.serdes.fake_registry import FakeRegistry, Response
 
 SCHEMA = Schema('"string"')
 BODY = {"schema": '"string"'}
@@ -16,7 +16,7 @@ Call = Callable[[RegistryClient], Any]
 
 
 @pytest.mark.parametrize(
-    ("call", "request_line", "body", "answer", "result"),
+    ("call", "request_line", "body", "response", "result"),
     [
         (lambda c: c.register("s", SCHEMA), "POST /subjects/s/versions", BODY, {"id": 7}, 7),
         (
@@ -135,14 +135,14 @@ Call = Callable[[RegistryClient], Any]
     ],
 )
 def test_every_method_is_one_request(
-    server: FakeRegistry, registry: RegistryClient, call: Call, request_line: str, body: Any, answer: Any, result: Any
+    server: FakeRegistry, registry: RegistryClient, call: Call, request_line: str, body: Any, response: Any, result: Any
 ) -> None:
-    server.planned.append(Answer(200, answer))
+    server.planned.append(Response(200, response))
     assert call(registry) == result
-    (asked,) = server.requests
-    query = "&".join(f"{name}={value}" for name, value in asked.query.items())
-    assert f"{asked.method} {asked.path}" + (f"?{query}" if query else "") == request_line
-    assert asked.body == body
+    (request,) = server.requests
+    query = "&".join(f"{name}={value}" for name, value in request.query.items())
+    assert f"{request.method} {request.path}" + (f"?{query}" if query else "") == request_line
+    assert request.body == body
 
 
 @pytest.mark.parametrize("subject", ["a/b", "käse", "50%", ":.context:orders-value", "a b?c=d#e", "../x"])
@@ -151,13 +151,13 @@ def test_subjects_may_contain_anything(server: FakeRegistry, registry: RegistryC
     assert registry.get_version(subject).subject == subject
 
 
-def test_references_and_types_come_back(registry: RegistryClient) -> None:
+def test_references_and_types_survive_a_round_trip(registry: RegistryClient) -> None:
     schema = Schema("{}", "JSON", (Reference("a.json", "a", 3),))
     schema_id = registry.register("s", schema)
     assert registry.get_by_id(schema_id) == schema
 
 
-def test_an_id_is_asked_for_once(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_an_id_is_fetched_once(server: FakeRegistry, registry: RegistryClient) -> None:
     registry.register("s", SCHEMA)
     server.requests.clear()
     with ThreadPoolExecutor(8) as threads:
@@ -175,18 +175,18 @@ def test_references_are_resolved_with_dependencies_first(server: FakeRegistry, r
     assert len(server.requests) == 3
 
 
-def test_references_that_go_round_end(registry: RegistryClient) -> None:
+def test_cyclic_references_end(registry: RegistryClient) -> None:
     registry.register("a", Schema("a", references=(Reference("B", "b", 1),)))
     registry.register("b", Schema("b", references=(Reference("A", "a", 1),)))
     assert registry.resolve(registry.get_version("a").schema) == {"A": "a", "B": "b"}
 
 
-def test_references_that_do_not_end(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_endless_references_are_rejected(server: FakeRegistry, registry: RegistryClient) -> None:
     def refer_to(number: int) -> dict[str, Any]:
         return {"name": f"name{number}", "subject": "s", "version": number}
 
     server.planned += [
-        Answer(200, {"subject": "s", "version": number, "id": number, "schema": "", "references": [refer_to(number)]})
+        Response(200, {"subject": "s", "version": number, "id": number, "schema": "", "references": [refer_to(number)]})
         for number in range(1, 200)
     ]
     with pytest.raises(InvalidSchemaError, match="nested too deeply"):
@@ -194,11 +194,11 @@ def test_references_that_do_not_end(server: FakeRegistry, registry: RegistryClie
 
 
 @pytest.mark.parametrize("extra", [{"schemaType": None, "references": None}, {"schemaType": "AVRO", "references": []}])
-def test_what_is_not_there_may_be_null(server: FakeRegistry, registry: RegistryClient, extra: dict[str, Any]) -> None:
+def test_absent_fields_may_be_null(server: FakeRegistry, registry: RegistryClient, extra: dict[str, Any]) -> None:
     server.planned += [
-        Answer(200, BODY | extra),
-        Answer(200, REGISTERED | extra | {"metadata": None}),
-        Answer(200, {"is_compatible": True, "messages": None}),
+        Response(200, BODY | extra),
+        Response(200, REGISTERED | extra | {"metadata": None}),
+        Response(200, {"is_compatible": True, "messages": None}),
     ]
     assert registry.get_by_id(7) == SCHEMA
     assert registry.get_version("s").schema == SCHEMA

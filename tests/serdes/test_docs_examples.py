@@ -1,4 +1,4 @@
-"""Every example of docs/serdes.md, as it stands there, against a broker with a registry."""
+"""Runs every example of docs/serdes.md unchanged against a broker with a registry."""
 
 import re
 import sys
@@ -34,9 +34,9 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(autouse=True)
 def generated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What protoc would have written."""
+    """Provide the module that protoc would generate."""
     module = ModuleType("customer_pb2")
-    module.Customer = Customer  # type: ignore[attr-defined]  # a module has what is put into it
+    module.Customer = Customer  # type: ignore[attr-defined]  # attributes of a dynamic module
     monkeypatch.setitem(sys.modules, "customer_pb2", module)
 
 

@@ -1,4 +1,4 @@
-"""What `rookery.serdes` offers, and what it loads for it."""
+"""The names that `rookery.serdes` exports, and the libraries that they load."""
 
 import ast
 import subprocess
@@ -15,7 +15,7 @@ LIBRARIES = {"fastavro", "jsonschema_rs", "google.protobuf", "httpx"}
 
 
 def stated() -> dict[str, str | None]:
-    """The module of each name, by the stub."""
+    """Return the module that the stub states for each name."""
     stub = ast.parse(STUB.read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module for node in imports for alias in node.names}
@@ -32,9 +32,9 @@ def test_every_name_is_what_the_stub_says(name: str) -> None:
     assert getattr(rookery.serdes, name) is scope["stated"]
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="YamlSerializer"):
-        rookery.serdes.YamlSerializer  # type: ignore[attr-defined]  # noqa: B018  # that is the point
+        rookery.serdes.YamlSerializer  # type: ignore[attr-defined]  # noqa: B018  # the access must fail
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Any bytes behind a good prefix: a value, or one of the errors that docs/serdes.md names."""
+"""Arbitrary bytes after a valid prefix give a value, or one of the errors that docs/serdes.md names."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def test_any_payload(readers: list[tuple[int, Read]], payload: bytes) -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.text(), st.none() | st.text())
-def test_customers_come_back(client: RegistryClient, number: int, name: str, email: str | None) -> None:
+def test_customers_survive_a_round_trip(client: RegistryClient, number: int, name: str, email: str | None) -> None:
     value = {"id": number, "name": name, "email": email}
     data = AvroSerializer(client, config={"use.schema.id": IDS["customer"]})("topic", value)
     assert data is not None
@@ -104,7 +104,7 @@ def risky(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(risky(st.nothing()), risky, max_leaves=5))
-def test_what_was_written_is_within_the_bounds(client: RegistryClient, value: Any) -> None:
+def test_written_values_are_within_the_bounds(client: RegistryClient, value: Any) -> None:
     data = AvroSerializer(client, config={"use.schema.id": IDS["risky"]})("topic", value)
     assert data is not None
     assert AvroDeserializer(client)("topic", data) == value

@@ -16,7 +16,7 @@ from rookery.serdes import (
     SerializationContext,
 )
 from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError, WireFormatError
-from tests.serdes.fake_registry import Answer, FakeRegistry
+from tests.serdes.fake_registry import FakeRegistry, Response
 
 ORDER = json.dumps(
     {
@@ -44,7 +44,7 @@ def test_the_bytes(server: FakeRegistry, registry: RegistryClient) -> None:
     assert server.requests[0].body == {"schema": ORDER, "schemaType": "JSON"}
 
 
-def test_values_come_back_and_nobody_is_asked_again(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_values_survive_a_round_trip_without_further_requests(server: FakeRegistry, registry: RegistryClient) -> None:
     data = written(registry, ORDER, VALUE)
     deserialize = JSONSchemaDeserializer(registry)
     assert deserialize("topic", data) == VALUE
@@ -62,12 +62,12 @@ class Line:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_does_not_have(registry: RegistryClient, number: float, validate: bool) -> None:
     for schema in (ORDER, "{}"):
-        with pytest.raises(InvalidValueError, match="JSON has no such number") as caught:
+        with pytest.raises(InvalidValueError, match="JSON cannot represent this number") as caught:
             written(registry, schema, {"id": 1, "lines": [None, Line(number)]}, {"validate": validate})
         assert caught.value.path == "$.lines[1].price"
 
 
-def test_nothing_stays_nothing(registry: RegistryClient) -> None:
+def test_none_stays_none(registry: RegistryClient) -> None:
     assert JSONSchemaSerializer(registry, ORDER)("topic", None) is None
     assert JSONSchemaDeserializer(registry)("topic", None) is None
 
@@ -81,17 +81,17 @@ def test_nothing_stays_nothing(registry: RegistryClient) -> None:
         ([], "$"),
     ],
 )
-def test_a_value_that_does_not_fit(registry: RegistryClient, value: Any, path: str) -> None:
+def test_a_value_that_does_not_match(registry: RegistryClient, value: Any, path: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         written(registry, ORDER, value)
     assert caught.value.path == path
     unchecked = written(registry, ORDER, value, {"validate": False})
-    with pytest.raises(InvalidDataError, match="data of the schema 1 does not fit"):
+    with pytest.raises(InvalidDataError, match="data of the schema 1 does not match"):
         JSONSchemaDeserializer(registry)("topic", unchecked)
     JSONSchemaDeserializer(registry, config={"validate": False})("topic", unchecked)
 
 
-def test_what_cannot_be_json(registry: RegistryClient) -> None:
+def test_values_that_cannot_be_json(registry: RegistryClient) -> None:
     with pytest.raises(InvalidValueError, match="give to_dict"):
         written(registry, ORDER, object())
 
@@ -121,7 +121,7 @@ def test_other_objects_are_made_into_dictionaries_and_back(registry: RegistryCli
     assert JSONSchemaDeserializer(registry, from_dict=from_dict, is_key=True)("topic", data) == 5 + 0j
 
 
-def test_the_readers_schema_is_what_counts(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_values_are_validated_with_the_readers_schema(server: FakeRegistry, registry: RegistryClient) -> None:
     data = written(registry, ORDER, VALUE)
     strict = json.dumps({"type": "object", "required": ["email"]})
     with pytest.raises(InvalidDataError, match="email"):
@@ -165,7 +165,7 @@ def test_schemas_are_of_draft_7_unless_they_say_so(registry: RegistryClient) -> 
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "thing"}', '{"$ref": "#/definitions/none"}', "5"])
-def test_a_text_that_is_no_schema(registry: RegistryClient, text: str) -> None:
+def test_an_invalid_schema(registry: RegistryClient, text: str) -> None:
     with pytest.raises(InvalidSchemaError, match="not a JSON Schema"):
         JSONSchemaSerializer(registry, text)
 
@@ -174,7 +174,7 @@ def test_a_schema_of_true_allows_everything(registry: RegistryClient) -> None:
     assert JSONSchemaDeserializer(registry)("topic", written(registry, "true", [1])) == [1]
 
 
-def test_bytes_that_are_something_else(registry: RegistryClient) -> None:
+def test_invalid_data(registry: RegistryClient) -> None:
     written(registry, ORDER, VALUE)
     deserialize = JSONSchemaDeserializer(registry)
     with pytest.raises(WireFormatError):
@@ -185,12 +185,12 @@ def test_bytes_that_are_something_else(registry: RegistryClient) -> None:
         deserialize("topic", b"\0\0\0\0\1" + b"[" * 100_000)
 
 
-def test_formats_are_notes(registry: RegistryClient) -> None:
+def test_formats_are_not_validated(registry: RegistryClient) -> None:
     schema = '{"type": "string", "format": "date", "$schema": "http://json-schema.org/draft-07/schema#"}'
     assert JSONSchemaDeserializer(registry)("topic", written(registry, schema, "someday")) == "someday"
 
 
 def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
-    server.planned.append(Answer(200, {"schema": '{"type": "nothing"}', "schemaType": "JSON"}))
+    server.planned.append(Response(200, {"schema": '{"type": "nothing"}', "schemaType": "JSON"}))
     with pytest.raises(InvalidDataError, match="with the id 1 cannot be used: not a JSON Schema"):
         JSONSchemaDeserializer(registry)("topic", b"\0\0\0\0\1{}")

@@ -1,4 +1,4 @@
-"""Serializers go to other processes, Spark's executors for one: connections, locks and what was learned stay behind."""
+"""Pickling, as when Spark sends serializers to its executors: copies contain no connections, locks and caches."""
 
 import pickle
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_serializers_before_and_after_they_were_used(
         assert deserialize("topic", serialize("topic", value)) == value
 
 
-def test_a_client_starts_anew(server: FakeRegistry) -> None:
+def test_a_copied_client_has_an_empty_cache(server: FakeRegistry) -> None:
     url = server.url.replace("//", "//me:secret@")
     with RegistryClient(url, {"max.retries": 0}) as client:
         schema_id = client.register("subject", Schema('"string"'))
@@ -70,4 +70,4 @@ def test_a_client_starts_anew(server: FakeRegistry) -> None:
     server.requests.clear()
     with copied:
         assert copied.get_by_id(schema_id).text == '"string"'
-    assert [asked.user for asked in server.requests] == ["me:secret"]
+    assert [request.user for request in server.requests] == ["me:secret"]

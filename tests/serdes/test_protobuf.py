@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from rookery.base.errors import ConfigError
 from rookery.serdes import ProtobufDeserializer, ProtobufSerializer, RegistryClient, Schema
 from rookery.serdes.errors import InvalidDataError, InvalidValueError, NotRegisteredError, WireFormatError
-from tests.serdes.fake_registry import Answer, FakeRegistry
+from tests.serdes.fake_registry import FakeRegistry, Response
 from tests.serdes.messages import Address, Customer, First, Last, Note, Strict, make_customer
 
 ORDER = """
@@ -48,7 +48,7 @@ def test_the_bytes_before_a_message(registry: RegistryClient, message: Message, 
 
 
 @pytest.mark.parametrize("message", [First(), make_customer(), Note(text="a"), Last(text="b"), Address(street="c")])
-def test_messages_come_back_with_their_class_and_without(registry: RegistryClient, message: Message) -> None:
+def test_messages_survive_a_round_trip_with_and_without_a_class(registry: RegistryClient, message: Message) -> None:
     data = written(registry, message)
     assert ProtobufDeserializer(registry, type(message))("topic", data) == message
     read = ProtobufDeserializer(registry)("topic", data)
@@ -59,10 +59,10 @@ def test_messages_come_back_with_their_class_and_without(registry: RegistryClien
 def test_imports_are_registered_first_and_become_references(server: FakeRegistry, registry: RegistryClient) -> None:
     serialize = ProtobufSerializer(registry, Customer)
     serialize("topic", make_customer())
-    asked = [(each.path, each.body) for each in server.requests if each.method == "POST"]
+    posts = [(each.path, each.body) for each in server.requests if each.method == "POST"]
     address = {"schema": encoded(Address), "schemaType": "PROTOBUF"}
     references = [{"name": "shop/address.proto", "subject": "shop/address.proto", "version": 1}]
-    assert asked == [
+    assert posts == [
         ("/subjects/shop%2Faddress.proto/versions", address),
         ("/subjects/shop%2Faddress.proto", address),
         (
@@ -100,7 +100,7 @@ def test_with_a_class_the_registry_is_not_asked(server: FakeRegistry, registry: 
     assert server.requests == []
 
 
-def test_without_a_class_it_is_asked_once(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_without_a_class_the_schema_is_fetched_once(server: FakeRegistry, registry: RegistryClient) -> None:
     data = written(registry, make_customer())
     with RegistryClient(server.url) as reader:
         deserialize = ProtobufDeserializer(reader)
@@ -116,7 +116,7 @@ def test_a_class_reads_what_a_later_one_wrote(registry: RegistryClient) -> None:
 
 
 def test_the_indexes_are_those_of_the_registered_file(registry: RegistryClient) -> None:
-    """Which has the messages in another order than the file of the class."""
+    """The registered file has the messages in another order than the file of the class."""
     text = 'syntax = "proto3"; package shop.messages; message New {} message Address { string street = 1; }'
     registry.register("topic-value", Schema(text, "PROTOBUF"))
     data = written(registry, Address(street="a"), use_latest_version=True)
@@ -128,12 +128,12 @@ def test_the_indexes_are_those_of_the_registered_file(registry: RegistryClient) 
 
 def test_the_indexes_are_those_of_the_normal_form(server: FakeRegistry, registry: RegistryClient) -> None:
     written(registry, Last(text="a"), normalize_schemas=True)
-    assert all(asked.query == {"normalize": "true"} for asked in server.requests if asked.method == "POST")
-    assert ("GET", "/schemas/ids/2") in [(asked.method, asked.path) for asked in server.requests]
+    assert all(request.query == {"normalize": "true"} for request in server.requests if request.method == "POST")
+    assert ("GET", "/schemas/ids/2") in [(request.method, request.path) for request in server.requests]
 
 
-def test_a_file_that_others_wrote(registry: RegistryClient) -> None:
-    """Entries of maps are not messages of the text, and do not count in its indexes."""
+def test_a_file_of_another_serializer(registry: RegistryClient) -> None:
+    """Map entries are not messages in the text of a file, and do not count in its indexes."""
     registry.register("topic-value", Schema(ORDER, "PROTOBUF"))
     deserialize = ProtobufDeserializer(registry)
     line = deserialize("topic", b"\0\0\0\0\1\4\2\0" + b"\x0a\3pen")
@@ -144,7 +144,7 @@ def test_a_file_that_others_wrote(registry: RegistryClient) -> None:
     assert MessageToDict(read) == {"counts": {"a": 1}, "lines": [{"item": "pen"}], "at": "1970-01-01T00:00:09Z"}
 
 
-def test_values_that_do_not_fit(registry: RegistryClient) -> None:
+def test_values_that_do_not_match(registry: RegistryClient) -> None:
     assert ProtobufSerializer(registry, Customer)("topic", None) is None
     assert ProtobufDeserializer(registry)("topic", None) is None
     with pytest.raises(InvalidValueError, match=r"expected a message shop\.messages\.Customer, not First"):
@@ -154,19 +154,17 @@ def test_values_that_do_not_fit(registry: RegistryClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "error", "told"),
+    ("rest", "error", "message"),
     [
         (b"", WireFormatError, "message indexes cannot be read"),
         (b"\2\x12", InvalidDataError, r"no message at \[9\]"),
         (b"\4\0\0", InvalidDataError, r"no message at \[0, 0\]"),
-        (b"\2\2\xff", InvalidDataError, r"data of the schema 2 is no message shop\.messages\.Customer"),
+        (b"\2\2\xff", InvalidDataError, r"data of the schema 2 is not a valid message shop\.messages\.Customer"),
     ],
 )
-def test_bytes_that_are_something_else(
-    registry: RegistryClient, rest: bytes, error: type[Exception], told: str
-) -> None:
+def test_invalid_data(registry: RegistryClient, rest: bytes, error: type[Exception], message: str) -> None:
     data = written(registry, make_customer())
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         ProtobufDeserializer(registry)("topic", data[:5] + rest)
 
 
@@ -185,6 +183,6 @@ def test_settings_of_a_deserializer(registry: RegistryClient) -> None:
 
 
 def test_a_schema_that_cannot_be_used_makes_the_data_unreadable(server: FakeRegistry, registry: RegistryClient) -> None:
-    server.planned.append(Answer(200, {"schema": "message", "schemaType": "PROTOBUF"}))
+    server.planned.append(Response(200, {"schema": "message", "schemaType": "PROTOBUF"}))
     with pytest.raises(InvalidDataError, match="with the id 1 cannot be used"):
         ProtobufDeserializer(registry)("topic", b"\0\0\0\0\1\0")

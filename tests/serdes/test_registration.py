@@ -1,4 +1,4 @@
-"""Where the id of a schema comes from; the same for all formats, seen with Avro."""
+"""How a serializer gets the id of its schema. It is the same for all formats; the tests use Avro."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +15,20 @@ from rookery.serdes import (
 )
 from rookery.serdes.errors import NotRegisteredError, RegistryRequestError, RegistryUnavailableError
 from tests.serdes.customers import NEW_CUSTOMER, NEW_VALUE, OLD_CUSTOMER, OLD_VALUE
-from tests.serdes.fake_registry import Answer, FakeRegistry, error
+from tests.serdes.fake_registry import FakeRegistry, Response, error
 
 
-def test_a_schema_is_registered_with_its_first_record_and_never_asked_for_again(
-    server: FakeRegistry, registry: RegistryClient
-) -> None:
+def test_a_schema_is_registered_with_the_first_record_only(server: FakeRegistry, registry: RegistryClient) -> None:
     serialize = AvroSerializer(registry, OLD_CUSTOMER)
     assert server.requests == []
     for _ in range(3):
         serialize("customers", OLD_VALUE)
-    assert [(asked.method, asked.path) for asked in server.requests] == [("POST", "/subjects/customers-value/versions")]
+    assert [(request.method, request.path) for request in server.requests] == [
+        ("POST", "/subjects/customers-value/versions")
+    ]
 
 
-def test_a_schema_is_asked_for_with_its_first_record(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_a_schema_is_fetched_with_the_first_record_only(server: FakeRegistry, registry: RegistryClient) -> None:
     data = AvroSerializer(registry, OLD_CUSTOMER)("customers", OLD_VALUE)
     assert data is not None
     server.requests.clear()
@@ -36,7 +36,7 @@ def test_a_schema_is_asked_for_with_its_first_record(server: FakeRegistry, regis
         deserialize = AvroDeserializer(reader)
         for _ in range(3):
             assert deserialize("customers", data) == OLD_VALUE
-    assert [(asked.method, asked.path) for asked in server.requests] == [("GET", "/schemas/ids/1")]
+    assert [(request.method, request.path) for request in server.requests] == [("GET", "/schemas/ids/1")]
 
 
 def test_threads_register_once(server: FakeRegistry, registry: RegistryClient) -> None:
@@ -53,7 +53,7 @@ def test_every_topic_has_its_subject(server: FakeRegistry, registry: RegistryCli
     for topic in ("a", "b", "a"):
         serialize(topic, OLD_VALUE)
         serialize_key(topic, "key")
-    paths = [asked.path.split("/")[2] for asked in server.requests]
+    paths = [request.path.split("/")[2] for request in server.requests]
     assert paths == ["a-value", "a-key", "b-value", "b-key"]
 
 
@@ -64,10 +64,10 @@ def test_topics_share_the_subject_of_a_record(server: FakeRegistry, registry: Re
     serialize = AvroSerializer(registry, OLD_CUSTOMER, config={"subject.name.strategy": strategy})
     for topic in ("a", "b"):
         serialize(topic, OLD_VALUE)
-    assert [asked.path for asked in server.requests] == ["/subjects/customerManagement.avro.Customer/versions"]
+    assert [request.path for request in server.requests] == ["/subjects/customerManagement.avro.Customer/versions"]
 
 
-def test_normalization_is_asked_for(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_normalization_is_requested(server: FakeRegistry, registry: RegistryClient) -> None:
     AvroSerializer(registry, OLD_CUSTOMER, config={"normalize.schemas": True})("customers", OLD_VALUE)
     assert server.requests[0].query == {"normalize": "true"}
 
@@ -79,7 +79,7 @@ def test_without_registering_the_schema_must_be_there(server: FakeRegistry, regi
     registry.register("other", Schema('"string"'))
     registry.register("customers-value", Schema(OLD_CUSTOMER))
     assert serialize("customers", OLD_VALUE) == serialize("customers", OLD_VALUE)
-    looked_up = [asked.path for asked in server.requests if not asked.path.endswith("versions")]
+    looked_up = [request.path for request in server.requests if not request.path.endswith("versions")]
     assert looked_up == ["/subjects/customers-value"] * 2
 
 
@@ -110,7 +110,7 @@ def test_a_given_id_is_used(server: FakeRegistry, registry: RegistryClient) -> N
 
 
 @pytest.mark.parametrize("schema_id", [0, 5])
-def test_an_id_that_nobody_knows(registry: RegistryClient, schema_id: int) -> None:
+def test_an_unknown_id(registry: RegistryClient, schema_id: int) -> None:
     serialize = AvroSerializer(registry, config={"use.schema.id": schema_id})
     with pytest.raises(NotRegisteredError, match=f"id {schema_id} in the registry at http://"):
         serialize("customers", NEW_VALUE)
@@ -118,17 +118,17 @@ def test_an_id_that_nobody_knows(registry: RegistryClient, schema_id: int) -> No
         AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
 
 
-def test_nothing_is_found_by_its_status(server: FakeRegistry, registry: RegistryClient) -> None:
-    """Other registries, and gateways before them, have other codes."""
+def test_an_unknown_schema_is_recognized_by_the_status(server: FakeRegistry, registry: RegistryClient) -> None:
+    """Other registries, and gateways in front of them, send other error codes."""
     server.planned.append(error(404, 404, "HTTP 404 Not Found"))
     with pytest.raises(NotRegisteredError, match="no schema with the id 5"):
         AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
-    server.planned.append(Answer(404, b"<html>nothing here</html>"))
+    server.planned.append(Response(404, b"<html>nothing here</html>"))
     with pytest.raises(RegistryRequestError, match="is that the url of a schema registry"):
         AvroDeserializer(registry)("customers", b"\0\0\0\0\5abc")
 
 
-def test_an_incompatible_schema_is_told(server: FakeRegistry, registry: RegistryClient) -> None:
+def test_an_incompatible_schema_raises(server: FakeRegistry, registry: RegistryClient) -> None:
     serialize = AvroSerializer(registry, OLD_CUSTOMER)
     server.planned.append(error(409, 409, "Schema being registered is incompatible with an earlier schema"))
     with pytest.raises(RegistryRequestError, match="incompatible"):
@@ -144,7 +144,7 @@ def test_a_registry_that_is_down_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "config", "told"),
+    ("schema", "config", "message"),
     [
         (None, {}, r"give a schema, or set use\.latest\.version or use\.schema\.id"),
         (OLD_CUSTOMER, {"auto.register": True}, r"unknown configuration 'auto\.register'"),
@@ -156,7 +156,7 @@ def test_a_registry_that_is_down_is_named() -> None:
     ],
 )
 def test_wrong_settings(
-    registry: RegistryClient, schema: str | Schema | None, config: Mapping[str, object], told: str
+    registry: RegistryClient, schema: str | Schema | None, config: Mapping[str, object], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         AvroSerializer(registry, schema, config=config)

@@ -45,6 +45,6 @@ def test_strategies_are_found_by_name(given: object, strategy: SubjectNameStrate
 
 
 @pytest.mark.parametrize("given", ["NoStrategy", 5, None])
-def test_others_are_not(given: object) -> None:
+def test_other_strategies_are_rejected(given: object) -> None:
     with pytest.raises(ConfigError, match=r"subject\.name\.strategy.*TopicNameStrategy"):
         find_strategy(given)

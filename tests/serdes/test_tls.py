@@ -26,7 +26,7 @@ def server(certificates: Certificates) -> Iterator[FakeRegistry]:
 
 @pytest.fixture(scope="module")
 def cautious_server(certificates: Certificates) -> Iterator[FakeRegistry]:
-    """It asks for the certificate of who connects."""
+    """A registry that requires client certificates."""
     context = _context(certificates)
     context.load_verify_locations(certificates.authority)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -49,12 +49,12 @@ def test_a_registry_that_is_trusted(server: FakeRegistry, certificates: Certific
     assert register(server.url, {"ssl.ca.location": str(certificates.authority)}) == 1
 
 
-def test_a_registry_that_is_not(server: FakeRegistry) -> None:
+def test_a_registry_that_is_not_trusted(server: FakeRegistry) -> None:
     with pytest.raises(RegistryUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         register(server.url, {})
 
 
-def test_a_registry_that_nobody_checks(server: FakeRegistry) -> None:
+def test_an_unverified_certificate_is_accepted(server: FakeRegistry) -> None:
     assert register(server.url, {"enable.ssl.certificate.verification": False}) == 1
 
 

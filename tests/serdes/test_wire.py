@@ -15,7 +15,7 @@ def test_the_prefix_is_a_zero_and_four_bytes(schema_id: int, data: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", "0 bytes are too few"),
         (b"\0\0\0\1", "4 bytes are too few"),
@@ -24,8 +24,8 @@ def test_the_prefix_is_a_zero_and_four_bytes(schema_id: int, data: str) -> None:
         (b"\0\xff\xff\xff\xff", "4294967295 cannot be the id"),
     ],
 )
-def test_other_bytes_are_told_from_it(data: bytes, told: str) -> None:
-    with pytest.raises(WireFormatError, match=told):
+def test_other_bytes_are_rejected(data: bytes, message: str) -> None:
+    with pytest.raises(WireFormatError, match=message):
         read_prefix(data)
 
 
@@ -43,18 +43,18 @@ def test_the_first_message_in_its_long_form() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\2", b"\1", b"\2\1", b"\x80" * 20, b"\xfe\xff\xff\xff\x0f"])
-def test_other_indexes_are_refused(data: bytes) -> None:
+def test_other_indexes_are_rejected(data: bytes) -> None:
     with pytest.raises(WireFormatError, match="indexes"):
         read_indexes(data)
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=8), st.binary())
-def test_indexes_come_back(indexes: list[int], rest: bytes) -> None:
+def test_indexes_survive_a_round_trip(indexes: list[int], rest: bytes) -> None:
     assert read_indexes(encode_indexes(tuple(indexes)) + rest) == (tuple(indexes), rest)
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_or_rejected(data: bytes) -> None:
     for read in (read_prefix, read_indexes):
         with suppress(WireFormatError):
             read(data)

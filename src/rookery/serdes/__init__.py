@@ -1,4 +1,4 @@
-"""Serializers and deserializers that agree with others on schemas through a registry: docs/serdes.md is the guide."""
+"""Serializers and deserializers whose schemas are stored in a schema registry. docs/serdes.md is the guide."""
 
 from rookery.schemas.interface import Reference
 from rookery.serdes import errors

@@ -1,10 +1,9 @@
-"""Avro: dictionaries, or objects with the functions that turn them into such and back, as Avro's binary encoding.
+"""The Avro serializer and deserializer: dictionaries, or objects with conversion functions, in Avro's binary encoding.
 
-The reader's schema decides what a program sees: with one of its own, or with the latest of the subject, it reads what
-was written with older and with newer schemas, as Avro's rules of schema resolution have it. Without one it sees what
-the writer wrote.
+With a reader's schema, its own or the latest of the subject, a deserializer reads data that was written with older and
+newer schemas, by Avro's schema resolution. Without one it returns the data as the writer's schema describes it.
 
-A schema that is just `bytes` has no length before the bytes, here as in Confluent's serializers.
+If the whole schema is `bytes`, the data has no length before the bytes, as in Confluent's serializers.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import fastavro
 from rookery.records.batch_writer import encode_varint
 from rookery.records.record import read_varint
 from rookery.serdes.avro_bounds import check_data, check_value
-from rookery.serdes.avro_misfits import explain
+from rookery.serdes.avro_mismatches import explain
 from rookery.serdes.avro_schema import AvroSchema, parse_avro
 from rookery.serdes.base import TextDeserializer, TextSerializer
 from rookery.serdes.client import RegistryClient
@@ -33,9 +32,10 @@ from rookery.serdes.subjects import Convert, SerializationContext
 
 
 class AvroSerializer(TextSerializer[AvroSchema]):
-    """Of the values of topics, or of their keys. `schema` may be a text that refers to no other schema.
+    """Serializes values, or keys if `is_key`, as Avro.
 
-    `to_dict(value, context)` makes what Avro can write out of a value. `config` has Confluent's names.
+    `schema` may be a text if it has no references. `to_dict(value, context)` converts a program's object to the types
+    that Avro can write. The settings in `config` have Confluent's names.
     """
 
     def __init__(
@@ -70,9 +70,10 @@ class AvroSerializer(TextSerializer[AvroSchema]):
 
 
 class AvroDeserializer(TextDeserializer[AvroSchema]):
-    """`schema` is the reader's, if it has one; `from_dict(value, context)` makes objects of what was read.
+    """Deserializes values, or keys if `is_key`, from Avro.
 
-    With `return_record_name` a record in a union is a tuple of its name and itself.
+    `schema` is the reader's schema, if there is one. `from_dict(value, context)` converts the decoded value to a
+    program's object. With `return_record_name` a record in a union is returned as a tuple of its name and the record.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class AvroDeserializer(TextDeserializer[AvroSchema]):
         self._return_record_name = return_record_name
 
     def _decode(self, context: SerializationContext, schema_id: int, payload: bytes) -> Any:
-        writer = self._sources.writer(schema_id)
-        reader = self._sources.reader(context, writer)
+        writer = self._source.writer(schema_id)
+        reader = self._source.reader(context, writer)
         if writer.is_bytes:
             payload = encode_varint(len(payload)) + payload
         try:
@@ -102,11 +103,12 @@ class AvroDeserializer(TextDeserializer[AvroSchema]):
             return self._read(payload, writer.raw, None if reader is None else reader.raw)
         except Exception as error:
             with_reader = "" if reader is None else " with the reader's schema"
-            told = f"data of the schema {schema_id} cannot be read{with_reader}: {describe(error)}"
-            raise InvalidDataError(told) from error
+            message = f"data of the schema {schema_id} cannot be read{with_reader}: {describe(error)}"
+            raise InvalidDataError(message) from error
 
     def _read(self, payload: bytes, writer: Any, reader: Any) -> Any:
-        # fastavro skips what the reader does not want without a look at it: it must not get behind the end unseen.
+        # fastavro does not check for the end of the data when it skips fields that the reader's schema does not have.
+        # The extra byte makes a skip past the end visible; without it, truncated data would be accepted.
         stream = BytesIO(payload + b"\0")
         value = fastavro.schemaless_reader(stream, writer, reader, return_record_name=self._return_record_name)
         if stream.tell() > len(payload):

@@ -1,11 +1,11 @@
-"""Limits for what would end the process: fastavro's compiled code does not look at its stack, nor at the memory.
+"""Limits that protect the process: fastavro's compiled code checks neither its stack nor its memory.
 
-depth    A level of records in records takes stack, on writing and on reading.
-items    An item that takes no bytes (null, a record without fields) takes memory, and a few bytes of data can announce
+depth    Each level of nested records takes stack, on writing and on reading; a deep value would overflow it.
+items    An item of zero bytes (null, a record without fields) takes memory, and a few bytes of data can announce
          any number of them.
 
-Only schemas that can do this are looked at (`find_risk`): a walk in Python over the whole value or data, without
-recursion.
+The checks walk in Python, without recursion, over the whole value or data. They run only for schemas that allow such
+data (`find_risk`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,21 @@ from rookery.records.record import read_varint
 from rookery.schemas.avro.model import Array, Enum, Fixed, Map, Node, Record, Union
 
 DEPTH_MAX: Final = 500
-# In data the choice of a union is a level of its own.
+# In data each union adds a level for its branch.
 _DATA_DEPTH_MAX: Final = 2 * DEPTH_MAX + 2
-# A level takes a byte at least.
+# A level takes at least one byte, so data of this size cannot be too deep.
 _SIZE_SAFE: Final = 200
-# Besides as many as the data has bytes.
-_FREE_ITEMS_MAX: Final = 10_000
+# The number of zero-byte items that is allowed in addition to one per byte of data.
+_EMPTY_ITEMS_MAX: Final = 10_000
 _SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class Risk(NamedTuple):
-    """`is_recursive`: a record can contain one of its own kind. `is_unbounded`: even a few bytes may be too much."""
+    """What the data of a schema can do.
+
+    `is_recursive`: a record can contain a record of the same type.
+    `is_unbounded`: a few bytes can announce any number of zero-byte items, or a record contains itself endlessly.
+    """
 
     is_recursive: bool
     is_unbounded: bool
@@ -33,13 +37,13 @@ class Risk(NamedTuple):
 
 def find_risk(root: Node) -> Risk:
     nodes = list(walk(root))
-    has_free_items = any(isinstance(node, Array) and _is_free(node.items, {}) for node in nodes)
+    has_empty_items = any(isinstance(node, Array) and _is_empty(node.items, {}) for node in nodes)
     is_endless = _has_cycle(nodes, lambda node: [each for each in _parts(node) if isinstance(each, Record)])
-    return Risk(is_recursive=_has_cycle(nodes, _parts), is_unbounded=has_free_items or is_endless)
+    return Risk(is_recursive=_has_cycle(nodes, _parts), is_unbounded=has_empty_items or is_endless)
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Each node once."""
+    """Yield each node of a schema once."""
     seen, pending = {root}, [root]
     while pending:
         node = pending.pop()
@@ -50,7 +54,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def check_value(risk: Risk, value: Any) -> None:
-    """Raises ValueError. Cyclic values are endlessly deep."""
+    """Check a value before it is written. Raises ValueError if it is too deep, as a cyclic value always is."""
     if not risk.is_recursive:
         return
     stack = [iter((value,))]
@@ -67,7 +71,10 @@ def check_value(risk: Risk, value: Any) -> None:
 
 
 def check_data(risk: Risk, root: Node, data: bytes) -> None:
-    """Raises ValueError, IndexError or EOFError."""
+    """Check data before it is read.
+
+    Raises ValueError if it exceeds a limit, IndexError or EOFError if it is truncated.
+    """
     if not (risk.is_unbounded or (risk.is_recursive and len(data) > _SIZE_SAFE)):
         return
     scan = _Scan(data)
@@ -83,23 +90,24 @@ def check_data(risk: Risk, root: Node, data: bytes) -> None:
 
 
 class _Scan:
-    """Steps over data without making values of it."""
+    """Walks over encoded data without decoding values."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
-        self._free_items = len(data) + _FREE_ITEMS_MAX
+        self._empty_items_left = len(data) + _EMPTY_ITEMS_MAX
+        # The results of `_is_empty` for the records seen so far.
         self._known: dict[Node, bool] = {}
 
     def enter(self, node: Node) -> Iterable[Node]:
-        """What follows inside of the node."""
+        """Skip the node's own bytes, and return the nodes whose data follows inside of it."""
         match node:
             case Record():
                 return (field.type for field in node.fields.values())
             case Union():
                 return (node.branches[self._read_count()],)
-            case Array() if _is_free(node.items, self._known):
-                self._skip_free_items()
+            case Array() if _is_empty(node.items, self._known):
+                self._skip_empty_items()
             case Array():
                 return self._blocks(node.items)
             case Map():
@@ -117,14 +125,14 @@ class _Scan:
             for _ in range(count):
                 yield from item
 
-    def _skip_free_items(self) -> None:
+    def _skip_empty_items(self) -> None:
         while count := self._read_block():
-            self._free_items -= count
-            if self._free_items < 0:
+            self._empty_items_left -= count
+            if self._empty_items_left < 0:
                 raise ValueError("it announces more items than it has bytes")
 
     def _read_block(self) -> int:
-        """A negative count has the size of the block behind it."""
+        """Return the number of items in the next block. After a negative count follows the block's size in bytes."""
         count = self._read()
         if count < 0:
             self._read()
@@ -137,7 +145,7 @@ class _Scan:
     def _read_count(self) -> int:
         count = self._read()
         if count < 0:
-            raise ValueError(f"{count} is no count")
+            raise ValueError(f"{count} is not a valid count")
         return count
 
     def _skip(self, size: int) -> None:
@@ -163,13 +171,13 @@ def _parts(node: Node) -> Iterable[Node]:
             return ()
 
 
-def _is_free(node: Node, known: dict[Node, bool]) -> bool:
-    """Whether it takes no bytes. A record that contains itself without a choice has no end, and is not free."""
+def _is_empty(node: Node, known: dict[Node, bool]) -> bool:
+    """Whether values of the type take zero bytes. A record that always contains itself is endless, and not empty."""
     match node:
         case Record():
             if node not in known:
                 known[node] = False
-                known[node] = all(_is_free(field.type, known) for field in node.fields.values())
+                known[node] = all(_is_empty(field.type, known) for field in node.fields.values())
             return known[node]
         case Fixed():
             return node.size == 0

@@ -1,10 +1,11 @@
-"""The defaults of fields, as the values that they stand for.
+"""Converts the defaults of fields from JSON to the values that a deserializer returns.
 
-In a schema they are JSON: texts for bytes, numbers for dates, records without the fields that have defaults themselves.
-fastavro hands them out as they stand there, and the same list each time. So they are converted once, and for readers
-what a program could change is copied for each record. fastavro's writer changes nothing, and takes plain fields only.
+In a schema a default is JSON: a text for bytes, a number for a date, a record without the fields that have defaults
+themselves. fastavro returns it unconverted, and the same list or dictionary each time. So defaults are converted once,
+and for readers the mutable ones are copied for each record. fastavro's writer does not modify them, and accepts only
+plain dictionaries as fields.
 
-A default that does not fit its type counts as none: registries of old kept such schemas.
+A default that does not match its type is ignored: old versions of registries accepted such schemas.
 """
 
 from copy import deepcopy
@@ -15,12 +16,12 @@ from fastavro.read import LOGICAL_READERS
 from rookery.schemas.avro.defaults import is_valid_default
 from rookery.schemas.avro.model import MISSING, Array, Field, Map, Node, Record, Union
 
-# More is no default that somebody wrote, but records whose fields multiply.
+# No author writes a larger default. It results from nested records whose defaults multiply.
 _SIZE_MAX: Final = 2000
 
 
 class _WithMutableDefault(dict[str, Any]):
-    """A field, as fastavro looks at it."""
+    """A field of a fastavro schema that returns a copy of its default on each access."""
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -28,7 +29,7 @@ class _WithMutableDefault(dict[str, Any]):
 
 
 def with_default(raw: dict[str, Any], field: Field, *, for_writing: bool) -> dict[str, Any]:
-    """`raw` is fastavro's field, without default."""
+    """Return `raw`, fastavro's field without default, with the converted default of `field` if it has a valid one."""
     try:
         default = _Conversion().convert_default(field)
     except (ValueError, TypeError, ArithmeticError, RecursionError):
@@ -40,6 +41,8 @@ def with_default(raw: dict[str, Any], field: Field, *, for_writing: bool) -> dic
 
 
 class _Conversion:
+    """The conversion of one default. It fails if the result becomes too large."""
+
     def __init__(self) -> None:
         self._size = 0
 

@@ -1,8 +1,8 @@
-"""Values that fastavro would change without a word: integers of more than 32 bits for `int` (which other libraries then
-cannot read), fractions for integers, anything for `boolean`, texts that are no UUID.
+"""Rejects values that fastavro would write silently as others: integers of more than 32 bits for `int` (which other
+libraries cannot read), fractions for integers, any object for `boolean`, texts that are not UUIDs.
 
-Types that have such values get a logical type of ours in place of their own, whose writer is theirs with a check behind
-it. That is how fastavro calls us before it writes one. What it reads, it reads as before.
+The logical type of an affected type is replaced by one of Rookery's. Its writer calls the original writer and then
+the check: fastavro calls the writers of logical types before it writes a value. Reading does not change.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,18 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.write import LOGICAL_WRITERS
 
 _PREFIX: Final = "rookery-"
-# Of a value and its schema: what is written for it.
+# Takes a value and its schema, and returns the value to write.
 _Prepare: TypeAlias = Callable[[Any, Any], Any]
 
 
-class _Misfit:
-    """Takes the place of a value, so that fastavro refuses it; for a union it then looks at the next branch."""
+class _Mismatch:
+    """Replaces a value that does not match, so that fastavro rejects it; in a union fastavro tries the next branch."""
 
     def __bool__(self) -> bool:
         raise TypeError("not a boolean")
 
 
-_MISFIT: Final = _Misfit()
+_MISMATCH: Final = _Mismatch()
 
 
 def _check_integer(bits: int) -> _Prepare:
@@ -33,20 +33,20 @@ def _check_integer(bits: int) -> _Prepare:
 
     def check(value: Any, schema: Any) -> Any:
         is_integer = type(value) is int or isinstance(value, Integral)
-        return value if is_integer and -limit <= value < limit else _MISFIT
+        return value if is_integer and -limit <= value < limit else _MISMATCH
 
     return check
 
 
 def _check_boolean(value: Any, schema: Any) -> Any:
-    return value if isinstance(value, bool) else _MISFIT
+    return value if isinstance(value, bool) else _MISMATCH
 
 
 def _check_uuid(value: Any, schema: Any) -> Any:
     try:
         UUID(value)
     except (ValueError, TypeError, AttributeError):
-        return _MISFIT
+        return _MISMATCH
     return value
 
 
@@ -54,7 +54,7 @@ _CHECKS: Final = {"int": _check_integer(32), "long": _check_integer(64), "boolea
 
 
 def guard_type(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` is of a primitive type."""
+    """Return `schema`, which has a primitive type, with the logical type that checks its values."""
     kind, logical = schema["type"], schema.get("logicalType")
     check = _check_uuid if (kind, logical) == ("string", "uuid") else _CHECKS.get(kind)
     if check is None:

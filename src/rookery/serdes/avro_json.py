@@ -1,9 +1,9 @@
-"""Avro values as plain JSON, for people who type and read them.
+"""Converts between Avro values and plain JSON, for values that users type and read.
 
-`to_json` turns what a deserializer returns into JSON's types; `from_json` is its inverse, with the schema's help: bytes
+`to_json` converts what a deserializer returns to JSON's types. `from_json` is its inverse and needs the schema: bytes
 are texts of the characters 0 to 255 (as in Avro's own JSON encoding), dates and times are ISO 8601, decimals are
-texts or numbers. A value of a union is written as it is; Avro's form with the branch's name, `{"string": "x"}`, is
-understood where the plain value fits no branch.
+texts or numbers. A value of a union is written without its branch; Avro's form with the branch's name,
+`{"string": "x"}`, is accepted if the plain value matches no branch.
 """
 
 import math
@@ -18,7 +18,7 @@ from rookery.serdes.errors import InvalidValueError, format_path
 
 _Path: TypeAlias = tuple[str | int, ...]
 
-# Which Python types a branch of a union takes, as JSON has them. bool is an int in Python, and none in Avro.
+# The Python types of decoded JSON that a branch of a union accepts. bool is a subclass of int in Python, not in Avro.
 _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -64,7 +64,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(node: Node, value: Any, path: _Path = ()) -> Any:
-    """Return `value` as the serializer takes it for the schema `node`; InvalidValueError says where it does not fit."""
+    """Return `value` in the types that the serializer accepts for the schema `node`.
+
+    Raises InvalidValueError with the path of the part that does not match.
+    """
     match node:
         case Union():
             return _from_union(node, value, path)
@@ -90,7 +93,7 @@ def _from_simple(node: Node, value: Any, path: _Path) -> Any:
             return float(value)
     except (ValueError, InvalidOperation):
         raise InvalidValueError(
-            f"{value!r} is no {node.properties.get('logicalType', node.type)}", path=format_path(path)
+            f"{value!r} is not a valid {node.properties.get('logicalType', node.type)}", path=format_path(path)
         ) from None
     return value
 
@@ -100,7 +103,8 @@ def _from_record(node: Record, value: Any, path: _Path) -> Any:
         raise InvalidValueError(f"expected a record {node.full_name}, not {value!r}", path=format_path(path))
     unknown = value.keys() - node.fields.keys()
     if unknown:
-        # The serializer would leave it out: a mistyped name would silently become the field's default.
+        # The serializer ignores unknown fields. Without this check, a mistyped name would silently be dropped, and the
+        # intended field would get its default.
         known = ", ".join(node.fields)
         raise InvalidValueError(f"{node.full_name} has no field {min(unknown)}, only {known}", path=format_path(path))
     return {name: from_json(node.fields[name].type, each, (*path, name)) for name, each in value.items()}
@@ -109,28 +113,28 @@ def _from_record(node: Record, value: Any, path: _Path) -> Any:
 def _from_union(node: Union, value: Any, path: _Path) -> Any:
     failures = []
     for branch in node.branches:
-        if _may_be(branch, value):
+        if _may_match(branch, value):
             try:
-                return _named(branch, from_json(branch, value, path))
+                return _with_name(branch, from_json(branch, value, path))
             except InvalidValueError as error:
                 failures.append(error)
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         for branch in node.branches:
             if name == branch.full_name:
-                return _named(branch, from_json(branch, inner, (*path, name)))
+                return _with_name(branch, from_json(branch, inner, (*path, name)))
     if failures:
         raise failures[0]
     names = ", ".join(branch.full_name for branch in node.branches)
     raise InvalidValueError(f"expected one of {names}, not {value!r}", path=format_path(path))
 
 
-def _named(branch: Node, value: Any) -> Any:
-    """Name a record, so that the serializer does not choose another branch that fits as well."""
+def _with_name(branch: Node, value: Any) -> Any:
+    """Add the name to a record, so that the serializer does not choose another branch that matches as well."""
     return (branch.full_name, value) if isinstance(branch, Record) else value
 
 
-def _may_be(branch: Node, value: Any) -> bool:
+def _may_match(branch: Node, value: Any) -> bool:
     types = _JSON_TYPES[branch.type]
     if isinstance(value, bool):
         return bool in types

@@ -1,4 +1,4 @@
-"""Schemas of Avro as fastavro works with them, for the serializer and the deserializer."""
+"""Prepares Avro schemas for fastavro, for the serializer and the deserializer."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -16,12 +16,12 @@ from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
 from rookery.serdes.errors import describe, shorten
 
-# Under which names types contain other types; a name elsewhere in a schema is no type.
+# The attributes of a type that contain other types. A string in any other attribute is not a type's name.
 _NESTED: Final = ("type", "items", "values")
 
 
 class AvroSchema(NamedTuple):
-    """`raw` is what fastavro works with, `root` what others do."""
+    """A parsed schema: `raw` for fastavro, `root` as Rookery's own model, `risk` for the checks of `avro_bounds`."""
 
     raw: Any
     root: Node
@@ -37,8 +37,10 @@ class AvroSchema(NamedTuple):
 
 
 def parse_avro(registry: RegistryClient, schema: Schema, *, for_writing: bool = False) -> AvroSchema:
-    """With what it refers to. The name of a primitive type may stand alone, without the quotation marks that JSON asks
-    for. Raises InvalidSchemaError."""
+    """Parse a schema and the schemas that it refers to. Raises InvalidSchemaError.
+
+    The name of a primitive type may be without the quotation marks that JSON requires.
+    """
     bare = schema.text.strip()
     text = f'"{bare}"' if bare in PRIMITIVES else schema.text
     named: dict[str, Any] = {}
@@ -56,14 +58,14 @@ def parse_avro(registry: RegistryClient, schema: Schema, *, for_writing: bool = 
 
 
 def _mark_parsed(raw: Any, named: Mapping[str, Any]) -> None:
-    """fastavro does it for records only, and would parse other types with each value."""
+    """Mark `raw` as parsed. fastavro marks records only, and would parse other schemas again with each value."""
     for each in raw if isinstance(raw, list) else [raw]:
         if isinstance(each, dict):
             each |= {"__fastavro_parsed": True, "__named_schemas": named}
 
 
 def guarded(schema: Any) -> Any:
-    """Without the defaults of fields, and with our checks."""
+    """Return the schema without the defaults of fields, and with the checks of `avro_guards`."""
     if isinstance(schema, list):
         return [guarded(each) for each in schema]
     if isinstance(schema, str):
@@ -80,6 +82,6 @@ def guarded(schema: Any) -> Any:
 
 
 def _guard_name(name: str) -> Any:
-    """Types that nothing has to be checked for stay names: those are quicker."""
+    """Return the checked type for a name. A type without a check stays a name, which fastavro handles faster."""
     made = guard_type({"type": name})
     return made if "logicalType" in made else name

@@ -1,9 +1,10 @@
-"""What the serializers and deserializers of all formats have in common.
+"""The base classes of the serializers and deserializers of all formats.
 
-A format says how it parses a schema, and how it encodes and decodes one value. Which schema that is, the first bytes,
-and the program's own conversions are done here. Each schema is parsed once.
+A subclass says how its format parses a schema, and how it encodes and decodes one value. The base classes choose the
+schema, write and read the prefix, and call the program's conversion functions. Each schema is parsed once.
 
-All of them can be pickled: what they learned from the registry is left behind, and asked for again.
+All serializers and deserializers can be pickled. A copy does not contain what was cached from the registry, and fetches
+it again.
 """
 
 from abc import ABC, abstractmethod
@@ -15,8 +16,8 @@ from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
 from rookery.serdes.errors import InvalidDataError, InvalidValueError, SerdesError, describe
-from rookery.serdes.reader_schemas import NamedSchema, Sources
-from rookery.serdes.registration import Chosen, Registration, as_schema
+from rookery.serdes.reader_schemas import NamedSchema, SchemaSource
+from rookery.serdes.registration import Registration, SchemaWithId, as_schema
 from rookery.serdes.settings import DeserializerSettings, SerializerSettings
 from rookery.serdes.subjects import Convert, SerializationContext, field_of
 from rookery.serdes.wire import read_prefix
@@ -26,7 +27,7 @@ _Parsed = TypeVar("_Parsed", bound=NamedSchema)
 
 
 class Serializer(ABC, Generic[_Target]):
-    """A function of topic and value; any thread may call it."""
+    """Callable with a topic and a value; returns the bytes. Thread-safe."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Serializer(ABC, Generic[_Target]):
             settings,
             schema_type=schema_type,
             parse=self._parse,
-            complete=self._complete if has_own else None,
+            own_schema=self._own_schema if has_own else None,
             record_name=record_name,
             field=self._field,
         )
@@ -61,7 +62,7 @@ class Serializer(ABC, Generic[_Target]):
         return target.prefix + self._encode(target.schema, value)
 
     def _check(self, value: Any) -> None:
-        """Before the registry is asked."""
+        """Check the type of `value` before any request to the registry. Raises InvalidValueError."""
 
     def _convert(self, topic: str, value: Any, to_dict: Convert) -> Any:
         try:
@@ -72,20 +73,20 @@ class Serializer(ABC, Generic[_Target]):
             raise InvalidValueError(f"to_dict failed: {describe(error)}") from error
 
     @abstractmethod
-    def _complete(self) -> Schema:
-        """The serializer's own schema, with the schemas registered that it refers to."""
+    def _own_schema(self) -> Schema:
+        """Return the serializer's own schema. The schemas that it refers to are registered before this returns."""
 
     @abstractmethod
-    def _parse(self, chosen: Chosen) -> _Target:
-        """What `_encode` needs to know of the schema that is written with."""
+    def _parse(self, chosen: SchemaWithId) -> _Target:
+        """Return what `_encode` needs of the schema to write with."""
 
     @abstractmethod
     def _encode(self, schema: _Target, value: Any) -> bytes:
-        """Raises InvalidValueError."""
+        """Return the payload after the prefix. Raises InvalidValueError."""
 
 
 class TextSerializer(Serializer[_Parsed]):
-    """Of formats whose schemas are texts that a program gives."""
+    """The base class for formats in which the program passes the schema as text."""
 
     def __init__(
         self,
@@ -110,16 +111,16 @@ class TextSerializer(Serializer[_Parsed]):
             is_key=is_key,
         )
 
-    def _complete(self) -> Schema:
+    def _own_schema(self) -> Schema:
         assert self._own is not None
         return self._own
 
-    def _parse(self, chosen: Chosen) -> _Parsed:
+    def _parse(self, chosen: SchemaWithId) -> _Parsed:
         return self._schemas[chosen.schema]
 
 
 class Deserializer(ABC):
-    """A function of topic and data; any thread may call it."""
+    """Callable with a topic and data; returns the value. Thread-safe."""
 
     def __init__(self, *, from_dict: Convert | None, is_key: bool) -> None:
         self._from_dict = from_dict
@@ -142,11 +143,11 @@ class Deserializer(ABC):
 
     @abstractmethod
     def _decode(self, context: SerializationContext, schema_id: int, payload: bytes) -> Any:
-        """Raises InvalidDataError."""
+        """Return the value in `payload`, the bytes after the schema id. Raises InvalidDataError."""
 
 
 class TextDeserializer(Deserializer, Generic[_Parsed]):
-    """Of formats whose schemas are texts that a program gives."""
+    """The base class for formats in which the program passes the reader's schema as text."""
 
     def __init__(
         self,
@@ -161,4 +162,4 @@ class TextDeserializer(Deserializer, Generic[_Parsed]):
     ) -> None:
         super().__init__(from_dict=from_dict, is_key=is_key)
         own = as_schema(schema, schema_type)
-        self._sources = Sources(registry, settings, schema_type=schema_type, parse=parse, own=own)
+        self._source = SchemaSource(registry, settings, schema_type=schema_type, parse=parse, own=own)

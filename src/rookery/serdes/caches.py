@@ -1,4 +1,4 @@
-"""Values that are made once per key, by whichever thread asks first. A value that cannot be made is asked for again."""
+"""A cache that computes each value once per key, in the first thread that requests it. Failures are not cached."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -10,14 +10,15 @@ _Value = TypeVar("_Value")
 
 
 class OnceCache(Generic[_Key, _Value]):
-    """Threads wait for each other only if they ask for the same key. A copy in another process starts empty."""
+    """Threads wait for each other only if they request the same key. A pickled copy is empty."""
 
     def __init__(self, make: Callable[[_Key], _Value]) -> None:
         self._make = make
         self._made: dict[_Key, _Value] = {}
         self._lock = threading.Lock()
-        # Each lives for as long as somebody makes the value, or waits for it.
-        self._makers: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
+        # One lock per key that is being computed. It exists only while a thread computes the value or waits for it:
+        # keys whose computation always fails would otherwise accumulate.
+        self._key_locks: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
 
     def __getitem__(self, key: _Key) -> _Value:
         try:
@@ -30,10 +31,10 @@ class OnceCache(Generic[_Key, _Value]):
 
     def _make_once(self, key: _Key) -> _Value:
         with self._lock:
-            maker = self._makers.get(key)
-            if maker is None:
-                maker = self._makers[key] = threading.Lock()
-        with maker:
+            key_lock = self._key_locks.get(key)
+            if key_lock is None:
+                key_lock = self._key_locks[key] = threading.Lock()
+        with key_lock:
             if key not in self._made:
                 self._made[key] = self._make(key)
             return self._made[key]

@@ -1,7 +1,7 @@
-"""The REST API of a schema registry, ours or Confluent's, as methods with types.
+"""A client for the REST API of a schema registry, Rookery's or Confluent's.
 
-Everything that the serializers and the command line need. Methods wait for the answer, and any thread may call them.
-What has an id never changes: such schemas are kept, and asked for once. Nothing else is.
+It has the requests that the serializers and the command line need. Methods block until the response arrives, and are
+thread-safe. A schema with an id never changes, so `get_by_id` caches it; no other response is cached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,23 +32,23 @@ from rookery.serdes.settings import RegistrySettings
 from rookery.serdes.transport import NO_CODE, Request, Transport
 
 VersionLike: TypeAlias = int | Literal["latest"]
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 _OK = 200
 _REFERENCES_DEPTH_MAX = 100
 
 
 class RegistryClient:
-    """`urls` is one url, several with commas, or a list; user and password may stand in them. A mapping, as
-    confluent-kafka's client takes it, has them under `url`, and the rest of `config` beside it.
+    """`urls` is one url, several separated by commas, or a list; they may contain user and password. It may also be a
+    mapping as for confluent-kafka's client: the urls under `url`, and further settings.
 
-    `config` has Confluent's names: `basic.auth.user.info`, `ssl.ca.location` and so on. A subject of None means the
-    settings for all subjects.
+    `config` has Confluent's names: `basic.auth.user.info`, `ssl.ca.location` and so on. In the methods for config and
+    mode, a subject of None means the global settings.
     """
 
     def __init__(self, urls: str | Sequence[str] | Mapping[str, object], config: Mapping[str, object] = {}) -> None:
         if isinstance(urls, Mapping):
             config = {**urls, **config}
-            urls = _take_urls(config)
+            urls = _pop_urls(config)
         self._transport = Transport(urls, RegistrySettings.parse(config))
         self._by_id: OnceCache[int, Schema] = OnceCache(self._fetch_by_id)
 
@@ -68,14 +68,14 @@ class RegistryClient:
         self.close()
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """The schema's id: a new one, or the one that it has already."""
+        """Register `schema` under `subject`. Returns its id, which is the existing one if it is registered already."""
         path = f"/subjects/{_quote(subject)}/versions"
         return self._post(path, schema, IdJson, _flags(normalize=normalize)).id
 
     def look_up(
         self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
     ) -> RegisteredSchema:
-        """The version of the subject that is this schema."""
+        """Return the version of `subject` that has this schema."""
         path = f"/subjects/{_quote(subject)}"
         return self._post(path, schema, RegisteredJson, _flags(normalize=normalize, deleted=deleted)).to_registered()
 
@@ -107,7 +107,7 @@ class RegistryClient:
         return [SubjectVersion(each.subject, each.version) for each in found]
 
     def referenced_by(self, subject: str, version: VersionLike = "latest") -> list[int]:
-        """Ids of the schemas that refer to this one."""
+        """Return the ids of the schemas that refer to this one."""
         return self._get(f"/subjects/{_quote(subject)}/versions/{version}/referencedby", list[int])
 
     def list_types(self) -> list[str]:
@@ -119,13 +119,13 @@ class RegistryClient:
     def test_compatibility(
         self, subject: str, schema: Schema, *, version: VersionLike | None = None, normalize: bool = False
     ) -> Compatibility:
-        """With one version, or with all that the subject's level asks for."""
+        """Check `schema` against one version, or against all versions that the subject's level requires."""
         path = f"/compatibility/subjects/{_quote(subject)}/versions" + (f"/{version}" if version is not None else "")
         found = self._post(path, schema, CompatibilityJson, _flags(normalize=normalize, verbose=True))
         return Compatibility(found.is_compatible, tuple(found.messages or ()))
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """The versions that were deleted. Only what was deleted before can be deleted permanently."""
+        """Delete a subject. Returns the deleted versions. It must be deleted before it can be deleted permanently."""
         return self._send("DELETE", f"/subjects/{_quote(subject)}", list[int], query=_flags(permanent=permanent))
 
     def delete_version(self, subject: str, version: VersionLike, *, permanent: bool = False) -> int:
@@ -133,7 +133,7 @@ class RegistryClient:
         return self._send("DELETE", path, int, query=_flags(permanent=permanent))
 
     def get_config(self, subject: str | None = None, *, default_to_global: bool = False) -> Config:
-        path = _of("/config", subject)
+        path = _subject_path("/config", subject)
         return self._get(path, ConfigJson, _flags(defaultToGlobal=default_to_global)).to_config()
 
     def put_config(
@@ -144,26 +144,27 @@ class RegistryClient:
         normalize: bool | None = None,
         policy: str | None = None,
     ) -> Config:
-        """Sets what is not None. `policy` is STRICT or LENIENT."""
+        """Set the arguments that are not None. `policy` is STRICT or LENIENT."""
         wanted = {"compatibility": level, "normalize": normalize, "compatibilityPolicy": policy}
         body = {name: value for name, value in wanted.items() if value is not None}
-        return self._send("PUT", _of("/config", subject), ConfigJson, body=body).to_config()
+        return self._send("PUT", _subject_path("/config", subject), ConfigJson, body=body).to_config()
 
     def delete_config(self, subject: str | None = None) -> Config:
-        """What was set. From then on the default holds."""
-        return self._send("DELETE", _of("/config", subject), ConfigJson).to_config()
+        """Reset the settings to their defaults. Returns the settings that were deleted."""
+        return self._send("DELETE", _subject_path("/config", subject), ConfigJson).to_config()
 
     def get_mode(self, subject: str | None = None, *, default_to_global: bool = False) -> str:
-        return self._get(_of("/mode", subject), ModeJson, _flags(defaultToGlobal=default_to_global)).mode
+        return self._get(_subject_path("/mode", subject), ModeJson, _flags(defaultToGlobal=default_to_global)).mode
 
     def put_mode(self, mode: str, *, subject: str | None = None, force: bool = False) -> str:
-        return self._send("PUT", _of("/mode", subject), ModeJson, query=_flags(force=force), body={"mode": mode}).mode
+        path = _subject_path("/mode", subject)
+        return self._send("PUT", path, ModeJson, query=_flags(force=force), body={"mode": mode}).mode
 
     def delete_mode(self, subject: str) -> str:
-        return self._send("DELETE", _of("/mode", subject), ModeJson).mode
+        return self._send("DELETE", _subject_path("/mode", subject), ModeJson).mode
 
     def resolve(self, schema: Schema) -> dict[str, str]:
-        """The texts of the schemas that this one refers to, and that they refer to, by name; dependencies first."""
+        """Return the texts of all schemas that `schema` refers to, directly or not, by name; dependencies first."""
         resolved: dict[str, str] = {}
         self._resolve(schema, resolved, set(), _REFERENCES_DEPTH_MAX)
         return resolved
@@ -182,25 +183,25 @@ class RegistryClient:
     def _fetch_by_id(self, schema_id: int) -> Schema:
         return self._get(f"/schemas/ids/{schema_id}", SchemaJson).to_schema()
 
-    def _get(self, path: str, answer: type[_Answer], query: Mapping[str, str] = {}) -> _Answer:
+    def _get(self, path: str, answer: type[_Response], query: Mapping[str, str] = {}) -> _Response:
         return self._send("GET", path, answer, query=query)
 
-    def _post(self, path: str, schema: Schema, answer: type[_Answer], query: Mapping[str, str]) -> _Answer:
+    def _post(self, path: str, schema: Schema, answer: type[_Response], query: Mapping[str, str]) -> _Response:
         return self._send("POST", path, answer, query=query, body=SchemaJson.of(schema))
 
     def _send(
-        self, method: str, path: str, answer: type[_Answer], *, query: Mapping[str, str] = {}, body: Any = None
-    ) -> _Answer:
+        self, method: str, path: str, answer: type[_Response], *, query: Mapping[str, str] = {}, body: Any = None
+    ) -> _Response:
         encoded = None if body is None else msgspec.json.encode(body)
         received = self._transport.send(Request(method, path, query, encoded))
         try:
             return msgspec.json.decode(received, type=answer)
         except msgspec.DecodeError as error:
-            told = f"the answer to {method} {path} is not one of a schema registry: {error}"
-            raise RegistryRequestError(_OK, NO_CODE, told) from error
+            message = f"the response to {method} {path} is not that of a schema registry: {error}"
+            raise RegistryRequestError(_OK, NO_CODE, message) from error
 
 
-def _take_urls(config: dict[str, object]) -> str:
+def _pop_urls(config: dict[str, object]) -> str:
     urls = config.pop("url", "")
     if not isinstance(urls, str):
         raise ConfigError(f"url must be a text, not {type(urls).__name__}")
@@ -208,7 +209,7 @@ def _take_urls(config: dict[str, object]) -> str:
 
 
 def _quote(subject: str) -> str:
-    """Subjects may contain anything, slashes too."""
+    """Encode a subject for a path. Subjects may contain any character, including slashes."""
     return quote(subject, safe="")
 
 
@@ -217,9 +218,9 @@ def _prefix(prefix: str) -> dict[str, str]:
 
 
 def _flags(**flags: bool) -> dict[str, str]:
-    """All are off by default, in the registry too, and are then left out."""
+    """Return the query parameters for the flags that are set. The registry's default for all of them is false."""
     return {name: "true" for name, is_set in flags.items() if is_set}
 
 
-def _of(path: str, subject: str | None) -> str:
+def _subject_path(path: str, subject: str | None) -> str:
     return path if subject is None else f"{path}/{_quote(subject)}"

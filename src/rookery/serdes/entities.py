@@ -1,6 +1,6 @@
-"""What a registry is asked and what it answers, with types; `client` takes and returns these.
+"""The types of a registry's requests and responses. `client` accepts and returns the tuples, which are public.
 
-The public ones are tuples. The others are the JSON of the answers, with the registry's names.
+The structs are the JSON of requests and responses, with the registry's field names.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _TYPES_BY_SUFFIX: Final[Mapping[str, SchemaType]] = {
 
 
 def schema_type_of(path: PurePath) -> SchemaType | None:
-    """Return the type of the schema in a file, by the file's name; None if the name does not tell."""
+    """Return the type of the schema in a file by the file's suffix; None if the suffix is unknown."""
     return _TYPES_BY_SUFFIX.get(path.suffix.lower())
 
 
 class Schema(NamedTuple):
-    """A schema as its writer gives it. `references` are the registered schemas that its text makes use of."""
+    """A schema as its author wrote it. `references` are the registered schemas that its text uses."""
 
     text: str
     schema_type: SchemaType = "AVRO"
@@ -45,8 +45,10 @@ class SubjectVersion(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Of a subject, or of all. `compatibility_level` is None where only something else was set; a
-    `compatibility_policy` of None is STRICT."""
+    """The settings of a subject, or the global settings.
+
+    `compatibility_level` is None if only other settings were set. A `compatibility_policy` of None means STRICT.
+    """
 
     compatibility_level: str | None
     normalize: bool | None = None
@@ -54,7 +56,7 @@ class Config(NamedTuple):
 
 
 class Compatibility(NamedTuple):
-    """`messages` say what is incompatible, in the registry's words."""
+    """The result of a compatibility check. `messages` are the registry's descriptions of the incompatibilities."""
 
     is_compatible: bool
     messages: tuple[str, ...] = ()
@@ -67,7 +69,10 @@ class ReferenceJson(Struct):
 
 
 class SchemaJson(Struct, omit_defaults=True):
-    """A request's body, and the answers to look-ups; Avro is left out, as the registry does. Some say null instead."""
+    """The body of a request, and of responses to look-ups.
+
+    The type AVRO is omitted, as the registry itself does. Some registries send null for absent fields.
+    """
 
     schema: str
     schema_type: SchemaType | None = field(default="AVRO", name="schemaType")
@@ -101,7 +106,7 @@ class SubjectVersionJson(Struct):
 
 
 class ConfigJson(Struct):
-    """Answers to GET and DELETE name the level otherwise than PUT does."""
+    """Responses to GET and DELETE have the level in `compatibilityLevel`, responses to PUT in `compatibility`."""
 
     compatibility_level: str | None = field(default=None, name="compatibilityLevel")
     compatibility: str | None = None

@@ -1,14 +1,14 @@
-"""What can go wrong between a value and its bytes. Every text says what to do, as far as anybody can know.
+"""The errors of serializers, deserializers and the registry's client. A text says what to do where that is known.
 
 SerdesError
 |-- RegistryUnavailableError   no url of the registry answered
-|-- RegistryRequestError       the registry refused: its HTTP status, error code and message
-|-- NotRegisteredError         a schema that is to be used, but that the registry does not have
-|-- InvalidValueError          a value that does not fit its schema; names the field
-|-- InvalidDataError           bytes in the wire format that do not fit their schema
-`-- WireFormatError            bytes that are not in the wire format
+|-- RegistryRequestError       the registry refused the request: its HTTP status, error code and message
+|-- NotRegisteredError         the registry does not have a schema that is needed
+|-- InvalidValueError          a value does not match its schema; names the field
+|-- InvalidDataError           bytes in the wire format do not match their schema
+`-- WireFormatError            bytes are not in the wire format
 
-InvalidSchemaError             a text that is no schema of its format
+InvalidSchemaError             a text is not a valid schema of its format
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ __all__ = [
     "shorten",
 ]
 
-# Libraries put whole values and whole schemas into their messages.
+# Some libraries put whole values and whole schemas into their messages.
 _LENGTH_MAX: Final = 400
 
 
@@ -44,24 +44,24 @@ def describe(error: BaseException) -> str:
 
 
 def format_path(steps: Iterable[str | int]) -> str:
-    """In the manner of JSONPath: $.lines[2].price"""
+    """Return a path in the notation of JSONPath: $.lines[2].price"""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
 class SerdesError(RookeryError):
-    """One of the errors below."""
+    """The base class of the errors below."""
 
 
 class RegistryUnavailableError(SerdesError):
     def __init__(self, failures: dict[str, str]) -> None:
-        """`failures` has what happened at each url."""
+        """`failures` maps each url to the description of its failure."""
         self.failures = failures
-        told = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
-        super().__init__(f"no schema registry answers ({told}); check the urls, and that the registry runs")
+        details = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
+        super().__init__(f"no schema registry answers ({details}); check the urls, and that the registry runs")
 
 
 class RegistryRequestError(SerdesError):
-    """`code` is the registry's own, 40401 for instance; -1 for answers that no registry gives."""
+    """`code` is the registry's error code, such as 40401; -1 if the response does not come from a registry."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(f"{message} (HTTP status {status}, error code {code})")
@@ -75,7 +75,7 @@ class NotRegisteredError(SerdesError):
 
 
 class InvalidValueError(SerdesError):
-    """`path` leads to the part that does not fit, `$` being the whole value; empty if that is not known."""
+    """`path` is the path of the part that does not match, where `$` is the whole value; empty if it is not known."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(shorten(f"{path}: {message}" if path else message))

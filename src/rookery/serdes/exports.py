@@ -1,7 +1,7 @@
-"""The names of `rookery.serdes` that are loaded when they are first asked for.
+"""The names of `rookery.serdes` that are loaded on first access.
 
-Each format needs a library of its own; who writes Avro should not load Protobuf. `__init__.pyi` tells type checkers the
-same names.
+Each format needs its own library; a program that writes Avro should not load Protobuf. `__init__.pyi` declares the same
+names for type checkers.
 """
 
 

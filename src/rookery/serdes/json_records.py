@@ -1,7 +1,7 @@
-"""Records of any format of a registry as plain JSON: what the command line and tests read and write.
+"""Reads and writes records of any schema format as plain JSON, for the command line and for tests.
 
-`JsonReader` decodes what a serializer wrote, of whatever format its schema is. `JsonWriter` encodes JSON values with a
-schema of the topic's subject, which it registers or takes as it is.
+`JsonReader` decodes data in the wire format; the schema says which format it has. `JsonWriter` encodes JSON values with
+a schema of the topic's subject: one that it registers, or the latest.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
 from rookery.serdes.errors import InvalidDataError, InvalidValueError
-from rookery.serdes.registration import Chosen, fetch_latest
+from rookery.serdes.registration import SchemaWithId, fetch_latest
 from rookery.serdes.subjects import SerializationContext, field_of, topic_subject_name_strategy
 from rookery.serdes.wire import read_prefix
 
@@ -22,9 +22,9 @@ Encode = Callable[[str, Any], "bytes | None"]
 
 
 class JsonReader:
-    """A function of topic and data that returns JSON's types.
+    """Callable with a topic and data; returns the value in JSON's types.
 
-    `schema_type` is the only one that is accepted; without it, the schema that the data names decides.
+    With `schema_type`, data of other types is rejected. Without it, the schema whose id is in the data decides.
     """
 
     def __init__(
@@ -49,10 +49,11 @@ class JsonReader:
 
 
 class JsonWriter:
-    """A function of a JSON value that returns a record's bytes for one topic.
+    """Callable with a JSON value; returns the bytes of a record for one topic.
 
-    `schema` is registered under the topic's subject if it is new; without one, the subject's latest is used, which must
-    be of `schema_type` if that is given. `message` names the message of a Protobuf file, which is else its first.
+    `schema` is registered under the topic's subject if it is new. Without it, the subject's latest schema is used,
+    which must have the type `schema_type` if that is given. `message` is the name of the message type in a Protobuf
+    file; the default is the first one.
     """
 
     def __init__(
@@ -76,15 +77,17 @@ class JsonWriter:
         return None if value is None else self._encode(self._topic, value)
 
 
-def _choose(registry: RegistryClient, subject: str, schema_type: SchemaType | None, schema: Schema | None) -> Chosen:
+def _choose(
+    registry: RegistryClient, subject: str, schema_type: SchemaType | None, schema: Schema | None
+) -> SchemaWithId:
     if schema is not None:
         if schema_type not in (None, schema.schema_type):
-            raise ConfigError(f"the schema is {schema.schema_type}, but {schema_type} is asked for")
-        return Chosen(registry.register(subject, schema), schema)
+            raise ConfigError(f"the schema is {schema.schema_type}, but {schema_type} is requested")
+        return SchemaWithId(registry.register(subject, schema), schema)
     if schema_type is not None:
         return fetch_latest(registry, subject, schema_type)
     found = registry.get_version(subject)
-    return Chosen(found.id, found.schema)
+    return SchemaWithId(found.id, found.schema)
 
 
 def _avro_decoder(registry: RegistryClient, is_key: bool) -> Decode:
@@ -109,7 +112,7 @@ def _protobuf_decoder(registry: RegistryClient, is_key: bool) -> Decode:
     return lambda topic, data: MessageToDict(decode(topic, data), preserving_proto_field_name=True)
 
 
-def _avro_encoder(registry: RegistryClient, chosen: Chosen, is_key: bool, message: str | None) -> Encode:
+def _avro_encoder(registry: RegistryClient, chosen: SchemaWithId, is_key: bool, message: str | None) -> Encode:
     from rookery.serdes.avro import AvroSerializer
     from rookery.serdes.avro_json import from_json
     from rookery.serdes.avro_schema import parse_avro
@@ -120,13 +123,13 @@ def _avro_encoder(registry: RegistryClient, chosen: Chosen, is_key: bool, messag
     )
 
 
-def _json_encoder(registry: RegistryClient, chosen: Chosen, is_key: bool, message: str | None) -> Encode:
+def _json_encoder(registry: RegistryClient, chosen: SchemaWithId, is_key: bool, message: str | None) -> Encode:
     from rookery.serdes.json_schema import JSONSchemaSerializer
 
     return JSONSchemaSerializer(registry, is_key=is_key, config=_by_id(chosen))
 
 
-def _protobuf_encoder(registry: RegistryClient, chosen: Chosen, is_key: bool, message: str | None) -> Encode:
+def _protobuf_encoder(registry: RegistryClient, chosen: SchemaWithId, is_key: bool, message: str | None) -> Encode:
     from google.protobuf.json_format import ParseDict, ParseError
 
     from rookery.schemas.protobuf import parse
@@ -135,21 +138,21 @@ def _protobuf_encoder(registry: RegistryClient, chosen: Chosen, is_key: bool, me
     schema = chosen.schema
     parsed = parse(schema.text, registry.resolve(schema), schema.references)
     try:
-        made = parsed.message_class(message or parsed.find_message_name((0,)))
+        message_type = parsed.message_class(message or parsed.find_message_name((0,)))
     except KeyError:
         raise ConfigError(f"the schema with the id {chosen.schema_id} has no message {message}") from None
-    serialize = ProtobufSerializer(registry, made, is_key=is_key, config=_by_id(chosen))
+    serialize = ProtobufSerializer(registry, message_type, is_key=is_key, config=_by_id(chosen))
 
     def encode(topic: str, value: Any) -> bytes | None:
         try:
-            return serialize(topic, ParseDict(value, made()))
+            return serialize(topic, ParseDict(value, message_type()))
         except ParseError as error:
             raise InvalidValueError(str(error)) from None
 
     return encode
 
 
-def _by_id(chosen: Chosen) -> dict[str, object]:
+def _by_id(chosen: SchemaWithId) -> dict[str, object]:
     return {"use.schema.id": chosen.schema_id}
 
 

@@ -1,9 +1,9 @@
-"""JSON with a JSON Schema: what is written is checked before, what is read after.
+"""The JSON Schema serializer and deserializer: values are validated before they are written and after they are read.
 
-Values are whatever msgspec makes JSON of: dictionaries, dataclasses, structs, dates. What is checked is the JSON that
-will be written, so that nothing gets past the schema by being something else in Python.
+A value may be anything that msgspec encodes as JSON: dictionaries, dataclasses, structs, dates. The validation sees the
+JSON that will be written, not the Python object, so no type of Python's can bypass the schema.
 
-Schemas are never fetched from the network: what a schema refers to is in it, or is one of its references.
+Schemas are never fetched from the web: what a schema refers to is inside it, or is one of its references.
 """
 
 import json
@@ -35,9 +35,10 @@ class _Parsed(NamedTuple):
 
 
 class JSONSchemaSerializer(TextSerializer[_Parsed]):
-    """Of the values of topics, or of their keys. `schema` may be a text that refers to no other schema.
+    """Serializes values, or keys if `is_key`, as JSON.
 
-    `to_dict(value, context)` makes what JSON can hold out of a value. `config` has Confluent's names.
+    `schema` may be a text if it has no references. `to_dict(value, context)` converts a program's object to the types
+    that msgspec encodes. The settings in `config` have Confluent's names.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class JSONSchemaSerializer(TextSerializer[_Parsed]):
         try:
             data = msgspec.json.encode(value)
             if b"null" in data:
-                _refuse_infinite(value)
+                _reject_infinite(value)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise InvalidValueError(f"{error}; give to_dict to make JSON of it") from error
         if self._validates:
@@ -67,7 +68,11 @@ class JSONSchemaSerializer(TextSerializer[_Parsed]):
 
 
 class JSONSchemaDeserializer(TextDeserializer[_Parsed]):
-    """`schema` is the reader's, if it has one; `from_dict(value, context)` makes objects of what was read."""
+    """Deserializes values, or keys if `is_key`, from JSON.
+
+    `schema` is the reader's schema, if there is one. `from_dict(value, context)` converts the decoded value to a
+    program's object.
+    """
 
     def __init__(
         self,
@@ -95,22 +100,22 @@ class JSONSchemaDeserializer(TextDeserializer[_Parsed]):
         return value
 
     def _validate(self, context: SerializationContext, schema_id: int, value: Any) -> None:
-        writer = self._sources.writer(schema_id)
+        writer = self._source.writer(schema_id)
         try:
-            _check(self._sources.reader(context, writer) or writer, value)
+            _check(self._source.reader(context, writer) or writer, value)
         except InvalidValueError as error:
-            raise InvalidDataError(f"data of the schema {schema_id} does not fit: {error}") from error
+            raise InvalidDataError(f"data of the schema {schema_id} does not match: {error}") from error
 
 
-def _refuse_infinite(value: Any) -> None:
-    """msgspec writes null for what JSON has no number for."""
+def _reject_infinite(value: Any) -> None:
+    """Raise InvalidValueError for NaN and infinities, which msgspec would silently write as null."""
     plain = msgspec.to_builtins(value)
     try:
         json.dumps(plain, allow_nan=False)
     except ValueError:
         path = _find_infinite(plain, ())
         if path is not None:
-            raise InvalidValueError("JSON has no such number", path=format_path(path)) from None
+            raise InvalidValueError("JSON cannot represent this number", path=format_path(path)) from None
 
 
 def _find_infinite(value: Any, path: tuple[str | int, ...]) -> tuple[str | int, ...] | None:

@@ -1,8 +1,8 @@
-"""Protobuf: messages of generated classes, or of classes that are made from the registered schema.
+"""The Protobuf serializer and deserializer, for generated classes or classes made from the registered schema.
 
-The schema of a message is the whole file that declares it; the message indexes in the data say which message of the
-file it is. Files that it imports are registered under their own names, before it, and become its references. What every
-registry knows (google/protobuf, google/type, confluent) is not registered.
+The schema of a message is the whole file that declares it; the message indexes in the data say which message type of
+the file it is. The files that it imports are registered first, under their own names, and become its references. Files
+that every registry has built in (google/protobuf, google/type, confluent) are not registered.
 """
 
 from base64 import b64encode
@@ -20,7 +20,7 @@ from rookery.serdes.caches import OnceCache
 from rookery.serdes.client import RegistryClient
 from rookery.serdes.entities import Schema
 from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, InvalidValueError
-from rookery.serdes.registration import Chosen, fetch_by_id, look_up
+from rookery.serdes.registration import SchemaWithId, fetch_by_id, look_up
 from rookery.serdes.settings import (
     PROTOBUF_DESERIALIZER_KEYS,
     PROTOBUF_SERIALIZER_KEYS,
@@ -34,7 +34,7 @@ _KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
 
 
 class ProtobufSerializer(Serializer[bytes]):
-    """Of messages of one class, as the values of topics or as their keys. `config` has Confluent's names."""
+    """Serializes messages of one class, as values, or as keys if `is_key`. `config` has Confluent's names."""
 
     def __init__(
         self,
@@ -65,16 +65,19 @@ class ProtobufSerializer(Serializer[bytes]):
             raise InvalidValueError(f"expected a message {name}, not {type(value).__name__}")
 
     def _encode(self, schema: bytes, value: Message) -> bytes:
-        """Behind the message's indexes."""
+        """Return the message after its indexes, which `_parse` encoded."""
         try:
             encoded: bytes = value.SerializeToString()
         except EncodeError as error:
             raise InvalidValueError(f"{error}; missing: {', '.join(value.FindInitializationErrors())}") from error
         return schema + encoded
 
-    def _parse(self, chosen: Chosen) -> bytes:
-        """Where the message is in the schema that is written: in a normal form, or in a file other than its own, it may
-        be elsewhere."""
+    def _parse(self, chosen: SchemaWithId) -> bytes:
+        """Return the encoded indexes of the message type in the registered schema.
+
+        They may differ from those in the program's own file, if the registry normalized the schema or if the settings
+        choose another file.
+        """
         schema_id, schema = chosen
         if self._settings.normalizes:
             schema = fetch_by_id(self._registry, schema_id, "PROTOBUF")
@@ -84,10 +87,11 @@ class ProtobufSerializer(Serializer[bytes]):
         except KeyError:
             raise InvalidValueError(f"the schema with the id {schema_id} has no message {name}") from None
 
-    def _complete(self) -> Schema:
-        return self._complete_file(self._type.DESCRIPTOR.file)
+    def _own_schema(self) -> Schema:
+        return self._file_schema(self._type.DESCRIPTOR.file)
 
-    def _complete_file(self, file: FileDescriptor) -> Schema:
+    def _file_schema(self, file: FileDescriptor) -> Schema:
+        """Return the schema of a file, after the files that it imports are registered."""
         text = b64encode(file.serialized_pb).decode()
         return Schema(text, "PROTOBUF", tuple(self._references(file)))
 
@@ -95,7 +99,7 @@ class ProtobufSerializer(Serializer[bytes]):
         for imported in file.dependencies:
             if self._skips_known and imported.name.startswith(_KNOWN_FILES):
                 continue
-            schema, normalize = self._complete_file(imported), self._settings.normalizes
+            schema, normalize = self._file_schema(imported), self._settings.normalizes
             if self._settings.registers:
                 self._registry.register(imported.name, schema, normalize=normalize)
             found = look_up(self._registry, imported.name, schema, normalize=normalize)
@@ -103,8 +107,12 @@ class ProtobufSerializer(Serializer[bytes]):
 
 
 class ProtobufDeserializer(Deserializer):
-    """With a class, messages are of it, and the registry is not asked; without one, of the class that wrote them, which
-    is made from the registered schema. `is_key` and `config` are there because other deserializers have them."""
+    """Deserializes messages.
+
+    With `message_type`, messages have that class, and the registry is not asked. Without it, the class is made from the
+    registered schema that the message was written with. `is_key` and `config` exist because the other deserializers
+    have them.
+    """
 
     def __init__(
         self,
@@ -128,7 +136,7 @@ class ProtobufDeserializer(Deserializer):
             message.ParseFromString(encoded)
         except DecodeError as error:
             name = message.DESCRIPTOR.full_name
-            raise InvalidDataError(f"data of the schema {schema_id} is no message {name}: {error}") from error
+            raise InvalidDataError(f"data of the schema {schema_id} is not a valid message {name}: {error}") from error
         return message
 
     def _fetch(self, schema_id: int) -> ProtobufSchema:

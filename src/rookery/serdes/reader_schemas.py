@@ -1,7 +1,7 @@
-"""With which schemas a record is read: the writer's, by the id in the data, and the reader's, if it has one.
+"""Finds the schemas to read a record with: the writer's, by the id in the data, and the reader's, if there is one.
 
-Both are asked of the registry once, then known. The reader's is the deserializer's own, or with `use.latest.version`
-the latest of the subject, as it is when it is first needed.
+Both are fetched once and cached. The reader's schema is the deserializer's own, or with `use.latest.version` the latest
+of the subject when it is first needed.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ class NamedSchema(Protocol):
 _Parsed = TypeVar("_Parsed", bound=NamedSchema)
 
 
-class Sources(Generic[_Parsed]):
-    """Of one deserializer; `parse` makes what the format's library works with."""
+class SchemaSource(Generic[_Parsed]):
+    """The schemas of one deserializer. `parse` returns a schema in the form of the format's library."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Sources(Generic[_Parsed]):
         self._writers: OnceCache[int, _Parsed] = OnceCache(self._fetch_writer)
         self._latest: OnceCache[str, _Parsed] = OnceCache(self._fetch_latest)
         if own is not None:
-            # A wrong one is told at once.
+            # Parse it now, so that an invalid schema raises in the constructor.
             self._schemas[own]
 
     def writer(self, schema_id: int) -> _Parsed:
         return self._writers[schema_id]
 
     def reader(self, context: SerializationContext, writer: _Parsed) -> _Parsed | None:
-        """None: there is none but the writer's."""
+        """Return the reader's schema, or None if data is read with the writer's schema only."""
         if self._own is not None:
             return self._schemas[self._own]
         if not self._settings.uses_latest:

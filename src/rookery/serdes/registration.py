@@ -1,9 +1,9 @@
-"""Which schema a record is written with, and under which id: asked of the registry once per subject, then known.
+"""Chooses the schema that a record is written with, and its id. The registry is asked once per subject.
 
 use.schema.id              the schema with that id
-use.latest.version         the latest one of the subject, as it is when it is first needed
-auto.register.schemas      the serializer's own, which is registered if it is new (the default)
-none of these              the serializer's own, which must be registered already
+use.latest.version         the latest schema of the subject when it is first needed
+auto.register.schemas      the serializer's own schema, which is registered if it is new (the default)
+none of these              the serializer's own schema, which must be registered already
 """
 
 from collections.abc import Callable
@@ -25,29 +25,32 @@ _NOT_FOUND: Final = 404
 _Parsed = TypeVar("_Parsed")
 
 
-class Chosen(NamedTuple):
+class SchemaWithId(NamedTuple):
     schema_id: int
     schema: Schema
 
 
-def as_schema(given: str | Schema | None, schema_type: SchemaType) -> Schema | None:
-    """A text that refers to no other schema may stand for a schema."""
-    if isinstance(given, str):
-        return Schema(given, schema_type)
-    if given is not None and given.schema_type != schema_type:
-        raise ConfigError(f"the schema is {given.schema_type}, but this is for {schema_type}")
-    return given
+def as_schema(schema: str | Schema | None, schema_type: SchemaType) -> Schema | None:
+    """Return the argument of a serializer as a Schema. A text becomes a schema without references."""
+    if isinstance(schema, str):
+        return Schema(schema, schema_type)
+    if schema is not None and schema.schema_type != schema_type:
+        raise ConfigError(f"the schema is {schema.schema_type}, but this is for {schema_type}")
+    return schema
 
 
 def check_type(schema: Schema, schema_type: SchemaType, which: str) -> Schema:
-    """One that came from the registry."""
+    """Check the type of a schema from the registry. `which` describes the schema in the error's text."""
     if schema.schema_type != schema_type:
         raise InvalidDataError(f"the schema {which} is {schema.schema_type}, not {schema_type}")
     return schema
 
 
 def _is_unknown(error: RegistryRequestError) -> bool:
-    """Registries differ in their codes. Something that is no registry has none."""
+    """Whether a registry reports that the schema does not exist.
+
+    The error codes of registries differ, so the status decides. A server that is not a registry sends no code.
+    """
     return error.status == _NOT_FOUND and error.code != NO_CODE
 
 
@@ -63,7 +66,7 @@ def fetch_by_id(registry: RegistryClient, schema_id: int, schema_type: SchemaTyp
         ) from error
 
 
-def fetch_latest(registry: RegistryClient, subject: str, schema_type: SchemaType) -> Chosen:
+def fetch_latest(registry: RegistryClient, subject: str, schema_type: SchemaType) -> SchemaWithId:
     try:
         found = registry.get_version(subject)
     except RegistryRequestError as error:
@@ -73,19 +76,22 @@ def fetch_latest(registry: RegistryClient, subject: str, schema_type: SchemaType
             f"use.latest.version: the subject {subject} has no schema; register one first, or check "
             "subject.name.strategy"
         ) from error
-    return Chosen(found.id, check_type(found.schema, schema_type, f"that is the latest of {subject}"))
+    return SchemaWithId(found.id, check_type(found.schema, schema_type, f"that is the latest of {subject}"))
 
 
 class Target(NamedTuple, Generic[_Parsed]):
-    """What a record is written with: its first bytes, and the schema as the format's library has it."""
+    """What a serializer needs to write a record: the prefix, and the schema in the form of the format's library."""
 
     prefix: bytes
     schema: _Parsed
 
 
 class Registration(Generic[_Parsed]):
-    """Of one serializer. `complete` gives its own schema, with the schemas registered that it refers to; None if it has
-    none. `record_name` is the name in that."""
+    """Chooses the schemas for one serializer.
+
+    `own_schema` returns the serializer's own schema after it has registered the schemas that it refers to; None if the
+    serializer has no schema. `record_name` is the name of the record in that schema.
+    """
 
     def __init__(
         self,
@@ -93,18 +99,18 @@ class Registration(Generic[_Parsed]):
         settings: SerializerSettings,
         *,
         schema_type: SchemaType,
-        parse: Callable[[Chosen], _Parsed],
-        complete: Callable[[], Schema] | None,
+        parse: Callable[[SchemaWithId], _Parsed],
+        own_schema: Callable[[], Schema] | None,
         record_name: str | None,
         field: Field,
     ) -> None:
-        if complete is None and settings.needs_schema:
+        if own_schema is None and settings.needs_schema:
             raise ConfigError("give a schema, or set use.latest.version or use.schema.id")
         self._registry = registry
         self._settings = settings
         self._schema_type = schema_type
         self._parse = parse
-        self._complete = complete
+        self._own_schema = own_schema
         self._record_name = record_name
         self._field = field
         self._by_topic: OnceCache[str, Target[_Parsed]] = OnceCache(self._find)
@@ -121,17 +127,17 @@ class Registration(Generic[_Parsed]):
         chosen = self._choose(subject)
         return Target(encode_prefix(chosen.schema_id), self._parse(chosen))
 
-    def _choose(self, subject: str) -> Chosen:
+    def _choose(self, subject: str) -> SchemaWithId:
         if self._settings.schema_id is not None:
             schema_id = self._settings.schema_id
-            return Chosen(schema_id, fetch_by_id(self._registry, schema_id, self._schema_type))
+            return SchemaWithId(schema_id, fetch_by_id(self._registry, schema_id, self._schema_type))
         if self._settings.uses_latest:
             return fetch_latest(self._registry, subject, self._schema_type)
-        assert self._complete is not None
-        schema = self._complete()
+        assert self._own_schema is not None
+        schema = self._own_schema()
         if self._settings.registers:
-            return Chosen(self._registry.register(subject, schema, normalize=self._settings.normalizes), schema)
-        return Chosen(look_up(self._registry, subject, schema, normalize=self._settings.normalizes).id, schema)
+            return SchemaWithId(self._registry.register(subject, schema, normalize=self._settings.normalizes), schema)
+        return SchemaWithId(look_up(self._registry, subject, schema, normalize=self._settings.normalizes).id, schema)
 
 
 def look_up(registry: RegistryClient, subject: str, schema: Schema, *, normalize: bool) -> RegisteredSchema:

@@ -1,4 +1,4 @@
-"""The settings of the registry's client and of the serializers: Confluent's names, checked as our clients do it."""
+"""The settings of the registry's client and of the serializers, with Confluent's names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
@@ -18,18 +18,18 @@ _STRING = ConfigType.STRING
 
 REGISTRY_KEYS: dict[str, ConfigKey] = table(
     (
-        row("basic.auth.user.info", _PASSWORD, None, "user:password, for registries that ask for them."),
-        row("ssl.ca.location", _STRING, None, "PEM file with trusted certificates; otherwise those that httpx has."),
+        row("basic.auth.user.info", _PASSWORD, None, "user:password, for registries that require them."),
+        row("ssl.ca.location", _STRING, None, "PEM file with trusted certificates; the default is httpx's."),
         row("ssl.certificate.location", _STRING, None, "PEM file with the client's certificate."),
         row("ssl.key.location", _STRING, None, "PEM file with its key, if that is not in the same file."),
         row("ssl.key.password", _PASSWORD, None, "Password of the key."),
         row("enable.ssl.certificate.verification", _BOOLEAN, True, "Whether the registry's certificate is checked."),
-        row("http.connect.timeout.ms", _INT, 10_000, "Time for a connection to a registry.", minimum=1),
-        row("http.read.timeout.ms", _INT, 30_000, "Time for a registry to answer.", minimum=1),
-        row("request.timeout.ms", _INT, 30_000, "Time for a request with all its tries.", minimum=1),
-        row("max.retries", _INT, 3, "How often all urls are tried again if none answers.", minimum=0),
-        row("retries.wait.ms", _LONG, 100, "First wait before they are tried again; it doubles.", minimum=0),
-        row("retries.max.wait.ms", _LONG, 1000, "Longest wait before they are tried again.", minimum=0),
+        row("http.connect.timeout.ms", _INT, 10_000, "Time limit for connecting to a registry.", minimum=1),
+        row("http.read.timeout.ms", _INT, 30_000, "Time limit for a registry's response.", minimum=1),
+        row("request.timeout.ms", _INT, 30_000, "Time limit for a request with all its attempts.", minimum=1),
+        row("max.retries", _INT, 3, "How often all urls are retried if none answers.", minimum=0),
+        row("retries.wait.ms", _LONG, 100, "First wait before a retry; it doubles each time.", minimum=0),
+        row("retries.max.wait.ms", _LONG, 1000, "Longest wait before a retry.", minimum=0),
     )
 )
 
@@ -79,11 +79,11 @@ def _conflicts(values: Values) -> Iterator[str]:
 
 
 _STRATEGY = "subject.name.strategy"
-_LATEST_ROW = row("use.latest.version", _BOOLEAN, False, "Use the latest schema of the subject, as it is at the start.")
+_LATEST_ROW = row("use.latest.version", _BOOLEAN, False, "Use the subject's latest schema at the first use.")
 _VALIDATE_ROW = row("validate", _BOOLEAN, True, "Whether values are checked against the schema.")
 _SERIALIZER_ROWS = (
-    row("auto.register.schemas", _BOOLEAN, True, "Whether schemas are registered that the registry does not have."),
-    row("normalize.schemas", _BOOLEAN, False, "Whether the registry brings schemas into their normal form."),
+    row("auto.register.schemas", _BOOLEAN, True, "Whether schemas that are not registered yet are registered."),
+    row("normalize.schemas", _BOOLEAN, False, "Whether the registry normalizes schemas."),
     row("use.schema.id", _INT, None, "The id of a registered schema to write with.", minimum=0, maximum=SCHEMA_ID_MAX),
     _LATEST_ROW,
 )
@@ -97,7 +97,7 @@ AVRO_SERIALIZER_KEYS = table(
 JSON_SERIALIZER_KEYS = table(_SERIALIZER_ROWS, (_VALIDATE_ROW,))
 PROTOBUF_SERIALIZER_KEYS = table(
     _SERIALIZER_ROWS,
-    (row("skip.known.types", _BOOLEAN, True, "Whether imports that every registry knows are not registered."),),
+    (row("skip.known.types", _BOOLEAN, True, "Whether imports that every registry has built in are not registered."),),
 )
 AVRO_DESERIALIZER_KEYS = table((_LATEST_ROW,))
 PROTOBUF_DESERIALIZER_KEYS = AVRO_DESERIALIZER_KEYS
@@ -106,7 +106,7 @@ JSON_DESERIALIZER_KEYS = table((_LATEST_ROW, _VALIDATE_ROW))
 
 @value_class(kw_only=True)
 class SerializerSettings:
-    """How a serializer finds its schema's id; `values` has what only one format knows."""
+    """How a serializer finds its schema's id. `values` also holds the settings that only one format has."""
 
     subject_of: SubjectNameStrategy
     registers: bool
@@ -118,7 +118,7 @@ class SerializerSettings:
     @classmethod
     def parse(cls, keys: Mapping[str, ConfigKey], config: Mapping[str, object]) -> "SerializerSettings":
         subject_of, values = _read(keys, config)
-        check_together(_ambiguous(values))
+        check_together(_contradictions(values))
         schema_id = values.value("use.schema.id")
         assert schema_id is None or isinstance(schema_id, int)
         return cls(
@@ -132,17 +132,21 @@ class SerializerSettings:
 
     @property
     def needs_schema(self) -> bool:
-        """Unless the registry is asked which one it is."""
+        """Whether the program has to pass a schema, because the settings do not choose one from the registry."""
         return self.schema_id is None and not self.uses_latest
 
 
-def _ambiguous(values: Values) -> Iterable[str]:
-    """Who asks for a schema of the registry's does not register one: only an explicit wish for both is a mistake."""
-    asked = [name for name in ("use.schema.id", "use.latest.version") if values.is_given(name) and values.value(name)]
-    if len(asked) == 2:
+def _contradictions(values: Values) -> Iterable[str]:
+    """Yield the settings that contradict each other.
+
+    With `use.schema.id` or `use.latest.version` nothing is registered; the default of `auto.register.schemas` is then
+    ignored, and only an explicit true is an error.
+    """
+    chosen = [name for name in ("use.schema.id", "use.latest.version") if values.is_given(name) and values.value(name)]
+    if len(chosen) == 2:
         yield "use.schema.id and use.latest.version exclude each other"
-    if asked and values.is_given("auto.register.schemas") and values.boolean("auto.register.schemas"):
-        yield f"{asked[0]} and auto.register.schemas exclude each other"
+    if chosen and values.is_given("auto.register.schemas") and values.boolean("auto.register.schemas"):
+        yield f"{chosen[0]} and auto.register.schemas exclude each other"
 
 
 @value_class(kw_only=True)
@@ -158,7 +162,7 @@ class DeserializerSettings:
 
 
 def _read(keys: Mapping[str, ConfigKey], config: Mapping[str, object]) -> tuple[SubjectNameStrategy, Values]:
-    """The strategy may be a function, which no properties file could hold."""
+    """Take the strategy out before the other settings are parsed: it may be a function, which the parser rejects."""
     rest = dict(config)
     subject_of = find_strategy(rest.pop(_STRATEGY, "TopicNameStrategy"))
     return subject_of, Values(keys, rest)

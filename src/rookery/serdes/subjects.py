@@ -1,11 +1,11 @@
-"""Under which subject a schema is registered. A strategy is a function of the context and the record's name.
+"""The strategies that choose the subject for a schema. A strategy is a function of the context and the record's name.
 
     strategy                               subject                     for
     topic_subject_name_strategy            orders-value, orders-key    one type per topic (the default)
     record_subject_name_strategy           shop.Order                  a type that is the same in all topics
     topic_record_subject_name_strategy     orders-shop.Order           several types per topic
 
-The names are those of Confluent's Python client; those of Java's classes are known too.
+The function names are those of Confluent's Python client. In settings the names of the Java classes are accepted too.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Field: TypeAlias = Literal["key", "value"]
 
 
 class SerializationContext(NamedTuple):
-    """What is serialized: the key or the value of a record of this topic."""
+    """The place of the value that is serialized: the key or the value of a record in `topic`."""
 
     topic: str
     field: Field
@@ -27,7 +27,7 @@ def field_of(*, is_key: bool) -> Field:
     return "key" if is_key else "value"
 
 
-# Between a program's objects and what its format can hold.
+# Converts between a program's objects and the types that the format can encode.
 Convert: TypeAlias = Callable[[Any, SerializationContext], Any]
 SubjectNameStrategy: TypeAlias = Callable[[SerializationContext, str | None], str]
 
@@ -37,16 +37,16 @@ def topic_subject_name_strategy(context: SerializationContext, record_name: str 
 
 
 def record_subject_name_strategy(context: SerializationContext, record_name: str | None) -> str:
-    return _named(record_name)
+    return _require_name(record_name)
 
 
 def topic_record_subject_name_strategy(context: SerializationContext, record_name: str | None) -> str:
-    return f"{context.topic}-{_named(record_name)}"
+    return f"{context.topic}-{_require_name(record_name)}"
 
 
-def _named(record_name: str | None) -> str:
+def _require_name(record_name: str | None) -> str:
     if not record_name:
-        raise ConfigError("subject.name.strategy asks for the name of the record, but the schema has none")
+        raise ConfigError("subject.name.strategy needs the name of the record, but the schema has none")
     return record_name
 
 
@@ -58,14 +58,14 @@ _STRATEGIES: Final[dict[str, SubjectNameStrategy]] = {
 
 
 def find_strategy(value: object) -> SubjectNameStrategy:
-    """A function, or the name of a Java class, with its package or without."""
+    """Return the strategy for a setting: a function, or the name of the Java class with or without its package."""
     if callable(value):
         function: SubjectNameStrategy = value
         return function
     found = _STRATEGIES.get(value.rpartition(".")[2]) if isinstance(value, str) else None
     if found is None:
         raise ConfigError(
-            f"Invalid value {value!r} for configuration subject.name.strategy: give a function of (context, name), or "
+            f"Invalid value {value!r} for configuration subject.name.strategy: use a function of (context, name), or "
             f"one of {', '.join(_STRATEGIES)}"
         )
     return found

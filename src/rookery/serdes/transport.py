@@ -1,11 +1,12 @@
-"""Requests to a registry that has one url or several: the first that answers is asked from then on.
+"""Sends requests to a registry with one url or several. The first url that answers is used for the next requests.
 
-A url that does not answer, or that is not able to (503 and its like), is left for the next one. If none is able to,
-all are tried again after a wait, up to `max.retries` times. What may not be done twice, a deletion, is tried again only
-if it has certainly not been received. All tries together end after `request.timeout.ms`.
+If a url does not answer, or answers with a temporary error (such as 503), the next url is tried. If all fail, all are
+tried again after a wait, up to `max.retries` times. A deletion must not be done twice: it is retried only if the
+registry certainly did not receive it. `request.timeout.ms` limits all attempts together.
 
-All threads share one client and its connections. If nobody answered, other requests fail at once for a moment: many
-threads, or many schemas, do not wait one after the other. A copy in another process has connections of its own.
+All threads share one HTTP client and its connections. If no url answered, the following requests fail immediately for a
+short time. Otherwise many threads, or many schemas, would wait for the same time-out one after the other. A pickled
+copy opens its own connections.
 """
 
 import ssl
@@ -24,15 +25,15 @@ from rookery.serdes.settings import RegistrySettings
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _ACCEPTED: Final = f"{CONTENT_TYPE}, application/vnd.schemaregistry+json; q=0.9, application/json; q=0.5"
-# The server, or something on the way to it, cannot at the moment.
-_UNABLE: Final = frozenset({408, 429, 500, 502, 503, 504})
+# Temporary failures of the registry, or of a gateway in front of it.
+_TEMPORARY: Final = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_RECEIVED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 NO_CODE: Final = -1
 _FAILURE_REMEMBERED_S: Final = 1.0
 
 
 class _Endpoint(NamedTuple):
-    """`url` is without user and password: it stands in error messages."""
+    """`url` does not contain user and password, because error messages quote it."""
 
     url: str
     auth: httpx.BasicAuth | None
@@ -50,7 +51,7 @@ class Request(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """Nobody answered, as it is known until then."""
+    """No url answered. Requests before the time `until` fail with the same `failures`."""
 
     failures: dict[str, str]
     until: float
@@ -79,16 +80,19 @@ class Transport:
         return tuple(each.url for each in self._endpoints)
 
     def send(self, request: Request) -> bytes:
-        """The body of the answer. Raises RegistryRequestError, or RegistryUnavailableError if nobody answers."""
+        """Return the body of the response. Raises RegistryRequestError, or RegistryUnavailableError if no url answers.
+
+        Raises RuntimeError if the transport is closed.
+        """
         if self._closing.is_set():
             raise RuntimeError("the registry client is closed")
         last = self._last_failure
         if last is not None and self._clock.monotonic() < last.until:
             raise RegistryUnavailableError(last.failures)
         failures: dict[str, str] = {}
-        refusal: httpx.Response | None = None
+        error_response: httpx.Response | None = None
         deadline = self._clock.monotonic() + self._settings.timeout_ms / 1000
-        for number in self._tries(deadline):
+        for number in self._attempts(deadline):
             endpoint = self._endpoints[number]
             try:
                 response = self._send_to(endpoint, request, deadline)
@@ -97,26 +101,29 @@ class Transport:
                 if not (request.is_repeatable or isinstance(error, _NOT_RECEIVED)):
                     break
                 continue
-            if response.status_code not in _UNABLE:
+            if response.status_code not in _TEMPORARY:
                 self._current = number
                 return _body(response, endpoint.url)
-            refusal = response
+            error_response = response
             if not request.is_repeatable:
                 break
         else:
-            if refusal is None:
+            if error_response is None:
                 self._last_failure = _Failure(failures, self._clock.monotonic() + _FAILURE_REMEMBERED_S)
-        if refusal is not None:
-            raise _refused(refusal, str(refusal.request.url))
+        if error_response is not None:
+            raise _request_error(error_response, str(error_response.request.url))
         raise RegistryUnavailableError(failures)
 
     def close(self) -> None:
-        """A thread that waits for its next try gives up."""
+        """Close the connections. A request that waits for its next attempt fails."""
         self._closing.set()
         self._client.close()
 
-    def _tries(self, deadline: float) -> Iterator[int]:
-        """Numbers of endpoints in the order in which to ask them; waits between the rounds. At least one."""
+    def _attempts(self, deadline: float) -> Iterator[int]:
+        """Yield the indexes of the endpoints in the order in which to try them; wait between the rounds.
+
+        Yields at least one, even if the deadline has passed.
+        """
         count, wait_ms = len(self._endpoints), self._settings.wait_ms
         for round_number in range(self._settings.retries_max + 1):
             if round_number:
@@ -152,10 +159,10 @@ class Transport:
 def _body(response: httpx.Response, url: str) -> bytes:
     if response.is_success:
         return response.content
-    raise _refused(response, url)
+    raise _request_error(response, url)
 
 
-def _refused(response: httpx.Response, url: str) -> RegistryRequestError:
+def _request_error(response: httpx.Response, url: str) -> RegistryRequestError:
     try:
         error = msgspec.json.decode(response.content, type=ErrorJson)
     except msgspec.DecodeError:
@@ -165,9 +172,9 @@ def _refused(response: httpx.Response, url: str) -> RegistryRequestError:
 
 
 def _parse_endpoints(urls: str | Sequence[str], settings: RegistrySettings) -> tuple[_Endpoint, ...]:
-    """One url, several with commas, or a list of them."""
-    given = urls.split(",") if isinstance(urls, str) else urls
-    endpoints = tuple(_parse_endpoint(each.strip(), settings.user_info) for each in given if each.strip())
+    """`urls` is one url, several separated by commas, or a list."""
+    texts = urls.split(",") if isinstance(urls, str) else urls
+    endpoints = tuple(_parse_endpoint(each.strip(), settings.user_info) for each in texts if each.strip())
     if not endpoints:
         raise ConfigError("give the url of a schema registry, such as http://localhost:8081")
     return endpoints

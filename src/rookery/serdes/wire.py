@@ -1,10 +1,10 @@
-"""The bytes around a message: how a reader finds the schema that it was written with.
+"""The prefix of a message, by which a reader finds the schema that the message was written with.
 
     0x00  schema id, 4 bytes, big endian  payload
     0x00  schema id, 4 bytes, big endian  message indexes  payload        Protobuf
 
-Message indexes say which message of the file it is: the count and then the position at each level, all as zigzag
-varints. The first message of a file, [0], is so common that it is written as the single byte 0.
+Message indexes say which message type of the file it is: their count, and then the position at each nesting level, all
+as zigzag varints. The first message type of a file, [0], is so common that it is written as the single byte 0.
 """
 
 import struct
@@ -18,7 +18,7 @@ _MAGIC: Final = 0
 _PREFIX: Final = struct.Struct(">BI")
 SCHEMA_ID_MAX: Final = 2**31 - 1
 _FIRST_MESSAGE: Final = (0,)
-# Deeper than any file nests messages; garbage is found out before it is read for long.
+# No file nests messages this deep. The limit rejects garbage before many varints of it are read.
 _DEPTH_MAX: Final = 100
 
 
@@ -27,7 +27,7 @@ def encode_prefix(schema_id: int) -> bytes:
 
 
 def read_prefix(data: bytes | bytearray | memoryview) -> tuple[int, bytes]:
-    """The schema's id, and what follows it."""
+    """Return the schema id and the bytes after it. Raises WireFormatError."""
     if len(data) < _PREFIX.size:
         raise WireFormatError(
             f"{len(data)} bytes are too few for a schema id; this was not written by a serializer with a registry"
@@ -50,7 +50,7 @@ def encode_indexes(indexes: tuple[int, ...]) -> bytes:
 
 
 def read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
-    """The message indexes, and the message behind them."""
+    """Return the message indexes and the bytes after them. Raises WireFormatError."""
     try:
         count, position = read_varint(data, 0)
         if not 0 <= count <= _DEPTH_MAX:

@@ -14,7 +14,7 @@ from rookery.base.errors import ConfigError
 from rookery.schemas.interface import SchemaType
 from rookery.serdes import Schema
 from rookery.serdes.errors import InvalidDataError, NotRegisteredError, RegistryRequestError
-from rookery.serdes.registration import Chosen, Registration
+from rookery.serdes.registration import Registration, SchemaWithId
 from rookery.serdes.settings import SerializerSettings
 from rookery.serdes.subjects import field_of
 from rookery.serdes.wire import encode_prefix
@@ -63,12 +63,12 @@ def choose_schema(
         config["subject.name.strategy"] = lambda context, name: subject
     try:
         settings = SerializerSettings.parse(keys, config)
-        registration: Registration[Chosen] = Registration(
+        registration: Registration[SchemaWithId] = Registration(
             registry,
             settings,
             schema_type=schema_type,
             parse=lambda chosen: chosen,
-            complete=None if own is None else lambda: own,
+            own_schema=None if own is None else lambda: own,
             record_name=record_name,
             field=field_of(is_key=is_key),
         )

@@ -1,6 +1,7 @@
-"""Which part of a value does not fit its schema. fastavro's writer does not say; this comes after it, when it refused.
+"""Finds the part of a value that does not match its schema, after fastavro's writer rejected the value without saying.
 
-Of the branches of a union the one counts that fits furthest. What is too large to be looked at is not explained.
+For a union the branch that matches furthest is reported. A value for which the search takes too many steps is not
+explained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,14 @@ from rookery.serdes.errors import InvalidValueError, describe, format_path
 _STEPS_MAX: Final = 10_000
 
 
-class _Misfit(NamedTuple):
+class _Mismatch(NamedTuple):
     path: tuple[str | int, ...]
     expected: str
     value: Any
 
 
 def explain(root: Node, value: Any, error: Exception) -> InvalidValueError:
-    """`error` is what fastavro said."""
+    """Return the error for a value that fastavro rejected with `error`."""
     try:
         found = _Search().find(root, value, ())
     except (_TooLargeError, RecursionError):
@@ -43,11 +44,11 @@ class _Search:
     def __init__(self) -> None:
         self._steps = 0
 
-    def find(self, node: Node, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+    def find(self, node: Node, value: Any, path: tuple[str | int, ...]) -> _Mismatch | None:
         self._steps += 1
         if self._steps > _STEPS_MAX:
             raise _TooLargeError
-        here = _Misfit(path, _name(node), value)
+        here = _Mismatch(path, _name(node), value)
         match node:
             case Union():
                 return self._find_in_union(node, value, here)
@@ -60,9 +61,9 @@ class _Search:
                 is_map = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
                 return self._find_in_items(node.values, value.items(), path) if is_map else here
             case _:
-                return None if _fits(node, value) else here
+                return None if _matches(node, value) else here
 
-    def _find_in_union(self, node: Union, value: Any, here: _Misfit) -> _Misfit | None:
+    def _find_in_union(self, node: Union, value: Any, here: _Mismatch) -> _Mismatch | None:
         branches: Sequence[Node] = node.branches
         if isinstance(value, tuple) and len(value) == 2:
             name, value = value
@@ -73,12 +74,12 @@ class _Search:
         deepest = max((each for each in found if each is not None), key=lambda each: len(each.path))
         return deepest if len(deepest.path) > len(here.path) else here
 
-    def _find_in_record(self, node: Record, value: Mapping[str, Any], path: tuple[str | int, ...]) -> _Misfit | None:
+    def _find_in_record(self, node: Record, value: Mapping[str, Any], path: tuple[str | int, ...]) -> _Mismatch | None:
         given = [field for field in node.fields.values() if _is_given(field, value)]
         found = (self.find(field.type, value.get(field.name), (*path, field.name)) for field in given)
         return next((each for each in found if each is not None), None)
 
-    def _find_in_items(self, node: Node, items: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+    def _find_in_items(self, node: Node, items: Any, path: tuple[str | int, ...]) -> _Mismatch | None:
         found = (self.find(node, value, (*path, key)) for key, value in items)
         return next((each for each in found if each is not None), None)
 
@@ -87,8 +88,8 @@ def _is_given(field: Field, value: Mapping[str, Any]) -> bool:
     return field.name in value or field.default is MISSING
 
 
-def _fits(node: Node, value: Any) -> bool:
-    """A type that contains no others."""
+def _matches(node: Node, value: Any) -> bool:
+    """Whether a value matches a type that contains no other types."""
     try:
         return bool(fastavro.validate(value, guarded(read_json(print_schema(node))), raise_errors=False))
     except Exception:
@@ -96,7 +97,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 
 def _name(node: Node) -> str:
-    """For people."""
+    """Return the name of a type for messages."""
     if isinstance(node, Union):
         return " or ".join(map(_name, node.branches))
     return str(node.properties.get("logicalType", node.full_name))
