@@ -1,4 +1,4 @@
-"""One broker for the package: every test has topics and groups of its own."""
+"""One broker for all tests of the package: each uses its own topics and groups."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,5 @@ from tests.support.retention import KEEPS_OLD_RECORDS
 
 @pytest.fixture(scope="package")
 def broker() -> Iterator[EmbeddedBroker]:
-    """One broker for all: every test has topics and groups of its own."""
     with EmbeddedBroker(settings={"group.initial.rebalance.delay.ms": "0"} | KEEPS_OLD_RECORDS) as embedded:
         yield embedded

@@ -1,4 +1,4 @@
-"""What the consumer's tests share: batches, a log behind a fake broker, records in a real one."""
+"""Helpers of the consumer's tests: batches, the log of a fake broker, appending to a real one."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ _names = itertools.count()
 
 
 def batch(first: int, *values: bytes | None, epoch: int = 0, **fields: Any) -> bytes:
-    """Record `first + n` has the key `k<n>`-less value n, at a second of its own."""
+    """Build a batch: the record at offset n has no key, and its timestamp is n seconds after START_MS."""
     records = [
         Record(first + index, START_MS + 1000 * (first + index), None, value) for index, value in enumerate(values)
     ]
@@ -31,7 +31,7 @@ def batch(first: int, *values: bytes | None, epoch: int = 0, **fields: Any) -> b
 
 
 def new_topic() -> str:
-    """A name that no other test of this process uses."""
+    """Return a name that no other test of this process uses."""
     return f"topic-{next(_names)}"
 
 
@@ -45,7 +45,7 @@ async def append(
     start_ms: int = START_MS,
     codec: Codec = Codec.NONE,
 ) -> None:
-    """One batch, written as it is: a record per second from `start_ms` on."""
+    """Append one batch, with one record per second from `start_ms` on."""
     records = [
         Record(index, start_ms + 1000 * index, keys[index] if keys else None, value, headers)
         for index, value in enumerate(values)
@@ -63,7 +63,7 @@ async def append(
 async def consuming(
     bootstrap: str, *partitions: TopicPartition, config: dict[str, object] | None = None, **options: Any
 ) -> AsyncIterator[Consumer[Any, Any]]:
-    """A consumer from the beginning, without a group unless the config names one."""
+    """Run a consumer that reads from the beginning; without a group unless `config` names one."""
     settings: dict[str, object] = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
     async with Consumer[Any, Any](settings | (config or {}), **options) as consumer:
         if partitions:
@@ -72,7 +72,7 @@ async def consuming(
 
 
 async def read_values(consumer: Consumer[Any, Any], count: int) -> list[Any]:
-    """Poll until so many records came; at most a few seconds."""
+    """Poll until `count` records have arrived, for 10 seconds at most."""
     values: list[Any] = []
     async with asyncio.timeout(10):
         while len(values) < count:
@@ -81,9 +81,9 @@ async def read_values(consumer: Consumer[Any, Any], count: int) -> list[Any]:
 
 
 class FakeLog:
-    """Partitions for a `FakeBroker`: serves fetches as a broker does, with sessions, one batch per partition.
+    """The partitions of a `FakeBroker`: serves fetches as a broker does, with sessions, one batch per partition.
 
-    A request that may wait and finds nothing is left without an answer until `wait_is_over`, or for good.
+    A long poll that finds no data is never answered.
     """
 
     def __init__(self, *, hands_out_sessions: bool = True) -> None:
@@ -159,7 +159,7 @@ def _by_topic(rows: Iterable[tuple[str, Message]]) -> list[Message]:
 
 
 def offsets_answer(by_timestamp: dict[int, int], *, epoch: int = 0) -> Any:
-    """ListOffsets: the same for every partition."""
+    """Answer ListOffsets with the same offsets for every partition."""
 
     def answer(version: int, request: Message) -> Message:
         topics = [
@@ -184,7 +184,7 @@ def offsets_answer(by_timestamp: dict[int, int], *, epoch: int = 0) -> Any:
 
 
 def fetch_offsets(broker: FakeBroker) -> list[dict[TopicPartition, int]]:
-    """Of each fetch, the positions that it names."""
+    """Return the positions that each fetch request names."""
     return [
         {
             TopicPartition(_name(topic), row.partition): row.fetch_offset

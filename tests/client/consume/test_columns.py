@@ -1,4 +1,4 @@
-"""The Arrow face of the consumer, against a real broker."""
+"""The Arrow methods of the consumer, against a real broker."""
 
 import asyncio
 import threading
@@ -25,7 +25,8 @@ COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 
 def run(broker: EmbeddedBroker, work: Test) -> None:
-    """`work(bootstrap, partition 0, partition 1)`: 0..9 in the first, in three batches, and 100..102 in the second."""
+    """Call `work(bootstrap, partition 0, partition 1)`: the first has values 0 to 9, in three batches, the second 100
+    to 102."""
     topic = new_topic()
     broker.create_topic(topic, partitions=2, config={"retention.ms": "-1"})
 
@@ -103,7 +104,7 @@ def test_ranges(broker: EmbeddedBroker, start: Any, end: Any, expected: tuple[li
     run(broker, work)
 
 
-def test_a_range_in_pieces_leaves_positions_alone(broker: EmbeddedBroker) -> None:
+def test_reading_a_range_in_pieces_does_not_change_positions(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
         config: dict[str, object] = {"max.partition.fetch.bytes": 80, "fetch.max.bytes": 100}
         async with consuming(bootstrap, tp, config=config) as consumer:
@@ -123,14 +124,14 @@ def test_ranges_that_do_not_exist(broker: EmbeddedBroker) -> None:
             with pytest.raises(ApiError) as caught:
                 await consumer.read_arrow("no-such-topic")
             assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for nonsense in ("end", 1.5, None, True, {0: "end"}, {0: b""}, Timestamp("1")):  # type: ignore[arg-type]
-                for start, end in ((nonsense, END), (BEGINNING, nonsense)):
+            for invalid in ("end", 1.5, None, True, {0: "end"}, {0: b""}, Timestamp("1")):  # type: ignore[arg-type]
+                for start, end in ((invalid, END), (BEGINNING, invalid)):
                     with pytest.raises(TypeError, match="offset, BEGINNING, END or Timestamp"):
                         await consumer.read_arrow(tp.topic, start, end)  # type: ignore[arg-type]
             for negative in (-1, {0: -5}, Timestamp(-1)):
                 with pytest.raises(ValueError, match="negative"):
                     await consumer.read_arrow(tp.topic, negative)
-            with pytest.raises(TypeError, match="'0' is no partition"):
+            with pytest.raises(TypeError, match="'0' is not a partition"):
                 await consumer.read_arrow(tp.topic, {"0": 1})  # type: ignore[dict-item]
         with pytest.raises(ClientStateError, match="closed"):
             await consumer.read_arrow(tp.topic)
@@ -138,7 +139,7 @@ def test_ranges_that_do_not_exist(broker: EmbeddedBroker) -> None:
     run(broker, work)
 
 
-def test_a_range_that_is_no_more() -> None:
+def test_errors_of_a_range() -> None:
     deleted = FetchedPartition(0, ErrorCode.OFFSET_OUT_OF_RANGE, 9, 9, 5, None, -1, None, None, None)
     with pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 3") as caught:
         _check(TP, OffsetRange(3, 9), deleted)
@@ -158,8 +159,8 @@ def _decoded(pieces: list[FetchedRange]) -> tuple[dict[int, list[int]], CorruptR
     settings: Any = SimpleNamespace(_settings=SimpleNamespace(read_committed=False, check_crcs=True))
     batches, failure = ColumnMethods._decode_pieces(settings, pieces)
     found: dict[int, list[int]] = {}
-    for some in batches:
-        for index, offset in zip(some["partition"].to_pylist(), some["offset"].to_pylist(), strict=True):
+    for each in batches:
+        for index, offset in zip(each["partition"].to_pylist(), each["offset"].to_pylist(), strict=True):
             found.setdefault(index, []).append(offset)
     return found, failure
 
@@ -173,7 +174,7 @@ def test_a_round_that_does_not_fit_one_batch_is_read_to_its_end(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("place", [-2, 16])
-def test_a_damaged_run_of_a_round_is_told_behind_the_others(place: int) -> None:
+def test_the_error_of_a_damaged_run_follows_the_records_of_the_others(place: int) -> None:
     damaged = bytearray(batch(0, b"a") + batch(1, b"b"))
     damaged[place if place > 0 else len(batch(0, b"a")) + place] ^= 1
     found, failure = _decoded(_pieces(bytes(damaged), batch(0, b"a", b"b")))
@@ -182,10 +183,10 @@ def test_a_damaged_run_of_a_round_is_told_behind_the_others(place: int) -> None:
     assert failure.partition == TP
 
 
-def test_partitions_that_are_taken_away_from_a_poll_keep_the_others_records(
+def test_records_of_partitions_unassigned_during_a_poll_are_dropped(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another task assigns while a thread decodes: whatever has no records in the answer has not moved either."""
+    """Another task assigns while a thread decodes: positions move only for the records that the poll returns."""
     may_decode = threading.Event()
     really = arrow.decode_fetched
 
@@ -199,7 +200,7 @@ def test_partitions_that_are_taken_away_from_a_poll_keep_the_others_records(
             while len(consumer._fetcher._buffers) < 2:
                 await asyncio.sleep(0.01)
             _gone, kept = list(consumer._fetcher._buffers)
-            await consumer._load_columns()
+            await consumer._load_arrow()
             monkeypatch.setattr(arrow, "decode_fetched", decode_later)
             poll = asyncio.create_task(consumer.poll_arrow(10))
             while consumer._fetcher._buffers:
@@ -213,16 +214,16 @@ def test_partitions_that_are_taken_away_from_a_poll_keep_the_others_records(
     run(broker, work)
 
 
-def test_a_cancelled_poll_loses_nothing_and_seeking_meanwhile_counts(broker: EmbeddedBroker) -> None:
+def test_a_cancelled_poll_loses_no_records_and_a_seek_takes_effect(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition, other: TopicPartition) -> None:
         for _ in range(3):
             await append(bootstrap, other, [b"." * 2000] * 200)
         async with consuming(bootstrap, other) as consumer:
             while other not in consumer._fetcher._buffers:
                 await asyncio.sleep(0.01)
-            await consumer._load_columns()
+            await consumer._load_arrow()
             poll = asyncio.create_task(consumer.poll_arrow(10))
-            # Up to where the thread is at work.
+            # Wait until the thread is decoding.
             while other in consumer._fetcher._buffers:
                 await asyncio.sleep(0)
             assert await consumer.position(other) == 0
@@ -240,7 +241,7 @@ def test_a_cancelled_poll_loses_nothing_and_seeking_meanwhile_counts(broker: Emb
             while other in consumer._fetcher._buffers:
                 await asyncio.sleep(0)
             consumer.seek(other, 600)
-            # What was being decoded is left out.
+            # The records that were being decoded are left out.
             assert (await poll).column("offset").to_pylist() == [600, 601, 602]
             assert await consumer.position(other) == 603
 

@@ -40,7 +40,7 @@ def test_aborted_records_are_never_seen(broker: EmbeddedBroker, protocol: Protoc
             await producer.end(commit=commit)
         async with consuming(bootstrap, tp, config=COMMITTED) as consumer:
             assert await read_values(consumer, 4) == [b"0 a", b"0 b", b"3 a", b"3 b"]
-            # The position goes on over what is left out: 5 transactions of 2 records and a marker.
+            # The position moves past skipped records and markers: 5 transactions of 2 records and a marker each.
             while await consumer.position(tp) < 15:
                 await consumer.poll(0.05)
             assert consumer.lag(tp) == 0
@@ -50,7 +50,7 @@ def test_aborted_records_are_never_seen(broker: EmbeddedBroker, protocol: Protoc
     run(broker, work, protocol)
 
 
-def test_open_transactions_hold_back_what_follows(broker: EmbeddedBroker) -> None:
+def test_open_transactions_hold_back_later_records(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition, producer: TransactionalProducer) -> None:
         await producer.produce({tp: [b"first"]})
         await producer.end(commit=True)

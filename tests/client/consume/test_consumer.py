@@ -28,7 +28,7 @@ Test = Callable[[str, TopicPartition], Coroutine[Any, Any, None]]
 
 
 def run(broker: EmbeddedBroker, work: Test, *, partitions: int = 1) -> None:
-    """`work(bootstrap, partition 0 of a new topic)`. Records are old, and shall stay."""
+    """Call `work(bootstrap, partition 0 of a new topic)`. Retention is off: the tests' timestamps are old."""
     topic = new_topic()
     broker.create_topic(topic, partitions=partitions, config=KEEP)
 
@@ -56,7 +56,7 @@ def test_records_arrive_whole_and_in_order(broker: EmbeddedBroker, codec: Codec)
     run(broker, work)
 
 
-def test_a_poll_hands_out_at_most_max_poll_records(broker: EmbeddedBroker) -> None:
+def test_a_poll_returns_at_most_max_poll_records(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition) -> None:
         await append(bootstrap, tp, numbers(7))
         async with consuming(bootstrap, tp, config={"max.poll.records": 3}) as consumer:
@@ -97,7 +97,7 @@ def test_async_for_moves_the_position_record_by_record(broker: EmbeddedBroker) -
                     await consumer.commit()
                     break
             assert await consumer.committed([tp]) == {tp: OffsetAndMetadata(6, "", 0)}
-            # Nothing that was not handed out is lost.
+            # Records that were not returned are not lost.
             assert seen + await read_values(consumer, 4) == numbers(10)
 
     run(broker, work)
@@ -227,7 +227,7 @@ def test_lookups(broker: EmbeddedBroker) -> None:
             other = TopicPartition(tp.topic, 1)
             found = await consumer.offsets_for_times({tp: START_MS + 1500, other: START_MS})
             assert found == {tp: OffsetAndTimestamp(2, START_MS + 2000, 0), other: None}
-            with pytest.raises(ValueError, match="no timestamp"):
+            with pytest.raises(ValueError, match="not a timestamp"):
                 await consumer.offsets_for_times({tp: -1})
             assert [partition.index for partition in await consumer.partitions_for(tp.topic)] == [0, 1]
             topics = await consumer.list_topics()
@@ -323,7 +323,7 @@ def test_interceptors(broker: EmbeddedBroker) -> None:
     run(broker, work)
 
 
-def test_interceptors_hear_of_automatic_commits(broker: EmbeddedBroker) -> None:
+def test_interceptors_are_called_after_automatic_commits(broker: EmbeddedBroker) -> None:
     class Spy:
         def __init__(self) -> None:
             self.committed: list[Any] = []
@@ -357,11 +357,11 @@ def test_commits_of_assigned_partitions(broker: EmbeddedBroker) -> None:
             await consumer.commit({tp: 2})
             await consumer.commit({tp: OffsetAndMetadata(3, "note")})
             assert (await consumer.committed([tp]))[tp] == OffsetAndMetadata(3, "note")
-            told: list[Any] = []
-            consumer.commit_async({tp: 5}, lambda offsets, error: told.append((offsets[tp].offset, error)))
-            consumer.commit_async({tp: 6}, lambda offsets, error: told.append((offsets[tp].offset, error)))
+            results: list[Any] = []
+            consumer.commit_async({tp: 5}, lambda offsets, error: results.append((offsets[tp].offset, error)))
+            consumer.commit_async({tp: 6}, lambda offsets, error: results.append((offsets[tp].offset, error)))
             await consumer.commit({tp: 7})
-            assert told == [(5, None), (6, None)]
+            assert results == [(5, None), (6, None)]
             assert consumer.group_metadata().group_id == tp.topic
         async with consuming(bootstrap, tp, config=config) as consumer:
             assert await consumer.position(tp) == 7
@@ -452,7 +452,7 @@ def test_new_partitions_are_found(broker: EmbeddedBroker) -> None:
     run(broker, work)
 
 
-def test_a_topic_that_is_deleted_and_made_again(broker: EmbeddedBroker) -> None:
+def test_a_topic_that_is_deleted_and_created_again(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition) -> None:
         from confluent_kafka.admin import AdminClient
 
@@ -486,7 +486,7 @@ def test_a_topic_that_does_not_exist_yet(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("how", ["assign", "subscribe"])
-def test_topics_are_created_by_asking_for_them(broker: EmbeddedBroker, how: str) -> None:
+def test_topics_are_created_by_requesting_them(broker: EmbeddedBroker, how: str) -> None:
     async def work(bootstrap: str, tp: TopicPartition) -> None:
         later = TopicPartition(f"{tp.topic}-auto", 0)
         async with consuming(bootstrap, config={"group.id": tp.topic, "retry.backoff.ms": 5}) as consumer:
@@ -513,7 +513,7 @@ def test_an_invalid_topic_is_an_error(broker: EmbeddedBroker) -> None:
     run(broker, work)
 
 
-def test_calls_that_make_no_sense(broker: EmbeddedBroker) -> None:
+def test_calls_that_do_not_fit_the_state(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition) -> None:
         async with consuming(bootstrap) as consumer:
             with pytest.raises(ClientStateError, match="subscribe or assign"):
@@ -529,7 +529,7 @@ def test_calls_that_make_no_sense(broker: EmbeddedBroker) -> None:
             consumer.assign([tp])
             polling = asyncio.ensure_future(consumer.poll(5))
             await asyncio.sleep(0)
-            with pytest.raises(ClientStateError, match="another task polls"):
+            with pytest.raises(ClientStateError, match="another task is polling"):
                 await consumer.poll(0)
             consumer.wakeup()
             with pytest.raises(WakeupError):
@@ -546,12 +546,12 @@ def test_calls_that_make_no_sense(broker: EmbeddedBroker) -> None:
     run(broker, work)
 
 
-def test_unknown_settings_are_told() -> None:
+def test_unknown_settings_are_an_error() -> None:
     with pytest.raises(ConfigError, match="group"):
         Consumer({"bootstrap.servers": "localhost:1", "group.idd": "g"})
 
 
-def test_assigning_again_keeps_what_stays(broker: EmbeddedBroker) -> None:
+def test_assigning_again_keeps_positions(broker: EmbeddedBroker) -> None:
     async def work(bootstrap: str, tp: TopicPartition) -> None:
         other = TopicPartition(tp.topic, 1)
         await append(bootstrap, tp, numbers(4))

@@ -1,4 +1,4 @@
-"""Damaged log files of a real broker: the consumer says where, and goes on when it is told to."""
+"""Damaged log files of a real broker: the consumer names the offset, and continues after a seek."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ TP = TopicPartition("damaged", 0)
 
 
 def damage(directory: Path, number: int) -> None:
-    """Flip a bit in the records of one batch, where the file lies."""
+    """Flip a bit in the records of one batch, in the broker's log file."""
     (path,) = directory.glob(f"{TP}/*.log")
     data = bytearray(path.read_bytes())
     start, header = list(iterate_headers(data))[number]
@@ -23,7 +23,7 @@ def damage(directory: Path, number: int) -> None:
     path.write_bytes(bytes(data))
 
 
-def test_a_damaged_batch_is_named_and_can_be_passed(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_named_and_can_be_skipped(tmp_path: Path) -> None:
     async def work(bootstrap: str) -> None:
         for first in (0, 3, 6):
             await append(bootstrap, TP, [b"%d" % number for number in range(first, first + 3)])
@@ -44,7 +44,7 @@ def test_a_damaged_batch_is_named_and_can_be_passed(tmp_path: Path) -> None:
                 async for _ in consumer:
                     pass
         async with asyncio.timeout(30), consuming(bootstrap, TP, config={"check.crcs": False}) as consumer:
-            # The bit was the value's: nothing but the checksum can tell.
+            # The bit is part of a value: only the checksum shows the damage.
             assert len(await read_values(consumer, 9)) == 9
 
     with EmbeddedBroker(data_dir=tmp_path) as broker:
@@ -53,7 +53,7 @@ def test_a_damaged_batch_is_named_and_can_be_passed(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_of_large_columns(tmp_path: Path) -> None:
-    """Large enough that it is decoded in a thread, while what comes behind it is fetched already."""
+    """The data is large enough to be decoded in a thread, while the data after it is being fetched."""
 
     async def work(bootstrap: str) -> None:
         for first in range(0, 300, 100):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple
 
 from rookery.base.errors import ApiError
-from rookery.client.consume.decoder import Deserializers, FetchedRun, PartitionBuffer, end_of, epoch_before
+from rookery.client.consume.decoder import Deserializers, FetchedRun, PartitionBuffer, end_offset, epoch_before
 from rookery.client.consume.subscription import FetchPosition
 from rookery.client.errors import CorruptRecordError, SerializationError
 from rookery.records.batch import Codec, iterate_headers, stamp
@@ -57,28 +57,28 @@ def test_a_record_has_everything() -> None:
 
 
 @pytest.mark.parametrize(("place", "value"), [(8, -12), (8, 40), (16, 1 << 24)])
-def test_headers_end_before_what_is_no_batch(place: int, value: int) -> None:
-    """Lengths that lead nowhere, and a format that is not ours."""
+def test_headers_end_before_invalid_bytes(place: int, value: int) -> None:
+    """Impossible lengths, and an unknown format."""
     data = bytearray(batch(0, b"a", epoch=3) + batch(1, b"b", epoch=4))
     struct.pack_into(">i", data, len(data) // 2 + place, value)
     assert len(list(islice(iterate_headers(data), 10))) == 1
-    assert end_of(memoryview(data)) == 1
+    assert end_offset(memoryview(data)) == 1
     assert epoch_before(memoryview(data), 9, unknown=-1) == 3
 
 
-def test_the_end_lies_before_offsets_that_cannot_be() -> None:
+def test_the_end_offset_does_not_count_impossible_offsets() -> None:
     data = bytearray(batch(0, b"a") + batch(1, b"b"))
     struct.pack_into(">i", data, len(data) // 2 + 23, -7)
-    assert end_of(memoryview(data)) == 1
+    assert end_offset(memoryview(data)) == 1
 
 
-def test_the_brokers_time_is_told_as_such() -> None:
+def test_log_append_time_sets_the_timestamp_type() -> None:
     data = bytes(build_batch([Record(0, 1, None, b"v")], log_append_time_ms=START_MS))
     (record,) = buffer(data).take(10)
     assert (record.timestamp_ms, record.timestamp_type) == (START_MS, 1)
 
 
-def test_records_before_the_position_are_left_out() -> None:
+def test_records_before_the_position_are_skipped() -> None:
     taken = buffer(batch(10, b"a", b"b", b"c") + batch(13, b"d"), 11)
     assert [(record.offset, record.value) for record in taken.take(9)] == [(11, b"b"), (12, b"c"), (13, b"d")]
     assert (taken.position.offset, taken.is_drained) == (14, True)
@@ -122,14 +122,14 @@ def test_control_batches_move_the_position_only() -> None:
     assert taken.position.offset == 2
 
 
-def test_what_compaction_took_leaves_gaps() -> None:
+def test_compaction_leaves_gaps() -> None:
     sparse = bytes(build_batch([Record(4, START_MS, None, b"a"), Record(8, START_MS, None, b"b")], base_offset=2))
     taken = buffer(sparse, 3)
     assert [record.offset for record in taken.take(9)] == [4, 8]
     assert taken.position.offset == 9
 
 
-def test_aborted_transactions_are_left_out() -> None:
+def test_aborted_transactions_are_skipped() -> None:
     data = (
         transactional(0, 1, b"lost")
         + transactional(1, 2, b"kept")
@@ -158,7 +158,7 @@ def test_two_aborted_transactions_of_one_producer() -> None:
     assert values(buffer(data, aborted=[(1, 4), (1, 0)])) == [b"kept"]
 
 
-def test_a_damaged_batch_is_never_opened_and_can_be_passed() -> None:
+def test_a_damaged_batch_is_never_opened_and_can_be_skipped() -> None:
     data = batch(0, b"a") + damaged(batch(1, b"b", b"c", b"d")) + batch(4, b"e")
     taken = buffer(data)
     assert (values(taken), taken.position.offset) == ([b"a"], 1)
@@ -168,11 +168,11 @@ def test_a_damaged_batch_is_never_opened_and_can_be_passed() -> None:
         ) as caught:
             taken.take(9)
         assert (caught.value.partition, caught.value.offset, taken.position.offset) == (TP, 3, 1)
-    behind = buffer(batch(4, b"e"), caught.value.offset + 1)
-    assert values(behind) == [b"e"]
+    after_seek = buffer(batch(4, b"e"), caught.value.offset + 1)
+    assert values(after_seek) == [b"e"]
 
 
-def test_the_next_batch_tells_where_a_damaged_one_ends() -> None:
+def test_the_next_batch_determines_where_a_damaged_one_ends() -> None:
     broken = bytearray(batch(0, b"a", b"b"))
     struct.pack_into(">i", broken, 23, 2**30)
     with pytest.raises(CorruptRecordError) as caught:
@@ -180,13 +180,13 @@ def test_the_next_batch_tells_where_a_damaged_one_ends() -> None:
     assert caught.value.offset == 1
 
 
-def test_checksums_are_not_checked_if_the_user_says_so() -> None:
+def test_checksums_are_not_verified_without_check_crcs() -> None:
     data = bytearray(batch(0, b"abc"))
     data[17] ^= 1
     assert values(buffer(bytes(data), check_crcs=False)) == [b"abc"]
 
 
-def test_an_unknown_format_is_told() -> None:
+def test_an_unknown_format_is_an_error() -> None:
     old = bytearray(batch(0, b"abc"))
     old[16] = 1
     with pytest.raises(CorruptRecordError, match="format v1"):
@@ -195,7 +195,7 @@ def test_an_unknown_format_is_told() -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_any_damage_is_a_damaged_batch_or_none(seed: int) -> None:
-    """Without checksums, so that the damage arrives where records are taken apart."""
+    """Checksums are off, so that the damage reaches the record parser."""
     chance = random.Random(seed)
     data = bytearray(batch(0, *(bytes([n]) * n for n in range(20))))
     for _ in range(chance.randint(1, 4)):
@@ -225,7 +225,7 @@ def test_deserializers_are_functions_or_objects() -> None:
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
-def test_what_cannot_be_deserialized_comes_behind_what_can(part: str) -> None:
+def test_records_before_a_deserialization_error_are_returned_first(part: str) -> None:
     texts = [b"0", b"1", b"two", b"3"]
     records = [Record(n, START_MS, text, text) for n, text in enumerate(texts)]
     deserializers = Deserializers(*((number, None) if part == "key" else (None, number)))

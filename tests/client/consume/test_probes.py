@@ -1,4 +1,4 @@
-"""Questions about what lies behind positions: is there anything, and how large is it. Against a real broker."""
+"""`wait_for_records` and `measure` against a real broker: records after a position, and their stored size."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def two_partitions(broker: EmbeddedBroker) -> tuple[TopicPartition, TopicPartiti
     return TopicPartition(topic, 0), TopicPartition(topic, 1)
 
 
-def test_waiting_ends_with_the_first_record_or_the_time(broker: EmbeddedBroker) -> None:
+def test_waiting_ends_with_the_first_record_or_the_time_out(broker: EmbeddedBroker) -> None:
     tp, other = two_partitions(broker)
 
     async def work() -> None:
@@ -48,7 +48,7 @@ def test_sizes_are_those_of_whole_batches(broker: EmbeddedBroker) -> None:
             everything = (await consumer.measure({tp: 0, other: 0}, size_max=1_000_000))[tp]
             assert everything.offset_count == 30
             assert 30 * 1000 < everything.size_bytes < 30 * 1020 + 3 * HEADER_SIZE
-            # From the middle of a batch, the whole of it is counted.
+            # A position in the middle of a batch counts the whole batch.
             batch = StoredRun(everything.size_bytes // 3, 10)
             assert await consumer.measure({tp: 15}, size_max=batch.size_bytes) == {tp: batch}
             assert await consumer.measure({tp: 30, other: 0}, size_max=1000) == {}
@@ -56,7 +56,7 @@ def test_sizes_are_those_of_whole_batches(broker: EmbeddedBroker) -> None:
     asyncio.run(work())
 
 
-def test_what_cannot_be_asked_about(broker: EmbeddedBroker) -> None:
+def test_positions_and_partitions_that_do_not_exist(broker: EmbeddedBroker) -> None:
     tp, _ = two_partitions(broker)
 
     async def work() -> None:

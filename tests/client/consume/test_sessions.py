@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TopicPartition
-from rookery.client.consume.sessions import FetchSession, SessionRequest, Wanted
+from rookery.client.consume.sessions import FetchSession, SessionRequest, SessionRow
 from rookery.protocol.fetch import FetchPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
-def wanted(**offsets: int) -> dict[TopicPartition, Wanted]:
-    """`a=5`: topic a, partition 0, from 5."""
+def wanted(**offsets: int) -> dict[TopicPartition, SessionRow]:
+    """Build rows: `a=5` fetches partition 0 of topic a from offset 5."""
     return {
-        TopicPartition(name, 0): Wanted(UUID(int=ord(name)), FetchPartition(0, offset, 100))
+        TopicPartition(name, 0): SessionRow(UUID(int=ord(name)), FetchPartition(0, offset, 100))
         for name, offset in offsets.items()
     }
 
@@ -42,7 +42,7 @@ def test_after_the_full_request_only_changes_are_sent() -> None:
     assert session.prepare(wanted(b=5, c=1)).topics == []
 
 
-def test_a_broker_without_room_gets_full_requests() -> None:
+def test_a_broker_with_a_full_session_cache_gets_full_requests() -> None:
     session = FetchSession()
     for _ in range(3):
         request = session.prepare(wanted(a=0))
@@ -69,7 +69,7 @@ def test_an_error_of_the_session_leads_to_a_full_request(error: ErrorCode, sessi
     assert (request.session_id, request.session_epoch, rows(request)) == (session_id, 0, {"a": 0})
 
 
-def test_a_lost_answer_replaces_the_session() -> None:
+def test_after_a_lost_response_the_session_is_replaced() -> None:
     session = FetchSession()
     session.prepare(wanted(a=0))
     session.accept(ErrorCode.NONE, 9)
@@ -79,22 +79,22 @@ def test_a_lost_answer_replaces_the_session() -> None:
     assert (request.session_id, request.session_epoch, rows(request)) == (9, 0, {"a": 3})
 
 
-def test_a_topic_made_again_is_forgotten_by_its_old_id() -> None:
+def test_a_recreated_topic_is_removed_by_its_old_id() -> None:
     session = FetchSession()
     session.prepare(wanted(a=4))
     session.accept(ErrorCode.NONE, 9)
-    other = {A: Wanted(UUID(int=77), FetchPartition(0, 0, 100))}
+    other = {A: SessionRow(UUID(int=77), FetchPartition(0, 0, 100))}
     request = session.prepare(other)
     assert [topic.topic_id for topic in request.forgotten] == [UUID(int=ord("a"))]
     assert [topic.topic_id for topic in request.topics] == [UUID(int=77)]
     assert session.name(UUID(int=77)) == "a"
 
 
-def test_topics_without_ids_are_asked_for_by_name_in_another_session() -> None:
+def test_topics_without_ids_are_requested_by_name_in_another_session() -> None:
     session = FetchSession()
     session.prepare(wanted(a=0))
     session.accept(ErrorCode.NONE, 9)
-    request = session.prepare(wanted(a=0) | {B: Wanted(NO_TOPIC_ID, FetchPartition(3, 0, 100))})
+    request = session.prepare(wanted(a=0) | {B: SessionRow(NO_TOPIC_ID, FetchPartition(3, 0, 100))})
     assert (request.by_topic_id, request.session_id, request.session_epoch) == (False, 9, 0)
     assert rows(request) == {"a": 0, "b": 0}
 
@@ -109,7 +109,7 @@ def test_a_session_is_closed_by_its_last_request() -> None:
 
 
 class Broker:
-    """What a broker holds of a session, by KIP-227."""
+    """The broker's side of a session, according to KIP-227."""
 
     def __init__(self) -> None:
         self.session_id = 0
@@ -148,7 +148,9 @@ def test_the_broker_always_fetches_what_is_wanted(
     session, broker = FetchSession(), Broker()
     for number, (plan, fate) in enumerate(steps, 1):
         items = {
-            TopicPartition(name, index): Wanted(UUID(int=ord(name) + 1000 * version), FetchPartition(index, offset, 9))
+            TopicPartition(name, index): SessionRow(
+                UUID(int=ord(name) + 1000 * version), FetchPartition(index, offset, 9)
+            )
             for (name, index), (version, offset) in plan.items()
         }
         if fate == "forget":
@@ -165,5 +167,5 @@ def test_the_broker_always_fetches_what_is_wanted(
                 (item.topic_id, item.row.partition): item.row.fetch_offset for item in items.values()
             }
         else:
-            # Only a broker that lost the session refuses, and then the next request is a full one.
+            # Only a broker that lost the session returns an error, and then the next request is a full one.
             assert fate == "forget"

@@ -49,7 +49,7 @@ def test_without_a_group_a_partition_begins_with_a_reset() -> None:
         (OffsetAndMetadata(9, "", 3), Stage.VALIDATION),
     ],
 )
-def test_with_a_group_it_begins_at_what_is_committed(found: OffsetAndMetadata | None, stage: Stage) -> None:
+def test_with_a_group_it_begins_at_the_committed_offset(found: OffsetAndMetadata | None, stage: Stage) -> None:
     subscription = assigned(has_group=True)
     state = subscription.state(TP)
     assert state.stage is Stage.COMMITTED
@@ -58,7 +58,7 @@ def test_with_a_group_it_begins_at_what_is_committed(found: OffsetAndMetadata | 
     assert state.position == (None if found is None else FetchPosition(found.offset, found.leader_epoch))
 
 
-def test_answers_for_an_older_generation_change_nothing() -> None:
+def test_replies_of_an_older_generation_change_nothing() -> None:
     subscription = assigned()
     old = subscription.state(TP).generation
     subscription.seek(TP, FetchPosition(50))
@@ -100,7 +100,7 @@ def test_pausing_keeps_position_and_generation() -> None:
     assert subscription.state(TP).generation == generation
 
 
-def test_a_new_leader_is_asked_whether_it_has_our_records() -> None:
+def test_a_new_leader_epoch_leads_to_validation() -> None:
     subscription = ready(epoch=3)
     subscription.on_leader_epoch(TP, 3)
     assert fetchable(subscription) == [TP]
@@ -141,7 +141,7 @@ def test_one_error_for_several_partitions_is_raised_once() -> None:
     assert subscription.take_failure() is None
 
 
-def test_a_backoff_is_waited_for() -> None:
+def test_a_deferred_partition_is_not_fetchable_before_its_time() -> None:
     subscription = ready()
     subscription.defer(TP, subscription.state(TP).generation, 10.0)
     assert (fetchable(subscription, 9.9), fetchable(subscription, 10.0)) == ([], [TP])
@@ -149,7 +149,7 @@ def test_a_backoff_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("read_committed", "lag"), [(False, 15), (True, 10)])
-def test_lag_is_what_lies_before_the_position(read_committed: bool, lag: int) -> None:
+def test_lag_is_the_distance_from_the_position_to_the_end(read_committed: bool, lag: int) -> None:
     subscription = ready(offset=5)
     assert subscription.lag(TP, read_committed=read_committed) is None
     generation = subscription.state(TP).generation
@@ -181,7 +181,7 @@ def test_a_pattern_matches_whole_names() -> None:
     assert subscription.match(["ab"])
 
 
-def test_what_is_not_assigned_cannot_be_moved() -> None:
+def test_partitions_that_are_not_assigned_are_refused() -> None:
     subscription = assigned(TP)
     with pytest.raises(ClientStateError, match="t-1 is not assigned"):
         subscription.seek(TP1, FetchPosition(0))
@@ -197,14 +197,14 @@ _PARTITIONS = st.sampled_from([TP, TP1, TopicPartition("u", 0)])
 
 
 class SubscriptionModel(RuleBasedStateMachine):
-    """Whatever users and brokers do in whatever order: a model that knows only what was wished last."""
+    """Compares the subscription, under any order of calls and replies, with a model of the expected positions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.subscription = Subscription(has_group=True)
         self.subscription.choose_manually()
-        self.wished: dict[TopicPartition, int | None] = {}
-        self.questions: list[tuple[TopicPartition, int]] = []
+        self.expected: dict[TopicPartition, int | None] = {}
+        self.requests: list[tuple[TopicPartition, int]] = []
         self.generations: set[int] = set()
 
     def state(self, tp: TopicPartition) -> PartitionState:
@@ -213,59 +213,59 @@ class SubscriptionModel(RuleBasedStateMachine):
     @rule(partitions=st.sets(_PARTITIONS))
     def assign(self, partitions: set[TopicPartition]) -> None:
         self.subscription.replace_assignment(partitions)
-        self.wished = {tp: self.wished.get(tp) for tp in partitions}
+        self.expected = {tp: self.expected.get(tp) for tp in partitions}
 
-    @precondition(lambda self: self.wished)
+    @precondition(lambda self: self.expected)
     @rule(data=st.data(), offset=st.integers(0, 99), epoch=st.integers(-1, 3))
     def seek(self, data: st.DataObject, offset: int, epoch: int) -> None:
-        tp = data.draw(st.sampled_from(sorted(self.wished)))
+        tp = data.draw(st.sampled_from(sorted(self.expected)))
         self.subscription.seek(tp, FetchPosition(offset, epoch))
-        self.wished[tp] = offset
+        self.expected[tp] = offset
 
-    @precondition(lambda self: self.wished)
+    @precondition(lambda self: self.expected)
     @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
-        tp = data.draw(st.sampled_from(sorted(self.wished)))
+        tp = data.draw(st.sampled_from(sorted(self.expected)))
         self.subscription.reset(tp, -2)
-        self.wished[tp] = None
+        self.expected[tp] = None
 
-    @precondition(lambda self: self.wished)
+    @precondition(lambda self: self.expected)
     @rule(data=st.data(), pause=st.booleans())
     def pause_or_resume(self, data: st.DataObject, pause: bool) -> None:
-        tp = data.draw(st.sampled_from(sorted(self.wished)))
+        tp = data.draw(st.sampled_from(sorted(self.expected)))
         (self.subscription.pause if pause else self.subscription.resume)(tp)
 
-    @precondition(lambda self: self.wished)
+    @precondition(lambda self: self.expected)
     @rule(data=st.data())
-    def ask(self, data: st.DataObject) -> None:
-        tp = data.draw(st.sampled_from(sorted(self.wished)))
-        self.questions.append((tp, self.state(tp).generation))
+    def request(self, data: st.DataObject) -> None:
+        tp = data.draw(st.sampled_from(sorted(self.expected)))
+        self.requests.append((tp, self.state(tp).generation))
 
-    @precondition(lambda self: self.questions)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data(), kind=st.sampled_from(["committed", "reset", "validated", "consumed", "range"]))
-    def answer(self, data: st.DataObject, kind: str) -> None:
-        """Late, twice, or to a question that was never asked in this stage."""
-        tp, generation = data.draw(st.sampled_from(self.questions))
+    def reply(self, data: st.DataObject, kind: str) -> None:
+        """Deliver a reply: possibly late, twice, or of a kind that was not requested in this stage."""
+        tp, generation = data.draw(st.sampled_from(self.requests))
         state = self.subscription.find(tp, generation)
         stage = None if state is None else state.stage
         match kind:
             case "committed":
                 self.subscription.on_committed(tp, generation, OffsetAndMetadata(1000))
                 if stage is Stage.COMMITTED:
-                    self.wished[tp] = 1000
+                    self.expected[tp] = 1000
             case "reset":
                 self.subscription.on_reset(tp, generation, FetchPosition(2000))
                 if stage is Stage.RESET:
-                    self.wished[tp] = 2000
+                    self.expected[tp] = 2000
             case "validated":
                 self.subscription.on_validated(tp, generation, 5)
             case "consumed" if stage is Stage.READY:
                 self.subscription.on_consumed(tp, generation, FetchPosition(3000))
-                self.wished[tp] = 3000
+                self.expected[tp] = 3000
             case "range":
                 self.subscription.on_out_of_range(tp, generation, failure=None)
                 if stage in (Stage.READY, Stage.VALIDATION):
-                    self.wished[tp] = None
+                    self.expected[tp] = None
             case _:
                 pass
 
@@ -274,14 +274,14 @@ class SubscriptionModel(RuleBasedStateMachine):
         self.subscription.on_leader_epoch(tp, epoch)
 
     @invariant()
-    def positions_are_those_wished_last(self) -> None:
-        assert self.subscription.assigned() == self.wished.keys()
-        for tp, offset in self.wished.items():
+    def positions_are_those_expected(self) -> None:
+        assert self.subscription.assigned() == self.expected.keys()
+        for tp, offset in self.expected.items():
             position = self.state(tp).position
             assert (None if position is None else position.offset) == offset
 
     @invariant()
-    def only_what_has_a_position_is_fetched(self) -> None:
+    def only_partitions_with_a_position_are_fetched(self) -> None:
         for tp, state in self.subscription.fetchable(0.0):
             assert state.position is not None
             assert not state.is_paused
@@ -289,7 +289,7 @@ class SubscriptionModel(RuleBasedStateMachine):
 
     @invariant()
     def generations_are_never_shared(self) -> None:
-        current = [self.state(tp).generation for tp in self.wished]
+        current = [self.state(tp).generation for tp in self.expected]
         assert len(set(current)) == len(current)
 
 

@@ -1,7 +1,7 @@
 """Who is measured names what it calls in a Protocol of its own: mypy checks here that the metrics are those."""
 
 from rookery.base.types import NodeId
-from rookery.client.consume.plans import FetchMetrics
+from rookery.client.consume.fetch_requests import FetchMetrics
 from rookery.client.membership.interfaces import GroupMetrics
 from rookery.client.metrics import ConnectionMetrics, ConsumerMetrics
 from rookery.net.channel import ChannelObserver

@@ -1,8 +1,8 @@
-"""The consumer as its group sees it: `membership.interfaces.AssignmentHost`, over a `Subscription`.
+"""Connects a consumer's `Subscription` with its group membership: implements `membership.interfaces.AssignmentHost`.
 
-It also keeps the topics of interest: which the cluster's metadata must stay fresh for, which of them a pattern matches,
-and when their partitions change, so that the group is rebalanced. Called by the membership, and by `consumer`, which
-passes metadata on.
+It also decides which topics the cluster must keep fresh metadata of, matches a subscribed pattern against the existing
+topics, and reports when a change of topics or partitions requires a rebalance. Called by the membership, and by
+`consumer`, which passes metadata on.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from rookery.client.metrics.consumer import ConsumerMetrics
 
 
 class GroupHost:
-    """`on_assigned` is called when other partitions are read than before."""
+    """`on_assigned` is called after every change of the assignment."""
 
     def __init__(
         self,
@@ -74,16 +74,16 @@ class GroupHost:
         }[event]
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        answer = call(partitions)
-        if isawaitable(answer):
-            await answer
+        result = call(partitions)
+        if isawaitable(result):
+            await result
         measure(loop.time() - started_s)
 
     def forget_group(self) -> None:
         self.listener, self._group_topics, self._counts = None, frozenset(), None
 
     def watch(self) -> None:
-        """Keep metadata of all topics of interest fresh."""
+        """Make the cluster refresh the metadata of all topics that are subscribed, assigned, or used by the group."""
         if self._subscription.pattern is not None:
             self._cluster.watch(None)
         else:
@@ -91,7 +91,7 @@ class GroupHost:
             self._cluster.watch(self._subscription.subscribed_topics() | self._group_topics | assigned)
 
     def on_metadata(self, metadata: ClusterMetadata) -> str | None:
-        """Why the group needs a rebalance; None if it needs none."""
+        """Return why the group needs a rebalance; None if it needs none."""
         subscription = self._subscription
         existing = [
             topic.name
@@ -107,7 +107,7 @@ class GroupHost:
         return None
 
     def topic_failure(self, metadata: ClusterMetadata) -> ApiError | None:
-        """That a subscribed topic can never be read: its name is invalid, or it is forbidden."""
+        """Return the error of a subscribed topic that no retry makes readable: an invalid name, or no permission."""
         for name in sorted(self._subscription.subscribed_topics()):
             topic = metadata.topics.get(name)
             if topic is not None and topic.error is not ErrorCode.NONE and not topic.error.retriable:

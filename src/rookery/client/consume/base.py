@@ -1,6 +1,6 @@
-"""The parts of a consumer, put together: what `consumer`, `lookups` and `columns` share.
+"""Builds the parts of a consumer and holds what `consumer`, `poll`, `lookups` and `columns` share.
 
-Nothing is started here: the first call that needs a broker connects.
+The constructor starts nothing: the first call that needs a broker connects.
 """
 
 import asyncio
@@ -87,6 +87,9 @@ class ConsumerBase:
     def _api_timeout_s(self) -> float:
         return self._settings.common.default_api_timeout_ms / 1000
 
+    def _timeout_or_default(self, timeout_s: float | None) -> float:
+        return self._api_timeout_s if timeout_s is None else timeout_s
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientStateError("this consumer is closed")
@@ -99,7 +102,7 @@ class ConsumerBase:
         self._fetcher.on_change()
 
     def _on_metadata(self, metadata: ClusterMetadata) -> None:
-        """`metadata` is the whole picture, merged."""
+        """Called after every metadata refresh. `metadata` covers all known topics, not only those of the refresh."""
         reason = self._host.on_metadata(metadata)
         if reason is not None and self._membership is not None:
             self._membership.request_rejoin(reason)
@@ -107,19 +110,19 @@ class ConsumerBase:
         self._fetcher.on_change()
 
     async def _known_partitions(self, topic: TopicName, timeout_s: float | None = None) -> tuple[Partition, ...]:
-        """Raises ApiError if the topic does not exist."""
+        """Return the partitions of `topic` from fresh metadata. Raises ApiError if the topic does not exist."""
 
-        async def ask() -> Topic:
+        async def refresh() -> Topic:
             metadata = await self._cluster.refresh([topic])
             found = metadata.topics[topic]
             if found.error is not ErrorCode.NONE:
                 raise ApiError(found.error, f"topic {topic}")
             return found
 
-        return (await self._cluster.retry(ask, timeout_s=timeout_s, retriable=_is_transient)).partitions
+        return (await self._cluster.retry(refresh, timeout_s=timeout_s, retriable=_is_transient)).partitions
 
     async def _await_position(self, tp: TopicPartition, *, timeout_s: float) -> int:
-        """The position of a partition, looked up if need be."""
+        """Return the position of a partition; look it up if it is not known yet."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while True:
@@ -141,7 +144,7 @@ class ConsumerBase:
 
 
 def _is_transient(code: ErrorCode) -> bool:
-    """That a topic does not exist is an answer."""
+    """A missing topic is a final answer here, although Kafka counts its error code as retriable."""
     return code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

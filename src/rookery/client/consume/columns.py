@@ -1,8 +1,8 @@
-"""The consumer's Arrow face: polls and whole ranges as `pyarrow.RecordBatch`es (see `client.arrow` for the columns).
+"""The consumer's Arrow methods: polls and ranges of offsets as `pyarrow.RecordBatch`es (columns: see `client.arrow`).
 
 `poll_arrow` takes everything that is buffered, moves positions as `poll` does, and may be mixed with it. `read_arrow`
-and `iterate_arrow` read a range of a topic and leave assignment and positions alone. Deserializers are not applied:
-columns hold bytes. The libraries are loaded by the first call, in a thread.
+and `iterate_arrow` read a range of a topic and change neither the assignment nor positions. Deserializers are not
+applied: columns hold bytes. The first call loads the Arrow libraries, in a thread.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rookery.base.types import Offset, PartitionIndex, TimestampMs, TopicName, TopicPartition
 from rookery.client import arrow
-from rookery.client.consume.decoder import PartitionBuffer, end_of, epoch_before
+from rookery.client.consume.decoder import PartitionBuffer, end_offset, epoch_before
 from rookery.client.consume.poll import PollMethods
 from rookery.client.consume.positions import EARLIEST, LATEST
 from rookery.client.consume.ranges import FetchedRange, OffsetRange, RangeReader
@@ -22,20 +22,20 @@ from rookery.client.errors import CorruptRecordError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Decoding less takes no longer than asking a thread to do it.
-_WORTH_A_THREAD_BYTES = 256 * 1024
+# Below this size, decoding on the event loop takes no longer than handing the work to a thread.
+_THREAD_MIN_BYTES = 256 * 1024
 
 # One position for all partitions, or one for each.
 Positions: TypeAlias = Position | Mapping[PartitionIndex, Position]
 
 
 class ColumnMethods(PollMethods):
-    _has_columns = False
+    _is_arrow_loaded = False
 
     async def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
-        """All records that are there; waits for the first of them up to the time-out, and then gives no rows."""
-        await self._load_columns()
-        with self._turn():
+        """Return all buffered records; wait for the first of them up to the time-out, then return no rows."""
+        await self._load_arrow()
+        with self._exclusive_poll():
             deadline_s = asyncio.get_running_loop().time() + timeout_s
             while True:
                 await self._prepare()
@@ -47,12 +47,12 @@ class ColumnMethods(PollMethods):
     async def read_arrow(
         self, topic: TopicName, start: Positions = BEGINNING, end: Positions = END
     ) -> "pa.RecordBatch":
-        """The records of a topic between two positions, as far as they exist now; in order within a partition.
+        """Return the records of a topic between two positions that exist now, in order within a partition.
 
-        A mapping names the partitions to read. One RecordBatch has room for about 2 GB of keys or values: read more
-        with `iterate_arrow`.
+        A mapping names the partitions to read. One RecordBatch holds at most about 2 GB of keys or values: use
+        `iterate_arrow` to read more.
         """
-        await self._load_columns()
+        await self._load_arrow()
         import pyarrow as pa
 
         batches = [batch async for batch in self.iterate_arrow(topic, start, end)]
@@ -63,26 +63,29 @@ class ColumnMethods(PollMethods):
     async def iterate_arrow(
         self, topic: TopicName, start: Positions = BEGINNING, end: Positions = END
     ) -> "AsyncIterator[pa.RecordBatch]":
-        """As `read_arrow`, a fetch at a time: in the order of offsets within a partition."""
+        """Like `read_arrow`, but yield the records of one fetch at a time, in order within a partition."""
         self._check_open()
         _check_positions(start, end)
-        await self._load_columns()
+        await self._load_arrow()
         ranges = await self._resolve(topic, start, end)
         async for pieces in RangeReader(self._cluster, self._settings).read(ranges):
-            # In a thread, while the next round is on its way.
+            # In a thread, while the next round of fetches is in flight.
             batches, failure = await asyncio.to_thread(self._decode_pieces, pieces)
             for batch in batches:
                 yield batch
             if failure is not None:
                 raise failure
 
-    async def _load_columns(self) -> None:
-        if not self._has_columns:
+    async def _load_arrow(self) -> None:
+        if not self._is_arrow_loaded:
             await asyncio.to_thread(arrow.load)
-            self._has_columns = True
+            self._is_arrow_loaded = True
 
     async def _decode(self, buffers: Sequence[PartitionBuffer]) -> "tuple[pa.RecordBatch, bool]":
-        """The records, and whether any position moved. Nothing of what the user has moved away from meanwhile."""
+        """Return the records, and whether any position moved.
+
+        Records of partitions that the user has sought or unassigned while they were decoded are left out.
+        """
         settings = self._settings
         runs = [
             arrow.FetchedRun(
@@ -95,11 +98,11 @@ class ColumnMethods(PollMethods):
             )
             for buffer in buffers
         ]
-        if sum(len(run.data) for run in runs) < _WORTH_A_THREAD_BYTES:
+        if sum(len(run.data) for run in runs) < _THREAD_MIN_BYTES:
             decoded = arrow.decode_fetched(runs)
         else:
-            decoded = await self._decode_and_fetch_on(buffers, runs)
-        # No step of this loop can fail: else positions would have moved, and nobody got the records.
+            decoded = await self._decode_and_fetch_ahead(buffers, runs)
+        # No step of this loop may raise: positions would have moved, and the records would not be returned.
         gone = []
         has_moved = False
         for buffer in buffers:
@@ -112,15 +115,15 @@ class ColumnMethods(PollMethods):
                 has_moved = has_moved or offset > before.offset
                 position = _position_in(buffer, offset)
                 self._fetcher.note_run_taken(buffer, position=position, count=offset - before.offset)
-        return _without(decoded.records, gone), has_moved
+        return _drop_rows(decoded.records, gone), has_moved
 
-    async def _decode_and_fetch_on(
+    async def _decode_and_fetch_ahead(
         self, buffers: Sequence[PartitionBuffer], runs: Sequence[arrow.FetchedRun]
     ) -> arrow.DecodedRuns:
-        """Decode in a thread, and let the brokers send what comes next meanwhile."""
+        """Decode in a thread; meanwhile fetch the records after these."""
         for buffer in buffers:
-            self._fetcher.fetch_behind(
-                buffer, _position_in(buffer, max(end_of(buffer.run.data), buffer.position.offset))
+            self._fetcher.fetch_ahead(
+                buffer, _position_in(buffer, max(end_offset(buffer.run.data), buffer.position.offset))
             )
         self._fetcher.advance()
         try:
@@ -133,7 +136,7 @@ class ColumnMethods(PollMethods):
     def _decode_pieces(
         self, pieces: Sequence[FetchedRange]
     ) -> "tuple[list[pa.RecordBatch], CorruptRecordError | None]":
-        """One RecordBatch, or more where one has no room for all, and the error that comes behind them."""
+        """Return one RecordBatch, or several if one cannot hold all records, and the error to raise after them."""
         settings = self._settings
         batches: list[pa.RecordBatch] = []
         runs = [
@@ -159,11 +162,11 @@ class ColumnMethods(PollMethods):
             failure = failure or next(iter(failures.values()), None)
             if all(positions[run.tp] == run.position for run in runs):
                 break
-            # A run may have found no room at all, where another took it.
+            # Decode what did not fit. The runs share a RecordBatch: one may have filled it, and another not begun.
             runs = [
                 run._replace(position=positions[run.tp])
                 for run in runs
-                if run.tp not in failures and positions[run.tp] < min(run.end or 0, end_of(run.data))
+                if run.tp not in failures and positions[run.tp] < min(run.end or 0, end_offset(run.data))
             ]
         return batches, failure
 
@@ -172,7 +175,7 @@ class ColumnMethods(PollMethods):
         ends = await self._queries.resolve(dict.fromkeys(partitions, LATEST), timeout_s=self._api_timeout_s)
         starts = await self._offsets(partitions, start, ends, BEGINNING)
         stops = await self._offsets(partitions, end, ends, END)
-        # What does not exist yet is not waited for.
+        # The range ends at the current end offset: records that do not exist yet are not waited for.
         return {tp: OffsetRange(starts[tp], min(stops[tp], ends[tp])) for tp in partitions}
 
     async def _partitions_to_read(self, topic: TopicName, start: Positions, end: Positions) -> list[TopicPartition]:
@@ -201,8 +204,8 @@ def _position_in(buffer: PartitionBuffer, offset: Offset) -> FetchPosition:
     return FetchPosition(offset, epoch_before(buffer.run.data, offset, unknown=buffer.position.leader_epoch))
 
 
-def _without(records: "pa.RecordBatch", partitions: Sequence[TopicPartition]) -> "pa.RecordBatch":
-    """The rows of other partitions."""
+def _drop_rows(records: "pa.RecordBatch", partitions: Sequence[TopicPartition]) -> "pa.RecordBatch":
+    """Return `records` without the rows of `partitions`."""
     import pyarrow.compute as pc
 
     for tp in partitions:
@@ -216,7 +219,7 @@ def _check_positions(*given: Positions) -> None:
         if isinstance(some, Mapping):
             for partition, position in some.items():
                 if not isinstance(partition, int) or isinstance(partition, bool):
-                    raise TypeError(f"{partition!r} is no partition: a mapping has an int for each, and its position")
+                    raise TypeError(f"{partition!r} is not a partition: a mapping's keys are partition indexes")
                 _check_position(position)
         else:
             _check_position(some)
@@ -228,7 +231,7 @@ def _check_position(position: object) -> None:
     if position is BEGINNING or position is END:
         return
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"{position!r} is no position: {forms}")
+        raise TypeError(f"{position!r} is not a position: {forms}")
     if number < 0:
         raise ValueError(f"{position!r} is negative: {forms}")
 

@@ -1,16 +1,17 @@
-"""The consumer: Kafka's, with Kafka's settings, as an asyncio class.
+"""The consumer: Kafka's `KafkaConsumer` with Kafka's settings, as an asyncio class.
 
     async with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"}) as consumer:
         consumer.subscribe(["orders"])
         async for record in consumer:
             ...
 
-`poll` does what may happen only between two portions of records: it joins and leaves, calls listeners, commits when
-that is due, and hands out what has arrived. Fetching goes on in between, on the event loop. One task polls; `wakeup`
-may be called from any thread. Positions are those of the records handed out: by `poll` all at once, by `async for` one
-by one, so that a commit inside the loop covers the record at hand and no later one.
+`poll` does what must happen between two sets of records: it joins and leaves the group, calls listeners, commits
+automatically when due, and returns the records that have arrived. Fetching continues between polls, on the event loop.
+One task polls; `wakeup` may be called from any thread. Positions follow the returned records: `poll` moves them past
+all records that it returns, `async for` past each record in turn, so that a commit inside the loop covers the current
+record and no later one.
 
-The parts: `base` puts them together, `lookups` and `columns` hold the methods of their kind.
+`base` builds the parts of a consumer; `poll`, `lookups` and `columns` hold the other methods.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ Offsets: TypeAlias = Mapping[TopicPartition, Offset | OffsetAndMetadata]
 
 
 class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
-    """`config` has Kafka's keys. Without deserializers, keys and values are bytes."""
+    """`config` holds settings under Kafka's names. Without deserializers, keys and values are bytes."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         )
         self._assignors = tuple(assignors)
         if self._committer is not None:
-            self._committer.on_auto_committed = lambda offsets: self._tell_committed(dict(offsets))
+            self._committer.on_auto_committed = lambda offsets: self._notify_interceptors(dict(offsets))
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,15 +96,15 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
     ) -> None:
         await self.close()
 
-    # What to read.
+    # Subscription and assignment.
 
     def subscribe(
         self, topics: Collection[TopicName] | TopicName | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> None:
-        """Read these topics together with the other members of the group; a pattern must match a whole name."""
+        """Share `topics` with the other members of the group; a pattern must match whole topic names."""
         self._check_open()
         if self._committer is None:
-            raise ClientStateError("subscribe needs a group.id; assign works without")
+            raise ClientStateError("subscribe() needs a group.id; assign() does not")
         if listener is not None:
             check_listener(listener)
         if isinstance(topics, re.Pattern):
@@ -130,7 +131,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
             self._membership.request_rejoin("the subscription changed")
 
     def assign(self, partitions: SomePartitions) -> None:
-        """Read these partitions, and no others; those that were assigned before keep their positions."""
+        """Read exactly `partitions`; those that were assigned before keep their positions."""
         self._check_open()
         wanted = partitions_of(partitions)
         if self._committer is not None and self._settings.enable_auto_commit and self._subscription.is_manual:
@@ -141,7 +142,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
             self._membership = make_manual_membership(self._settings, host=self._host, committer=self._committer)
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more; leave the group."""
+        """Leave the group and drop the subscription or assignment."""
         self._check_open()
         await self._leave(self._api_timeout_s)
         self._subscription.unsubscribe()
@@ -157,17 +158,17 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         return self._subscription.assigned()
 
     def subscription(self) -> frozenset[TopicName]:
-        """The topics that are subscribed to; of a pattern, those that match it today."""
+        """Return the subscribed topics; for a pattern, the existing topics that match it."""
         return self._subscription.subscribed_topics()
 
-    # Reading.
+    # Records.
 
     async def poll(self, timeout_s: float = DEFAULT_POLL_S, *, max_records: int | None = None) -> ConsumerRecords[K, V]:
-        """The records that are there, up to max.poll.records; waits for the first of them up to the time-out."""
+        """Return buffered records, up to max.poll.records; wait for the first of them up to the time-out."""
         count_max = self._settings.max_poll_records if max_records is None else max_records
         if count_max < 1:
             raise ValueError(f"max_records is {max_records}: it must be positive")
-        with self._turn():
+        with self._exclusive_poll():
             deadline_s = asyncio.get_running_loop().time() + timeout_s
             while True:
                 await self._prepare()
@@ -179,13 +180,13 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
                     return ConsumerRecords()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Records one by one, without end."""
+        """Yield records one by one, without end."""
         if self._interceptors:
             while True:
                 for record in await self.poll(max_records=1):
                     yield record
         while True:
-            with self._turn():
+            with self._exclusive_poll():
                 await self._prepare()
             is_idle = True
             for taken in self._fetcher.take_singly(self._settings.max_poll_records):
@@ -195,7 +196,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
                     break
             self._fetcher.advance_if_drained()
             if is_idle:
-                with self._turn():
+                with self._exclusive_poll():
                     await self._wait(asyncio.get_running_loop().time() + DEFAULT_POLL_S)
 
     def _intercepted(self, records: ConsumerRecords[K, V]) -> ConsumerRecords[K, V]:
@@ -209,39 +210,39 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
     # Positions.
 
     def seek(self, partition: OnePartition, offset: Offset | OffsetAndMetadata) -> None:
-        """Go on from here; the offset's leader epoch, if given, is compared with the leader's first."""
+        """Continue at `offset`. If it carries a leader epoch, the position is validated with the leader first."""
         self._check_open()
         tp = partition_of(partition)
         to = _named_offset(tp, offset)
         self._subscription.seek(tp, FetchPosition(to.offset, to.leader_epoch))
 
     def seek_to_beginning(self, *partitions: SomePartitions) -> None:
-        """Go on from the first offset of these partitions, or of all; which that is, is found out by the next poll."""
+        """Continue at the first offset of `partitions`, or of all. The next poll looks that offset up."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: SomePartitions) -> None:
         self._reset(partitions, LATEST)
 
     async def seek_to_timestamp(self, times_ms: Mapping[TopicPartition, TimestampMs] | TimestampMs) -> None:
-        """Go on from the first record with this time or a later one: of each partition, or one time for all."""
+        """Continue at the first record at or after a timestamp: one per partition, or one for all partitions."""
         self._check_open()
         if isinstance(times_ms, int):
             times_ms = dict.fromkeys(self._subscription.assigned(), times_ms)
         wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
         found = await self._queries.resolve(wanted, timeout_s=self._api_timeout_s)
         for tp, offset in found.items():
-            # Whatever has been found out meanwhile, such as where to begin by auto.offset.reset: the user's wish wins.
+            # Also where another look-up, such as that of auto.offset.reset, has set a position meanwhile: the user's
+            # call counts.
             if tp in self._subscription.assigned():
                 self._subscription.seek(tp, FetchPosition(offset))
 
     async def position(self, partition: OnePartition, *, timeout_s: float | None = None) -> Offset:
-        """The offset of the next record; looked up if it is not known yet."""
+        """Return the offset of the next record; look it up if it is not known yet."""
         self._check_open()
-        patience_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._await_position(partition_of(partition), timeout_s=patience_s)
+        return await self._await_position(partition_of(partition), timeout_s=self._timeout_or_default(timeout_s))
 
     def pause(self, *partitions: SomePartitions) -> None:
-        """Hand out nothing of these partitions until `resume`; they stay assigned."""
+        """Return no records of `partitions` until `resume`; they stay assigned."""
         for tp in partitions_of(partitions):
             self._subscription.pause(tp)
 
@@ -253,7 +254,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         return self._subscription.paused()
 
     def lag(self, partition: OnePartition) -> int | None:
-        """How many offsets lie before the position, as the last fetch told; None before it."""
+        """Return the offsets between the position and the end as of the last fetch; None before the first fetch."""
         return self._subscription.lag(partition_of(partition), read_committed=self._settings.read_committed)
 
     def _reset(self, partitions: Iterable[SomePartitions], to_ms: TimestampMs) -> None:
@@ -264,49 +265,49 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
     # The group.
 
     async def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
-        """Commit these offsets, or the positions of all partitions; returns when that is done."""
+        """Commit `offsets`, or the positions of all partitions, and wait for the coordinator's reply."""
         committer, wanted = self._to_commit(offsets)
         started_s = asyncio.get_running_loop().time()
         try:
-            await committer.commit(wanted, timeout_s=self._api_timeout_s if timeout_s is None else timeout_s)
+            await committer.commit(wanted, timeout_s=self._timeout_or_default(timeout_s))
         finally:
             self._metrics.commit_sync_time(asyncio.get_running_loop().time() - started_s)
-        self._tell_committed(wanted)
+        self._notify_interceptors(wanted)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting, in the order of the calls; `callback(offsets, error or None)` is called once."""
+        """Commit without waiting. Commits keep the order of the calls; `callback(offsets, error)` is called once."""
         committer, wanted = self._to_commit(offsets)
 
-        def tell(done: Mapping[TopicPartition, OffsetAndMetadata], error: ApiError | None) -> None:
+        def on_done(done: Mapping[TopicPartition, OffsetAndMetadata], error: ApiError | None) -> None:
             if error is None:
-                self._tell_committed(dict(done))
+                self._notify_interceptors(dict(done))
             elif callback is None:
                 _log.warning("commit failed", group=self._settings.group_id, error=str(error))
             if callback is not None:
                 callback(done, error)
 
-        committer.commit_async(wanted, tell)
+        committer.commit_async(wanted, on_done)
 
     async def committed(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group committed; partitions without are left out."""
-        patience_s = self._api_timeout_s if timeout_s is None else timeout_s
+        """Return the group's committed offsets; partitions without one are left out."""
+        wait_s = self._timeout_or_default(timeout_s)
         started_s = asyncio.get_running_loop().time()
         try:
-            return await self._group_committer().committed(partitions_of(partitions), timeout_s=patience_s)
+            return await self._group_committer().committed(partitions_of(partitions), timeout_s=wait_s)
         finally:
             self._metrics.committed_time(asyncio.get_running_loop().time() - started_s)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group: for `send_offsets_to_transaction`."""
+        """Return the identity of this member in its group, for `send_offsets_to_transaction`."""
         self._group_committer()
         if self._membership is None:
             return ConsumerGroupMetadata(self._settings.group_id or "", -1, "", self._settings.group_instance_id)
         return self._membership.group_metadata
 
-    def enforce_rebalance(self, reason: str = "the user wants it") -> None:
-        """Ask the group for a rebalance, at the next poll."""
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """Request a rebalance of the group at the next poll."""
         self._check_open()
         if self._membership is None or not self._subscription.is_subscribed:
             raise ClientStateError("there is no group to rebalance: subscribe first")
@@ -325,7 +326,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
             raise ClientStateError("this consumer has no group.id")
         return self._committer
 
-    def _tell_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def _notify_interceptors(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         for interceptor in self._interceptors:
             try:
                 interceptor.on_commit(offsets)
@@ -333,22 +334,22 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
                 _log.exception("an interceptor failed", interceptor=type(interceptor).__name__)
 
     def metrics(self) -> dict[MetricName, float]:
-        """Kafka's names; see `rookery.client.metrics`."""
+        """Return all metrics under Kafka's names; see `rookery.client.metrics`."""
         return self._metrics.metrics()
 
-    # The end.
+    # Closing.
 
     async def close(self, timeout_s: float = DEFAULT_CLOSE_S) -> None:
-        """Commit if that is automatic, leave the group, end all requests. More than once is no error."""
+        """Commit if enable.auto.commit is true, leave the group, cancel all requests. Further calls do nothing."""
         if self._is_closing:
             return
         self._is_closing = True
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        # For a poll that another task waits in.
+        # Wake a poll in another task: it raises.
         self._arrived.set()
         try:
-            # Listeners may still commit, seek and ask.
+            # `_is_closed` is still false: listeners may commit, seek and look up offsets.
             await self._leave(timeout_s)
             if self._committer is not None:
                 await self._committer.flush(timeout_s=max(deadline_s - loop.time(), 0))
@@ -361,7 +362,7 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
 
 
 def _named_offset(tp: TopicPartition, offset: Offset | OffsetAndMetadata) -> OffsetAndMetadata:
-    """Raises ValueError for what is no offset."""
+    """Return `offset` as an OffsetAndMetadata. Raises ValueError if it is not an offset."""
     if isinstance(offset, OffsetAndMetadata):
         checked_offset(tp, offset.offset)
         return offset

@@ -1,16 +1,17 @@
-"""The shell that fetches: one request under way per broker, its data in buffers until polls take it.
+"""Sends fetch requests, one in flight per broker, and buffers the data until polls take it.
 
-`advance` starts whatever can be started; it is called by polls, by every answer, and by a timer where something waits
-for a backoff. It never waits itself. A partition is fetched only while nothing of it is buffered: a slow reader holds
-at most one answer per partition.
+`advance` starts every request that can be started; it is called by polls, after every response, and by a timer when a
+backoff ends. It never waits itself. A partition is fetched only while none of its data is buffered: a slow reader holds
+at most one response per partition.
 
-A broker keeps a request without data for fetch.max.wait.ms. A partition that is drained meanwhile would wait behind it.
-So while data of a broker's other partitions is buffered, a request does not wait there: it peeks. A partition that a
-peek found empty is not asked for again until everything of that broker is drained, and then all are asked together.
-And where something is to be fetched that the waiting request does not ask for (after a seek, a resume, an assignment),
-that request is given up, and the next one goes over another connection; not more often than requests wait.
+A broker holds a request without data for fetch.max.wait.ms (a long poll). A partition that is drained meanwhile would
+wait for it. So while data of a broker's other partitions is buffered, a request to it is a peek, which returns
+immediately. A partition that a peek found empty is not requested again until everything of that broker is drained; then
+all are requested together, by a long poll. When a partition must be fetched that the long poll does not include (after
+a seek, a resume, an assignment), the long poll is abandoned and the next request uses another connection; at most once
+per fetch.max.wait.ms.
 
-`arrived` is set when a poll should look again: data, errors, positions.
+`arrived` is set when a poll should look again: after new data, errors or positions.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from rookery.base.errors import ApiError, ErrorCode, ProtocolError
+from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, Offset, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.consume.decoder import (
@@ -28,36 +29,34 @@ from rookery.client.consume.decoder import (
     FetchedRun,
     PartitionBuffer,
     has_whole_batch,
-    no_whole_batch,
+    no_whole_batch_error,
 )
-from rookery.client.consume.plans import Asked, FetchMetrics, Node, Plan
+from rookery.client.consume.fetch_requests import (
+    CONSUMER_REPLICA_ID,
+    BrokerState,
+    FetchMetrics,
+    FetchPlan,
+    RequestedPosition,
+    exchange_fetch,
+)
 from rookery.client.consume.positions import PositionKeeper, leader_epoch
-from rookery.client.consume.sessions import FetchSession, SessionRequest, Wanted
+from rookery.client.consume.sessions import SESSION_ERRORS, FetchSession, SessionRequest, SessionRow
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Subscription
 from rookery.client.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.net.channel import Channel
-from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
-from rookery.protocol.fetch import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    decode_fetch_response,
-    encode_fetch_request,
-)
+from rookery.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from rookery.telemetry.library_logs import LibraryLogger
 
-# Connections of their own: what comes behind a parked fetch on the same one waits with it.
+# Separate connections for fetches: a broker answers the requests of one connection in order, so whatever follows a long
+# poll on the same connection waits for it.
 _LANES: Final = ("fetch", "fetch again")
-_CONSUMER: Final = -1
-_LAST_VERSION_BY_NAME: Final = 12
 _CLOSE_TIMEOUT_S: Final = 1.0
 
 _log = LibraryLogger(__name__)
 
-# Somebody else leads, or the topic went away or came back: metadata tells.
+# The partition has another leader, or the topic was deleted or created again: metadata must be refreshed.
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -69,13 +68,6 @@ _MOVED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-_SESSION_ERRORS = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
 
@@ -100,10 +92,10 @@ class Fetcher:
         self._deserializers = deserializers
         self._metrics = metrics
         self._timeout_s = settings.common.request_timeout_ms / 1000
-        self._nodes: dict[NodeId, Node] = {}
-        # In the order of arrival, which is the order of handing out.
+        self._brokers: dict[NodeId, BrokerState] = {}
+        # In the order of arrival, in which polls take them.
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
-        # Generations of partitions that a peek found empty.
+        # The generations of the partitions that a peek found empty.
         self._peeked: dict[TopicPartition, int] = {}
         self._attempts: dict[TopicPartition, int] = {}
         self._creation: asyncio.Task[None] | None = None
@@ -111,10 +103,10 @@ class Fetcher:
         self._is_closed = False
         self._has_drained = False
 
-    # Handing out.
+    # Taking buffered records.
 
     def take(self, count_max: int) -> list[AnyRecord]:
-        """Up to so many buffered records. Raises the error of a damaged batch if nothing comes before it."""
+        """Return up to `count_max` buffered records. Raises the error of a damaged batch if no record precedes it."""
         taken: list[AnyRecord] = []
         for tp in list(self._buffers):
             buffer = self._usable(tp)
@@ -124,8 +116,11 @@ class Fetcher:
                 portion = buffer.take(count_max - len(taken))
             except ApiError:
                 if taken:
+                    # Raise at the next poll: the positions of the records in `taken` have moved already, so raising
+                    # now would skip them.
                     break
-                # The next poll begins with the others.
+                # Move this buffer to the end: otherwise every poll would raise, and the records of other partitions
+                # would never be returned.
                 self._buffers[tp] = self._buffers.pop(tp)
                 raise
             self._note_taken(buffer)
@@ -135,8 +130,10 @@ class Fetcher:
         return taken
 
     def take_singly(self, count_max: int) -> Iterator[AnyRecord]:
-        """Up to so many buffered records; positions move record by record, and whatever the user does between two of
-        them (seek, pause, assign) counts for the next."""
+        """Yield up to `count_max` buffered records, and move the position with each of them.
+
+        A seek, pause or new assignment between two records takes effect for the next one.
+        """
         for tp in list(self._buffers):
             buffer = self._usable(tp)
             if buffer is None:
@@ -148,10 +145,12 @@ class Fetcher:
                 except ApiError:
                     self._buffers[tp] = self._buffers.pop(tp)
                     raise
+                # Before the yield: a commit in the loop's body must cover this record, and no later one.
                 self._subscription.on_consumed(tp, buffer.generation, buffer.position)
                 if record is not None:
                     count_max -= 1
                     yield record
+                # The user may have sought or unassigned meanwhile: the rest of the buffer is not to be returned then.
                 if self._subscription.find(tp, buffer.generation) is not state:
                     break
                 if buffer.is_drained:
@@ -159,9 +158,9 @@ class Fetcher:
                     break
 
     def take_runs(self) -> list[PartitionBuffer]:
-        """All that is buffered, as it was fetched. The caller tells with `note_run_taken` how far it came.
+        """Return all buffered data as it was fetched. The caller reports with `note_run_taken` how far it decoded it.
 
-        If that takes long, it says `fetch_behind` first, and then `give_back` should it not come to an end.
+        If decoding takes long, the caller first calls `fetch_ahead`, and `give_back` if decoding fails.
         """
         found = (self._usable(tp) for tp in list(self._buffers))
         return [buffer for buffer in found if buffer is not None]
@@ -171,23 +170,24 @@ class Fetcher:
         buffer.position, buffer.is_drained = position, True
         buffer.taken_count += count
         if state is not None and state.ahead is not None and state.ahead.offset != position.offset:
+            # What was fetched ahead does not continue at `position`: returning it would skip the records between.
             self._subscription.stop_short(buffer.tp, buffer.generation, position)
             self._drop(buffer)
         else:
             self._note_taken(buffer)
 
-    def fetch_behind(self, buffer: PartitionBuffer, position: FetchPosition) -> None:
-        """The caller is at work on this data, and expects to get to `position`: what comes there can be fetched."""
+    def fetch_ahead(self, buffer: PartitionBuffer, position: FetchPosition) -> None:
+        """Fetch from `position` on while the caller decodes `buffer`, which it expects to end there."""
         del self._buffers[buffer.tp]
         self._has_drained = True
         self._subscription.look_ahead(buffer.tp, buffer.generation, position)
 
     def give_back(self, buffer: PartitionBuffer) -> None:
-        """Nothing was taken: the partition is fetched again."""
+        """Fetch the partition again from the position of `buffer`: decoding failed, and no record was returned."""
         self._subscription.stop_short(buffer.tp, buffer.generation, buffer.position)
 
     def note_run_failed(self, buffer: PartitionBuffer, failure: ApiError) -> None:
-        """Nothing of it can be read. The next poll says so; this one hands out what the others have."""
+        """No record of `buffer` can be decoded: let the next poll raise; this one returns the others' records."""
         generation = buffer.generation
         if self._buffers.get(buffer.tp) is buffer:
             buffer.fail(failure)
@@ -197,7 +197,7 @@ class Fetcher:
         self._subscription.fail(buffer.tp, generation, failure)
 
     def _buffered(self, tp: TopicPartition) -> PartitionBuffer | None:
-        """What is buffered and still good."""
+        """Return the buffer of a partition; drop it if its generation is stale."""
         buffer = self._buffers.get(tp)
         if buffer is not None and self._subscription.find(tp, buffer.generation) is None:
             self._drop(buffer)
@@ -205,14 +205,16 @@ class Fetcher:
         return buffer
 
     def _usable(self, tp: TopicPartition) -> PartitionBuffer | None:
+        """Return the buffer of a partition if polls may return its records now."""
         buffer = self._buffered(tp)
         if buffer is None:
             return None
         state = self._subscription.state(tp)
         if state.is_paused:
-            # It may stay for long, and would keep the whole answer in memory.
+            # It may stay for long, and its slice would keep the response of all partitions in memory.
             buffer.run.detach()
             return None
+        # A stopped partition is being revoked, and its position committed: its next owner reads these records, too.
         return None if state.is_stopped else buffer
 
     def _note_taken(self, buffer: PartitionBuffer) -> None:
@@ -234,117 +236,122 @@ class Fetcher:
         if self._metrics is not None:
             self._metrics.fetched(buffer.tp, buffer.taken_count, len(buffer.run.data))
 
-    # Asking.
+    # Planning requests.
 
     def advance(self) -> None:
-        """Start what can be started: look-ups of positions, fetches, a refresh of metadata."""
+        """Start all possible work: look-ups of positions, fetches, metadata refreshes."""
         if self._is_closed:
             return
         self._has_drained = False
         self._positions.advance()
         now_s = asyncio.get_running_loop().time()
         for plan in self._plans(now_s):
-            self._give_up_elsewhere(plan, now_s)
-            node = self._nodes.setdefault(plan.node, Node())
-            node.task = asyncio.get_running_loop().create_task(self._fetch(node, plan))
+            self._abandon_at_other_brokers(plan, now_s)
+            broker = self._brokers.setdefault(plan.node, BrokerState())
+            broker.task = asyncio.get_running_loop().create_task(self._fetch(broker, plan))
         self._set_timer(now_s)
 
     def advance_if_drained(self) -> None:
-        """What was drained since the last `advance` can be fetched while the user works."""
+        """Fetch the partitions that were drained since the last `advance`, while the user processes their records."""
         if self._has_drained:
             self.advance()
 
     def on_change(self) -> None:
-        """Positions or metadata changed, or an answer came."""
+        """Called when positions or metadata changed, or a response arrived."""
         self.arrived.set()
         self.advance()
 
     async def close(self, *, timeout_s: float) -> None:
-        """Ends all requests, and tells the brokers to forget our sessions, if they listen."""
+        """Cancel all requests and close the fetch sessions of the brokers that can be reached."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [node.task for node in self._nodes.values() if node.task is not None]
+        tasks = [broker.task for broker in self._brokers.values() if broker.task is not None]
         if self._creation is not None:
             tasks.append(self._creation)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        open_sessions = [(key, node.session) for key, node in self._nodes.items() if node.session.is_open]
-        farewells = (self._close_session(*item) for item in open_sessions)
+        open_sessions = [(node, broker.session) for node, broker in self._brokers.items() if broker.session.is_open]
         with suppress(TimeoutError):
             async with asyncio.timeout(min(timeout_s, _CLOSE_TIMEOUT_S)):
-                await asyncio.gather(*farewells)
+                await asyncio.gather(*(self._close_session(*item) for item in open_sessions))
         self._buffers.clear()
 
     async def _close_session(self, node: NodeId, session: FetchSession) -> None:
         with suppress(ApiError):
-            # Not behind the fetch that may still be parked.
+            # Over the common connection: on a fetch connection the broker may still hold a cancelled long poll.
             connection = await self._cluster.connection(node)
             await self._send(connection, session.close(), wait_ms=0)
 
-    def _plans(self, now_s: float) -> list[Plan]:
+    def _plans(self, now_s: float) -> list[FetchPlan]:
+        """Return a request for each broker that is free and has partitions without buffered data."""
         empty: dict[NodeId, list[tuple[TopicPartition, PartitionState]]] = {}
         filled: set[NodeId] = set()
-        homeless: set[TopicName] = set()
+        leaderless: set[TopicName] = set()
         for tp, state in self._subscription.fetchable(now_s):
             node = self._node_for(tp, state, now_s)
             if node is None:
-                homeless.add(tp.topic)
+                leaderless.add(tp.topic)
                 continue
             buffer = self._buffered(tp)
             if buffer is None:
                 empty.setdefault(node, []).append((tp, state))
             elif not buffer.is_stuck:
-                # Of a buffer that is stuck nobody drains anything: the others would be peeked at for ever.
+                # A stuck buffer does not count: it is not drained until the user seeks, so the broker's other
+                # partitions would never be requested by a long poll.
                 filled.add(node)
-        if homeless:
-            self._find(homeless)
+        if leaderless:
+            self._refresh_topics(leaderless)
         plans = []
         for node, items in empty.items():
-            self._give_up_waiting(node, items, now_s)
+            self._abandon_outdated(node, items, now_s)
             if self._is_free(node, now_s):
                 plan = self._plan(node, items, is_peek=node in filled)
-                if plan.asked:
+                if plan.requested:
                     plans.append(plan)
         return plans
 
-    def _give_up_waiting(
+    def _abandon_outdated(
         self, node: NodeId, items: Iterable[tuple[TopicPartition, PartitionState]], now_s: float
     ) -> None:
-        """End a request that waits at the broker, if it does not ask for all of these."""
-        known = self._nodes.get(node)
-        if known is None or known.task is None or known.waiting is None or now_s < known.give_up_at_s:
+        """Abandon the long poll at a broker if it does not include all of `items` in their current generation."""
+        broker = self._brokers.get(node)
+        if broker is None or broker.task is None or broker.long_poll is None or now_s < broker.abandon_at_s:
             return
-        asked = known.waiting.asked
-        if any(tp not in asked or asked[tp].generation != state.generation for tp, state in items):
-            self._give_up(known, known.task, now_s)
+        requested = broker.long_poll.requested
+        if any(tp not in requested or requested[tp].generation != state.generation for tp, state in items):
+            self._abandon(broker, broker.task, now_s)
 
-    def _give_up_elsewhere(self, plan: Plan, now_s: float) -> None:
-        """End requests that wait at other brokers for the same partitions, which have another leader now.
+    def _abandon_at_other_brokers(self, plan: FetchPlan, now_s: float) -> None:
+        """Abandon long polls at other brokers that include partitions of `plan`: those have another leader now.
 
-        One that cannot be given up is let be: of two answers, the later one is not listened to (`_on_row`).
+        If one cannot be abandoned yet, there may be two replies for a partition; `_on_row` ignores the later one.
         """
-        for node, known in self._nodes.items():
-            if node == plan.node or known.task is None or known.waiting is None or now_s < known.give_up_at_s:
+        for node, broker in self._brokers.items():
+            if node == plan.node or broker.task is None or broker.long_poll is None or now_s < broker.abandon_at_s:
                 continue
-            if not plan.asked.keys().isdisjoint(known.waiting.asked):
-                self._give_up(known, known.task, now_s)
+            if not plan.requested.keys().isdisjoint(broker.long_poll.requested):
+                self._abandon(broker, broker.task, now_s)
 
-    def _give_up(self, node: Node, task: asyncio.Task[None], now_s: float) -> None:
-        node.is_given_up, node.waiting = True, None
-        node.give_up_at_s = now_s + self._settings.fetch_max_wait_ms / 1000
-        node.lane = 1 - node.lane
+    def _abandon(self, broker: BrokerState, task: asyncio.Task[None], now_s: float) -> None:
+        broker.is_abandoned, broker.long_poll = True, None
+        broker.abandon_at_s = now_s + self._settings.fetch_max_wait_ms / 1000
+        # The broker still holds the abandoned request: on the same connection, the next one would wait for it.
+        broker.lane = 1 - broker.lane
         task.cancel()
 
     def _is_free(self, node: NodeId, now_s: float) -> bool:
-        known = self._nodes.get(node)
-        return known is None or (known.task is None and known.retry_at_s <= now_s)
+        broker = self._brokers.get(node)
+        return broker is None or (broker.task is None and broker.retry_at_s <= now_s)
 
-    def _plan(self, node: NodeId, items: Iterable[tuple[TopicPartition, PartitionState]], *, is_peek: bool) -> Plan:
-        plan = Plan(node, {}, {}, is_peek)
+    def _plan(
+        self, node: NodeId, items: Iterable[tuple[TopicPartition, PartitionState]], *, is_peek: bool
+    ) -> FetchPlan:
+        plan = FetchPlan(node, {}, {}, is_peek)
         for tp, state in items:
             if is_peek and self._peeked.get(tp) == state.generation:
+                # Peeks return immediately: peeking again at an empty partition would repeat without a pause.
                 continue
             self._peeked.pop(tp, None)
             position = state.fetch_position
@@ -355,8 +362,8 @@ class Fetcher:
                 self._settings.max_partition_fetch_bytes,
                 leader_epoch(self._cluster, tp),
             )
-            plan.asked[tp] = Asked(state.generation, position)
-            plan.wanted[tp] = Wanted(self._cluster.metadata.topic_id(tp.topic), row)
+            plan.requested[tp] = RequestedPosition(state.generation, position)
+            plan.rows[tp] = SessionRow(self._cluster.metadata.topic_id(tp.topic), row)
         return plan
 
     def _node_for(self, tp: TopicPartition, state: PartitionState, now_s: float) -> NodeId | None:
@@ -369,15 +376,15 @@ class Fetcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        times = [node.retry_at_s for node in self._nodes.values() if node.retry_at_s > now_s]
+        times = [broker.retry_at_s for broker in self._brokers.values() if broker.retry_at_s > now_s]
         retry_s = self._subscription.next_retry_s(now_s)
         if retry_s is not None:
             times.append(retry_s)
         if times:
             self._timer = asyncio.get_running_loop().call_at(min(times), self.advance)
 
-    def _find(self, topics: set[TopicName]) -> None:
-        """The cluster asks for stale topics by itself; topics that do not exist may be created by asking for them."""
+    def _refresh_topics(self, topics: set[TopicName]) -> None:
+        """Mark `topics` stale, so that the cluster refreshes them; request those that do not exist to create them."""
         for topic in topics:
             if not self._cluster.is_stale(topic):
                 self._cluster.mark_stale(topic)
@@ -389,13 +396,13 @@ class Fetcher:
     async def _create(self, topics: set[TopicName]) -> None:
         with suppress(ApiError):
             await self._cluster.refresh(topics, auto_create=True)
-        self._report_impossible(topics)
+        self._fail_unreadable(topics)
         await asyncio.sleep(self._cluster.backoff_s(0))
         self._creation = None
         self.on_change()
 
-    def _report_impossible(self, topics: set[TopicName]) -> None:
-        """Names that are invalid, and topics that are forbidden, become readable by no waiting."""
+    def _fail_unreadable(self, topics: set[TopicName]) -> None:
+        """Fail the partitions of topics that no retry makes readable: invalid names, and topics without permission."""
         metadata = self._cluster.metadata
         for tp in self._subscription:
             topic = metadata.topics.get(tp.topic)
@@ -405,103 +412,100 @@ class Fetcher:
 
     # One request.
 
-    async def _fetch(self, node: Node, plan: Plan) -> None:
+    async def _fetch(self, broker: BrokerState, plan: FetchPlan) -> None:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
-            response = await self._exchange(node, plan)
+            response = await self._exchange(broker, plan)
         except ApiError as error:
-            node.session.fail()
-            self._on_lost_broker(node, plan, error)
+            broker.session.fail()
+            self._on_lost_broker(broker, plan, error)
         except asyncio.CancelledError:
-            node.session.fail()
-            if not node.is_given_up:
+            # The broker may still process the request, and advance the epoch and the positions of its session: replace
+            # the session. Continuing it would be INVALID_FETCH_SESSION_EPOCH.
+            broker.session.fail()
+            if not broker.is_abandoned:
                 raise
         else:
-            node.attempts, node.retry_at_s = 0, 0.0
+            broker.attempts, broker.retry_at_s = 0, 0.0
             if self._metrics is not None:
                 self._metrics.fetch(loop.time() - started_s, response.throttle_time_ms)
-            self._on_response(node, plan, response)
+            self._on_response(broker, plan, response)
         finally:
-            node.task = node.waiting = None
-            node.is_given_up = False
+            broker.task = broker.long_poll = None
+            broker.is_abandoned = False
         self.on_change()
 
-    async def _exchange(self, node: Node, plan: Plan) -> FetchResponse:
-        connection = await self._cluster.connection(plan.node, _LANES[node.lane])
+    async def _exchange(self, broker: BrokerState, plan: FetchPlan) -> FetchResponse:
+        connection = await self._cluster.connection(plan.node, _LANES[broker.lane])
         wait_ms = 0 if plan.is_peek else self._settings.fetch_max_wait_ms
-        node.waiting = plan if wait_ms else None
-        return await self._send(connection, node.session.prepare(plan.wanted), wait_ms=wait_ms)
+        broker.long_poll = plan if wait_ms else None
+        return await self._send(connection, broker.session.prepare(plan.rows), wait_ms=wait_ms)
 
     async def _send(self, connection: Channel, request: SessionRequest, *, wait_ms: int) -> FetchResponse:
         settings = self._settings
-        version = connection.version(ApiKey.FETCH)
-        if not request.by_topic_id:
-            version = min(version, _LAST_VERSION_BY_NAME)
-        body = encode_fetch_request(
-            version,
-            FetchRequest(
-                _CONSUMER,
-                wait_ms,
-                settings.fetch_min_bytes,
-                settings.fetch_max_bytes,
-                int(settings.read_committed),
-                request.session_id,
-                request.session_epoch,
-                request.topics,
-                request.forgotten,
-                settings.common.client_rack,
-            ),
+        message = FetchRequest(
+            CONSUMER_REPLICA_ID,
+            wait_ms,
+            settings.fetch_min_bytes,
+            settings.fetch_max_bytes,
+            int(settings.read_committed),
+            request.session_id,
+            request.session_epoch,
+            request.topics,
+            request.forgotten,
+            settings.common.client_rack,
         )
-        answer = await connection.exchange(ApiKey.FETCH, version, [body], timeout_s=self._timeout_s)
-        try:
-            return decode_fetch_response(version, answer)
-        except ProtocolError as error:
-            raise connection.reject_response(error) from None
+        return await exchange_fetch(connection, message, by_topic_id=request.by_topic_id, timeout_s=self._timeout_s)
 
-    def _on_lost_broker(self, node: Node, plan: Plan, error: ApiError) -> None:
-        """Perhaps others lead its partitions now, unless it does not let us in."""
-        if node.attempts == 0:
+    def _on_lost_broker(self, broker: BrokerState, plan: FetchPlan, error: ApiError) -> None:
+        """Back off and refresh metadata: its partitions may have other leaders now. Fail them if it denies access."""
+        if broker.attempts == 0:
             _log.warning("fetch failed", node=plan.node, error=str(error))
-        node.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(node.attempts)
-        node.attempts += 1
-        for tp, asked in plan.asked.items():
+        broker.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(broker.attempts)
+        broker.attempts += 1
+        for tp, requested in plan.requested.items():
             self._cluster.mark_stale(tp.topic)
-            self._subscription.prefer_replica(tp, asked.generation, None, 0.0)
+            self._subscription.prefer_replica(tp, requested.generation, None, 0.0)
             if isinstance(error, AuthenticationError):
-                self._subscription.fail(tp, asked.generation, error)
+                self._subscription.fail(tp, requested.generation, error)
 
-    def _on_response(self, node: Node, plan: Plan, response: FetchResponse) -> None:
+    def _on_response(self, broker: BrokerState, plan: FetchPlan, response: FetchResponse) -> None:
         code = ErrorCode(response.error_code)
-        names = node.session
+        session = broker.session
         if code is not ErrorCode.NONE:
-            names.accept(code, response.session_id)
-            if code not in _SESSION_ERRORS:
-                self._on_refusal(node, plan, code)
+            session.accept(code, response.session_id)
+            if code not in SESSION_ERRORS:
+                self._on_failed_request(broker, plan, code)
             return
         for name, topic_id, rows in response.topics:
-            topic = name if topic_id is None else names.name(topic_id)
+            topic = name if topic_id is None else session.name(topic_id)
             for row in rows:
                 tp = TopicPartition(topic or "", row.partition)
-                if tp in plan.asked:
+                if tp in plan.requested:
                     self._on_row(plan, tp, row, response.node_endpoints)
-        names.accept(code, response.session_id)
+        session.accept(code, response.session_id)
         if plan.is_peek:
-            self._peeked.update({tp: asked.generation for tp, asked in plan.asked.items() if tp not in self._buffers})
+            empty = {tp: requested.generation for tp, requested in plan.requested.items() if tp not in self._buffers}
+            self._peeked.update(empty)
 
-    def _on_refusal(self, node: Node, plan: Plan, code: ErrorCode) -> None:
-        node.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(node.attempts)
-        node.attempts += 1
+    def _on_failed_request(self, broker: BrokerState, plan: FetchPlan, code: ErrorCode) -> None:
+        broker.retry_at_s = asyncio.get_running_loop().time() + self._cluster.backoff_s(broker.attempts)
+        broker.attempts += 1
         if not code.retriable:
-            for tp, asked in plan.asked.items():
-                self._subscription.fail(tp, asked.generation, ApiError(code, f"broker {plan.node} refused to fetch"))
+            failure = f"broker {plan.node} rejected the fetch request"
+            for tp, requested in plan.requested.items():
+                self._subscription.fail(tp, requested.generation, ApiError(code, failure))
 
-    def _on_row(self, plan: Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]) -> None:
-        asked = plan.asked[tp]
-        state = self._subscription.find(tp, asked.generation)
+    def _on_row(
+        self, plan: FetchPlan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
+    ) -> None:
+        requested = plan.requested[tp]
+        state = self._subscription.find(tp, requested.generation)
         position = None if state is None else state.fetch_position
-        if state is None or position is None or position.offset != asked.position.offset or self._buffered(tp):
-            # Too late: the user has moved on, or another broker has answered before.
+        if state is None or position is None or position.offset != requested.position.offset or self._buffered(tp):
+            # Stale: the user has sought elsewhere, or another broker (the old or the new leader) has answered for this
+            # position before. Without the comparison of offsets, its records would be returned twice.
             return
         code = ErrorCode(row.error_code)
         if code is not ErrorCode.NONE:
@@ -510,7 +514,7 @@ class Fetcher:
         self._attempts.pop(tp, None)
         self._subscription.on_fetched(
             tp,
-            asked.generation,
+            requested.generation,
             high_watermark=row.high_watermark,
             last_stable=row.last_stable_offset,
             log_start=row.log_start_offset,
@@ -518,29 +522,32 @@ class Fetcher:
         if row.preferred_read_replica >= 0:
             max_age_s = self._settings.common.metadata_max_age_ms / 1000
             until_s = asyncio.get_running_loop().time() + max_age_s
-            self._subscription.prefer_replica(tp, asked.generation, row.preferred_read_replica, until_s)
+            self._subscription.prefer_replica(tp, requested.generation, row.preferred_read_replica, until_s)
             if self._metrics is not None:
                 self._metrics.read_replica(tp, row.preferred_read_replica)
         if not row.records:
             return
         if not has_whole_batch(row.records):
-            self._subscription.fail(tp, asked.generation, no_whole_batch(tp, asked.position.offset, len(row.records)))
+            # A decoder takes this for a batch that was cut off, and the next fetch returns it again: without an error
+            # the consumer would fetch it for ever.
+            failure = no_whole_batch_error(tp, requested.position.offset, len(row.records))
+            self._subscription.fail(tp, requested.generation, failure)
             return
         run = FetchedRun(
             tp,
             row.records,
-            asked.position,
+            requested.position,
             aborted=(row.aborted_transactions or ()) if self._settings.read_committed else None,
             check_crcs=self._settings.check_crcs,
         )
-        self._buffers[tp] = PartitionBuffer(tp, asked.generation, run, deserializers=self._deserializers)
+        self._buffers[tp] = PartitionBuffer(tp, requested.generation, run, deserializers=self._deserializers)
         self._subscription.move_to_end(tp)
 
     def _on_error(
-        self, plan: Plan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
+        self, plan: FetchPlan, tp: TopicPartition, row: FetchedPartition, endpoints: Sequence[NodeEndpoint]
     ) -> None:
-        code, asked = ErrorCode(row.error_code), plan.asked[tp]
-        generation, offset = asked.generation, asked.position.offset
+        code, requested = ErrorCode(row.error_code), plan.requested[tp]
+        generation, offset = requested.generation, requested.position.offset
         if code in _MOVED:
             self._subscription.prefer_replica(tp, generation, None, 0.0)
             if row.current_leader is not None and row.current_leader[0] >= 0:
@@ -549,13 +556,13 @@ class Fetcher:
                 self._cluster.mark_stale(tp.topic)
             self._defer(tp, generation)
         elif code is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            # The broker has yet to hear what metadata told us.
+            # Our metadata is newer than the broker's: it learns the epoch soon.
             self._defer(tp, generation)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(plan.node, tp, generation, offset)
         elif code is ErrorCode.CORRUPT_MESSAGE:
             failure = CorruptRecordError(
-                tp, offset, "the broker found a damaged batch", advice="where it ends is not known: seek further on"
+                tp, offset, "the broker found a damaged batch", advice="its end is unknown: seek to a later offset"
             )
             self._subscription.fail(tp, generation, failure)
         elif code.retriable:
@@ -565,12 +572,13 @@ class Fetcher:
 
     def _on_out_of_range(self, node: NodeId, tp: TopicPartition, generation: int, offset: Offset) -> None:
         if node != self._cluster.metadata.leader(*tp):
-            # A follower may lack what the leader has.
+            # A follower may be behind the leader: ask the leader. A reset now would skip records, or read them twice.
             self._subscription.prefer_replica(tp, generation, None, 0.0)
             return
         state = self._subscription.find(tp, generation)
         if state is not None and state.ahead is not None:
-            # A damaged header led us there. The position itself is good; whoever decodes will tell the next one.
+            # `ahead` was computed from a damaged header. `position` is valid: do not reset it. The decoder finds the
+            # damage and reports where it stopped.
             self._defer(tp, generation)
             return
         failure = None if self._positions.may_reset else partial(OffsetOutOfRangeError, tp, offset)

@@ -1,7 +1,7 @@
-"""The consumer's questions about the cluster: offsets by time and at the ends, topics and their partitions.
+"""The consumer's look-ups: offsets by timestamp, beginning and end offsets, topics and their partitions.
 
-They leave positions and assignment alone. Each takes a time-out, by default default.api.timeout.ms, and raises
-`ApiError` when it is over, or at once where a topic or partition does not exist.
+None of them changes positions or the assignment. Each takes a time-out, by default default.api.timeout.ms, and raises
+`ApiError` when it expires, or immediately if a topic or partition does not exist.
 """
 
 from collections.abc import Mapping
@@ -19,30 +19,30 @@ class LookupMethods(ConsumerBase):
     async def beginning_offsets(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return await self._edges(partitions, EARLIEST, timeout_s)
 
     async def end_offsets(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        """The offset behind the last record; with read_committed, behind the last that is decided."""
+        """Return the offset after the last record; with read_committed, the last stable offset."""
         return await self._edges(partitions, LATEST, timeout_s)
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record with each time or a later one; None where no record is so late."""
+        """Return the first record at or after each timestamp; None for partitions without such a record."""
         self._check_open()
         for tp, time_ms in times_ms.items():
             if time_ms < 0:
-                raise ValueError(f"{time_ms} is no timestamp (for {partition_of(tp)})")
+                raise ValueError(f"{time_ms} is not a timestamp (for {partition_of(tp)})")
         wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
-        return await self._queries.find(wanted, timeout_s=self._patience_s(timeout_s))
+        return await self._queries.find(wanted, timeout_s=self._timeout_or_default(timeout_s))
 
     async def wait_for_records(self, positions: Mapping[TopicPartition, Offset], *, timeout_s: float) -> bool:
-        """Whether there is a record at or behind any of these positions; waits for the first up to the time-out.
+        """Return whether there is a record at or after any of `positions`; wait for one up to the time-out.
 
-        Not tried again where it fails.
+        One attempt: errors are not retried.
         """
         self._check_open()
         return await RangeProbe(self._cluster, self._settings).wait(positions, timeout_s=timeout_s)
@@ -50,26 +50,27 @@ class LookupMethods(ConsumerBase):
     async def measure(
         self, positions: Mapping[TopicPartition, Offset], *, size_max: int
     ) -> dict[TopicPartition, StoredRun]:
-        """What the first offsets from each position on take where they are stored, up to about `size_max` bytes.
+        """Return the stored size and the number of offsets of the first batches from each position on.
 
-        Partitions with nothing there are left out. Not tried again where it fails.
+        Each run is limited to about `size_max` bytes. Partitions without records at their position are left out. One
+        attempt: errors are not retried.
         """
         self._check_open()
         return await RangeProbe(self._cluster, self._settings).measure(positions, size_max=size_max)
 
     async def partitions_for(self, topic: TopicName, *, timeout_s: float | None = None) -> list[Partition]:
-        """The partitions of a topic, by index. Raises ApiError if it does not exist."""
+        """Return the partitions of a topic in the order of their indexes. Raises ApiError if it does not exist."""
         self._check_open()
         return list(await self._known_partitions(topic, timeout_s))
 
     async def list_topics(self, *, timeout_s: float | None = None) -> dict[TopicName, list[Partition]]:
-        """All topics with their partitions, without internal ones unless exclude.internal.topics is false."""
+        """Return all topics with their partitions; internal ones only if exclude.internal.topics is false."""
         self._check_open()
 
-        async def ask() -> ClusterMetadata:
+        async def refresh() -> ClusterMetadata:
             return await self._cluster.refresh()
 
-        metadata = await self._cluster.retry(ask, timeout_s=timeout_s)
+        metadata = await self._cluster.retry(refresh, timeout_s=timeout_s)
         return {
             name: list(topic.partitions)
             for name, topic in sorted(metadata.topics.items())
@@ -81,7 +82,4 @@ class LookupMethods(ConsumerBase):
     ) -> dict[TopicPartition, Offset]:
         self._check_open()
         wanted = dict.fromkeys(partitions_of(partitions), edge)
-        return await self._queries.resolve(wanted, timeout_s=self._patience_s(timeout_s))
-
-    def _patience_s(self, timeout_s: float | None) -> float:
-        return self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._queries.resolve(wanted, timeout_s=self._timeout_or_default(timeout_s))

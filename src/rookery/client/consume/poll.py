@@ -1,6 +1,6 @@
-"""What every poll does, whatever it hands out: it keeps the group and the fetches going, waits, and can be woken up.
+"""The parts of a poll that do not depend on the form of its result: group membership, fetching, waiting, wake-ups.
 
-`consumer` (records) and `columns` (Arrow) poll with it. A poll is a turn: there is one at a time.
+`consumer` (records) and `columns` (Arrow) build their polls from it. At most one poll runs at a time.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ class PollMethods(ConsumerBase):
     _loop: asyncio.AbstractEventLoop | None = None
 
     def wakeup(self) -> None:
-        """From any thread: the poll that runs, or the next one, raises WakeupError."""
+        """Make the running poll, or else the next one, raise WakeupError. May be called from any thread."""
         self._is_woken = True
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._arrived.set)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """A poll under way: there is at most one."""
+    def _exclusive_poll(self) -> Iterator[None]:
+        """Mark a poll as running; raise ClientStateError if another one is, or if there is nothing to read."""
         self._check_open()
         self._raise_if_closing()
         if self._is_polling:
-            raise ClientStateError("another task polls this consumer already")
+            raise ClientStateError("another task is polling this consumer")
         if not (self._subscription.is_subscribed or self._subscription.is_manual):
             raise ClientStateError("nothing to read: subscribe or assign first")
         self._is_polling = True
@@ -44,7 +44,7 @@ class PollMethods(ConsumerBase):
             self._metrics.poll_ended()
 
     async def _prepare(self) -> None:
-        """Whatever a poll does before it hands out records."""
+        """Do what a poll does before it returns records: advance the membership and the fetches, raise errors."""
         self._raise_if_woken()
         self._arrived.clear()
         self._raise_if_closing()
@@ -55,7 +55,8 @@ class PollMethods(ConsumerBase):
             self._membership.note_poll()
             await self._membership.poll()
         self._fetcher.advance()
-        # Fetches go out, answers come in, and other tasks get their turn, however fast records are taken.
+        # Without this, a poll that finds buffered records does not yield to the event loop: fetches, heartbeats and
+        # other tasks would stand still until the buffers are empty.
         await asyncio.sleep(0)
         failure = self._subscription.take_failure()
         if failure is None:
@@ -65,7 +66,10 @@ class PollMethods(ConsumerBase):
             raise failure
 
     async def _find_topics(self) -> None:
-        """A pattern matches nothing before the topics are known; a topic may be created by asking for it."""
+        """Refresh metadata before the first join: a pattern matches nothing until the existing topics are known.
+
+        A metadata request for a topic that does not exist may also create it (allow.auto.create.topics).
+        """
         try:
             if self._subscription.pattern is not None:
                 await self._cluster.refresh()
@@ -78,7 +82,7 @@ class PollMethods(ConsumerBase):
                 raise
 
     async def _wait(self, deadline_s: float) -> bool:
-        """Until something happened; False if the time is over."""
+        """Wait until data, an error or the membership needs attention; return False if the deadline passes first."""
         timeout_s = deadline_s - asyncio.get_running_loop().time()
         if timeout_s <= 0:
             return False
@@ -105,4 +109,4 @@ class PollMethods(ConsumerBase):
 
     def _raise_if_closing(self) -> None:
         if self._is_closing:
-            raise ClientStateError("this consumer is being closed, or is closed")
+            raise ClientStateError("this consumer is closing or closed")

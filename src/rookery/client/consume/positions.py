@@ -1,9 +1,8 @@
-"""Where positions come from: offsets by time (ListOffsets), ends of epochs (OffsetForLeaderEpoch), and the shell that
-asks for what partitions are missing.
+"""Looks up the positions of partitions: offsets by timestamp (ListOffsets), epoch ends (OffsetForLeaderEpoch), commits.
 
-`OffsetQueries` asks leaders and nothing else. `PositionKeeper.advance` looks at the subscription and starts what is
-needed, one task per stage; answers go into the subscription, where an answer that comes too late changes nothing. What
-is transient is tried again after a backoff; what is not becomes the partition's failure, which the next poll raises.
+`OffsetQueries` sends queries to the leaders and keeps no state. `PositionKeeper.advance` starts the look-ups that the
+partitions' stages require, one task per stage; replies go into the subscription, which ignores stale ones. Transient
+errors are retried after a backoff; any other error becomes the partition's failure, which the next poll raises.
 """
 
 import asyncio
@@ -21,32 +20,35 @@ from rookery.client.settings.consumer import OffsetReset, OffsetResetStrategy
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 
-# Timestamps with a meaning of their own in ListOffsets.
+# Special timestamps of ListOffsets.
 LATEST: Final[TimestampMs] = -1
 EARLIEST: Final[TimestampMs] = -2
 
-_CONSUMER: Final = -1
+# The `replica_id` of a request that does not come from a broker.
+_CONSUMER_REPLICA_ID: Final = -1
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
-Committed: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
+CommittedLookup: TypeAlias = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]
+]
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ends; -1 for both where the leader knows no such epoch."""
+    """The end offset of a leader epoch; both fields are -1 if the leader has no such epoch."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset
 
 
-class Answers(NamedTuple):
-    """Rows of leaders by partition, and the errors of partitions without one."""
+class LeaderReplies(NamedTuple):
+    """The rows of the leaders' responses by partition, and the errors of the partitions without a row."""
 
     rows: dict[TopicPartition, Message]
     errors: dict[TopicPartition, ApiError]
 
 
 def leader_epoch(cluster: Cluster, tp: TopicPartition) -> LeaderEpoch:
-    """As metadata tells it; -1 if unknown."""
+    """Return the partition's leader epoch according to the metadata; -1 if unknown."""
     topic = cluster.metadata.topics.get(tp.topic)
     if topic is None or tp.partition >= len(topic.partitions):
         return NO_LEADER_EPOCH
@@ -61,31 +63,33 @@ class OffsetQueries:
     async def find(
         self, wanted: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets by time, LATEST or EARLIEST; None where no record is so late. Retries until the time-out."""
+        """Look offsets up by timestamp, LATEST or EARLIEST; None if all records are older. Retry until the time-out."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
-        async def ask() -> None:
-            answers = await self.list_offsets({tp: time for tp, time in wanted.items() if tp not in found})
-            found.update({tp: _found(row) for tp, row in answers.rows.items()})
-            # What is final goes first: retrying the others would only hide it.
-            for error in sorted(answers.errors.values(), key=lambda error: _is_transient(error.code)):
+        async def query() -> None:
+            replies = await self.list_offsets({tp: time for tp, time in wanted.items() if tp not in found})
+            found.update({tp: _offset_of(row) for tp, row in replies.rows.items()})
+            # Raise a final error first: otherwise a retriable one would hide it until the time-out.
+            for error in sorted(replies.errors.values(), key=lambda error: _is_transient(error.code)):
                 raise error
 
-        await self._cluster.retry(ask, timeout_s=timeout_s, retriable=_is_transient)
+        await self._cluster.retry(query, timeout_s=timeout_s, retriable=_is_transient)
         return found
 
     async def resolve(
         self, wanted: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        """Like `find`, with the end where no record is so late."""
+        """Like `find`, but return the end offset where all records are older."""
         found = await self.find(wanted, timeout_s=timeout_s)
         late = [tp for tp, offset in found.items() if offset is None]
         if late:
             found |= await self.find(dict.fromkeys(late, LATEST), timeout_s=timeout_s)
         return {tp: offset.offset for tp, offset in found.items() if offset is not None}
 
-    async def list_offsets(self, wanted: Mapping[TopicPartition, TimestampMs], *, auto_create: bool = False) -> Answers:
-        """One attempt. `auto_create` lets the broker make topics that do not exist."""
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, TimestampMs], *, auto_create: bool = False
+    ) -> LeaderReplies:
+        """Send ListOffsets once, without retries. `auto_create` lets the broker create missing topics."""
 
         def request(partitions: Sequence[TopicPartition]) -> Message:
             rows = _by_topic(
@@ -99,13 +103,16 @@ class OffsetQueries:
             topics = [Message(name=name, partitions=partitions) for name, partitions in rows]
             timeout_ms = int(self._cluster.timeout_s * 1000)
             return Message(
-                replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=topics, timeout_ms=timeout_ms
+                replica_id=_CONSUMER_REPLICA_ID,
+                isolation_level=self._isolation_level,
+                topics=topics,
+                timeout_ms=timeout_ms,
             )
 
-        return await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request, auto_create=auto_create)
+        return await self._query_leaders(ApiKey.LIST_OFFSETS, wanted, request, auto_create=auto_create)
 
-    async def epoch_ends(self, positions: Mapping[TopicPartition, FetchPosition]) -> Answers:
-        """One attempt: the ends of the epochs of these positions."""
+    async def epoch_ends(self, positions: Mapping[TopicPartition, FetchPosition]) -> LeaderReplies:
+        """Ask for the end offsets of the leader epochs of `positions`, once, without retries."""
 
         def request(partitions: Sequence[TopicPartition]) -> Message:
             rows = _by_topic(
@@ -117,49 +124,49 @@ class OffsetQueries:
                 ),
             )
             topics = [Message(topic=name, partitions=partitions) for name, partitions in rows]
-            return Message(replica_id=_CONSUMER, topics=topics)
+            return Message(replica_id=_CONSUMER_REPLICA_ID, topics=topics)
 
-        return await self._ask_leaders(ApiKey.OFFSET_FOR_LEADER_EPOCH, positions, request)
+        return await self._query_leaders(ApiKey.OFFSET_FOR_LEADER_EPOCH, positions, request)
 
-    async def _ask_leaders(
+    async def _query_leaders(
         self,
         api_key: ApiKey,
         partitions: Iterable[TopicPartition],
         request: Callable[[Sequence[TopicPartition]], Message],
         *,
         auto_create: bool = False,
-    ) -> Answers:
-        answers = Answers({}, {})
+    ) -> LeaderReplies:
+        replies = LeaderReplies({}, {})
         wanted = sorted(partitions)
         try:
-            await self._know_leaders(wanted, auto_create=auto_create)
+            await self._refresh_leaders(wanted, auto_create=auto_create)
         except AuthenticationError as error:
-            return Answers({}, dict.fromkeys(wanted, error))
+            return LeaderReplies({}, dict.fromkeys(wanted, error))
         by_leader: dict[NodeId, list[TopicPartition]] = {}
         for tp in wanted:
             leader = self._cluster.metadata.leader(*tp)
             if leader is None:
-                answers.errors[tp] = self._leaderless(tp)
+                replies.errors[tp] = self._no_leader_error(tp)
             else:
                 by_leader.setdefault(leader, []).append(tp)
 
-        async def ask(node: NodeId, theirs: Sequence[TopicPartition]) -> None:
+        async def query(node: NodeId, theirs: Sequence[TopicPartition]) -> None:
             try:
                 response = await self._cluster.call(api_key, request(theirs), node=node)
             except ApiError as error:
-                answers.errors.update(dict.fromkeys(theirs, error))
+                replies.errors.update(dict.fromkeys(theirs, error))
                 return
             for tp, row in _rows(response):
                 code = ErrorCode(row.error_code)
                 if code is ErrorCode.NONE:
-                    answers.rows[tp] = row
+                    replies.rows[tp] = row
                 else:
-                    answers.errors[tp] = ApiError(code, f"partition {tp}")
+                    replies.errors[tp] = ApiError(code, f"partition {tp}")
 
-        await asyncio.gather(*(ask(node, theirs) for node, theirs in by_leader.items()))
-        return answers
+        await asyncio.gather(*(query(node, theirs) for node, theirs in by_leader.items()))
+        return replies
 
-    async def _know_leaders(self, partitions: Iterable[TopicPartition], *, auto_create: bool) -> None:
+    async def _refresh_leaders(self, partitions: Iterable[TopicPartition], *, auto_create: bool) -> None:
         metadata = self._cluster.metadata
         stale = {tp.topic for tp in partitions if self._cluster.is_stale(tp.topic) or metadata.leader(*tp) is None}
         if stale:
@@ -168,13 +175,13 @@ class OffsetQueries:
             except AuthenticationError:
                 raise
             except ApiError:
-                # Another time: what is not known yet is an error of its own.
+                # Ignored: `_no_leader_error` reports every partition whose leader is still unknown.
                 pass
 
-    def _leaderless(self, tp: TopicPartition) -> ApiError:
+    def _no_leader_error(self, tp: TopicPartition) -> ApiError:
         topic = self._cluster.metadata.topics.get(tp.topic)
         if topic is None:
-            return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no metadata of topic {tp.topic} yet")
+            return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"there is no metadata of topic {tp.topic} yet")
         if topic.error is not ErrorCode.NONE:
             return ApiError(topic.error, f"topic {tp.topic}")
         if tp.partition >= len(topic.partitions):
@@ -186,11 +193,11 @@ class OffsetQueries:
 
 
 def _is_transient(code: ErrorCode) -> bool:
-    """That a topic does not exist is an answer, for somebody who names it."""
+    """A missing topic or partition is a final answer to a query that names it, although Kafka's code is retriable."""
     return code.retriable and code not in _FINAL
 
 
-def _found(row: Message) -> OffsetAndTimestamp | None:
+def _offset_of(row: Message) -> OffsetAndTimestamp | None:
     if row.offset < 0:
         return None
     return OffsetAndTimestamp(row.offset, row.timestamp, row.get("leader_epoch", NO_LEADER_EPOCH))
@@ -214,7 +221,7 @@ def _rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
 
 
 class PositionKeeper:
-    """`committed` asks the group's coordinator; None without a group. `on_change` is called after every answer."""
+    """`committed` asks the group's coordinator; None without a group. `on_change` is called after every look-up."""
 
     def __init__(
         self,
@@ -223,7 +230,7 @@ class PositionKeeper:
         queries: OffsetQueries,
         *,
         reset: OffsetReset,
-        committed: Committed | None,
+        committed: CommittedLookup | None,
         auto_create: bool,
         clock: Clock,
         on_change: Callable[[], None],
@@ -246,21 +253,22 @@ class PositionKeeper:
         return self._reset.strategy is not OffsetResetStrategy.NONE
 
     def advance(self) -> None:
-        """Start to ask for what is missing and is not being asked for."""
+        """Start a look-up for each stage that has partitions and no task."""
         if self._is_closed:
             return
         self._compare_leaders()
         now_s = asyncio.get_running_loop().time()
-        for stage, work in (
+        for stage, look_up in (
             (Stage.COMMITTED, self._find_committed),
             (Stage.RESET, self._find_resets),
             (Stage.VALIDATION, self._validate),
         ):
             if stage not in self._tasks and self._subscription.in_stage(stage, now_s):
-                self._tasks[stage] = asyncio.get_running_loop().create_task(self._run(stage, work))
+                self._tasks[stage] = asyncio.get_running_loop().create_task(self._run(stage, look_up))
 
     async def close(self) -> None:
-        """For good: a question that ends here tells so by `on_change`, which must not begin it anew."""
+        """Cancel all look-ups. There is no way back."""
+        # First of all: a cancelled task still calls `on_change`, which calls `advance`; that must not start it again.
         self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -268,7 +276,7 @@ class PositionKeeper:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _compare_leaders(self) -> None:
-        """New metadata may tell of new leaders."""
+        """Pass the leader epochs of new metadata to the subscription."""
         if self._cluster.metadata is self._metadata_seen:
             return
         self._metadata_seen = self._cluster.metadata
@@ -276,14 +284,14 @@ class PositionKeeper:
             self._subscription.on_leader_epoch(tp, leader_epoch(self._cluster, tp))
 
     async def _run(
-        self, stage: Stage, work: Callable[[Mapping[TopicPartition, PartitionState]], Awaitable[bool]]
+        self, stage: Stage, look_up: Callable[[Mapping[TopicPartition, PartitionState]], Awaitable[bool]]
     ) -> None:
-        """`work` answers whether all went well; the backoff grows while it does not."""
+        """`look_up` returns whether all partitions succeeded; the backoff grows while it returns False."""
         try:
-            # Looked up again: the user may have sought since this task was made.
+            # Not the partitions that `advance` saw: the user may have sought since this task was created.
             missing = self._subscription.in_stage(stage, asyncio.get_running_loop().time())
-            is_well = not missing or await work(missing)
-            self._attempts[stage] = 0 if is_well else self._attempts.get(stage, 0) + 1
+            has_succeeded = not missing or await look_up(missing)
+            self._attempts[stage] = 0 if has_succeeded else self._attempts.get(stage, 0) + 1
         finally:
             del self._tasks[stage]
             self._on_change()
@@ -296,7 +304,9 @@ class PositionKeeper:
             try:
                 found = await self._committed(generations)
             except ApiError as error:
-                self._note_errors(Stage.COMMITTED, generations, dict.fromkeys(generations, error))
+                # An error must not pass for "nothing is committed": the position would be reset, and records between
+                # the committed offset and the reset position would be skipped or read twice.
+                self._handle_errors(Stage.COMMITTED, generations, dict.fromkeys(generations, error))
                 return False
         for tp, generation in generations.items():
             self._subscription.on_committed(tp, generation, found.get(tp))
@@ -305,25 +315,26 @@ class PositionKeeper:
     async def _find_resets(self, missing: Mapping[TopicPartition, PartitionState]) -> bool:
         generations = {tp: state.generation for tp, state in missing.items()}
         times = {tp: self._reset_time(state) for tp, state in missing.items()}
-        hopeless = [tp for tp, time in times.items() if time is None]
-        if hopeless:
-            failure = NoOffsetError(hopeless)
-            for tp in hopeless:
+        without_policy = [tp for tp, time in times.items() if time is None]
+        if without_policy:
+            failure = NoOffsetError(without_policy)
+            for tp in without_policy:
                 self._subscription.fail(tp, generations[tp], failure)
         wanted = {tp: time for tp, time in times.items() if time is not None}
         if not wanted:
             return True
-        answers = await self._queries.list_offsets(wanted, auto_create=self._auto_create)
-        late = [tp for tp, row in answers.rows.items() if row.offset < 0]
+        replies = await self._queries.list_offsets(wanted, auto_create=self._auto_create)
+        # All records are older than the requested time: continue at the end.
+        late = [tp for tp, row in replies.rows.items() if row.offset < 0]
         if late:
             ends = await self._queries.list_offsets(dict.fromkeys(late, LATEST))
-            answers = Answers(answers.rows | ends.rows, answers.errors | ends.errors)
-        for tp, row in answers.rows.items():
+            replies = LeaderReplies(replies.rows | ends.rows, replies.errors | ends.errors)
+        for tp, row in replies.rows.items():
             if row.offset >= 0:
                 position = FetchPosition(row.offset, row.get("leader_epoch", NO_LEADER_EPOCH))
                 self._subscription.on_reset(tp, generations[tp], position)
-        self._note_errors(Stage.RESET, generations, answers.errors)
-        return not answers.errors
+        self._handle_errors(Stage.RESET, generations, replies.errors)
+        return not replies.errors
 
     def _reset_time(self, state: PartitionState) -> TimestampMs | None:
         if state.reset_to_ms is not None:
@@ -341,19 +352,20 @@ class PositionKeeper:
     async def _validate(self, missing: Mapping[TopicPartition, PartitionState]) -> bool:
         generations = {tp: state.generation for tp, state in missing.items()}
         positions = {tp: state.position for tp, state in missing.items() if state.position is not None}
-        answers = await self._queries.epoch_ends(positions)
-        for tp, row in answers.rows.items():
+        replies = await self._queries.epoch_ends(positions)
+        for tp, row in replies.rows.items():
             end = EpochEnd(row.get("leader_epoch", positions[tp].leader_epoch), row.end_offset)
-            self._judge(tp, generations[tp], positions[tp], end)
-        for tp, error in list(answers.errors.items()):
+            self._apply_epoch_end(tp, generations[tp], positions[tp], end)
+        for tp, error in list(replies.errors.items()):
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                # A broker that cannot tell is believed.
+                # A broker without OffsetForLeaderEpoch can never validate: take the position as it is.
                 self._subscription.on_validated(tp, generations[tp], leader_epoch(self._cluster, tp))
-                del answers.errors[tp]
-        self._note_errors(Stage.VALIDATION, generations, answers.errors)
-        return not answers.errors
+                del replies.errors[tp]
+        self._handle_errors(Stage.VALIDATION, generations, replies.errors)
+        return not replies.errors
 
-    def _judge(self, tp: TopicPartition, generation: int, position: FetchPosition, end: EpochEnd) -> None:
+    def _apply_epoch_end(self, tp: TopicPartition, generation: int, position: FetchPosition, end: EpochEnd) -> None:
+        """Validate `position` with the end of its leader epoch on the leader; move it back if the log was truncated."""
         is_unknown = end.leader_epoch < 0 or end.end_offset < 0
         if not is_unknown and end.end_offset >= position.offset:
             self._subscription.on_validated(tp, generation, leader_epoch(self._cluster, tp))
@@ -361,10 +373,11 @@ class PositionKeeper:
             failure = None if self.may_reset else (lambda: OffsetOutOfRangeError(tp, position.offset))
             self._subscription.on_out_of_range(tp, generation, failure=failure)
         elif self._subscription.find(tp, generation) is not None:
-            # The log was cut off before our position: go on where it was.
+            # The log was truncated before the position, and the leader may have written other records there. Continue
+            # at the truncation: continuing at the position would skip them.
             self._subscription.seek(tp, FetchPosition(end.end_offset, end.leader_epoch))
 
-    def _note_errors(
+    def _handle_errors(
         self, stage: Stage, generations: Mapping[TopicPartition, int], errors: Mapping[TopicPartition, ApiError]
     ) -> None:
         pause_s = self._cluster.backoff_s(self._attempts.get(stage, 0))

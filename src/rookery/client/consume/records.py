@@ -1,8 +1,8 @@
-"""What consumers hand out: records, and the words for positions.
+"""The values that a consumer returns and accepts: records, offsets, positions.
 
-Everything is a plain value. `ConsumerRecord`s are made by the thousand: `consume.decoding` builds them with `map` from
-columns, so their order of fields is the order of its columns. They are structs that the garbage collector does not look
-at, which costs less than half of what a tuple does: a record is in no cycle unless its own key or value refers to it.
+`consume.decoder` builds `ConsumerRecord`s with `map` from columns, so the order of their fields is the order of its
+columns. They are structs that the garbage collector does not track (`gc=False`), which costs less than half of what a
+tuple does. That is safe: a record is part of a reference cycle only if its own key or value refers to it.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ LOG_APPEND_TIME: Final = 1
 
 
 class ConsumerRecord(Struct, Generic[K, V], frozen=True, gc=False):
-    """`timestamp_type` is 0 for the producer's time and 1 for the broker's."""
+    """One record. `timestamp_type` is 0 if the producer set the timestamp (CreateTime), 1 if the broker did."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -53,7 +53,7 @@ class ConsumerRecord(Struct, Generic[K, V], frozen=True, gc=False):
 
 
 class ConsumerRecords(list[ConsumerRecord[K, V]]):
-    """The records of one poll: in order within a partition, partition by partition."""
+    """The records of one poll: grouped by partition, in the order of offsets within a partition."""
 
     __slots__ = ()
 
@@ -71,24 +71,24 @@ class DeserializerObject(Protocol[_Read]):
     def deserialize(self, topic: TopicName, data: bytes, /) -> _Read: ...
 
 
-# Not called for keys and values that are None: those stay None.
+# A deserializer is not called for keys and values that are None: those stay None.
 Deserializer: TypeAlias = DeserializerObject[_Read] | Callable[[TopicName, bytes], _Read]
 
 
 class ConsumerInterceptor(Protocol):
-    """What they raise is logged and changes nothing."""
+    """Sees the records of every poll and every successful commit. Its exceptions are logged and otherwise ignored."""
 
     def on_consume(self, records: ConsumerRecords[Any, Any], /) -> ConsumerRecords[Any, Any]:
-        """Before a poll returns: return the records, or others in their place."""
+        """Called before a poll returns. The poll returns the result instead of `records`."""
         ...
 
     def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], /) -> None:
-        """After a commit that succeeded."""
+        """Called after a successful commit."""
         ...
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset at or after a time, with that record's own time and leader epoch."""
+    """The first offset at or after a requested time, with the timestamp and leader epoch of the record there."""
 
     offset: Offset
     timestamp_ms: TimestampMs
@@ -96,13 +96,13 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class Timestamp(NamedTuple):
-    """The position of the first record with this timestamp or a later one; the end if there is none."""
+    """The position of the first record with this timestamp or a later one; the end if there is no such record."""
 
     timestamp_ms: TimestampMs
 
 
 class _Edge:
-    """An end of a partition, wherever it lies when it is asked for."""
+    """The first or last position of a partition, resolved to an offset when it is used."""
 
     __slots__ = ("_name",)
 
@@ -116,11 +116,11 @@ class _Edge:
 BEGINNING: Final = _Edge("BEGINNING")
 END: Final = _Edge("END")
 
-# Where to read from or to: an offset, an end of the partition, or a time.
+# Where to read from or to: an offset, BEGINNING, END, or a timestamp.
 Position: TypeAlias = Offset | Timestamp | _Edge
 
 
-# Plain pairs are as good as `TopicPartition`s.
+# A (topic, index) pair is accepted wherever a `TopicPartition` is.
 OnePartition: TypeAlias = TopicPartition | tuple[TopicName, PartitionIndex]
 # One partition, or several.
 SomePartitions: TypeAlias = OnePartition | Iterable[OnePartition]
@@ -128,17 +128,17 @@ SomePartitions: TypeAlias = OnePartition | Iterable[OnePartition]
 
 def partition_of(partition: object) -> TopicPartition:
     if not _is_partition(partition):
-        raise TypeError(f"{partition!r} is no partition: give a TopicPartition, or a pair of topic and number")
+        raise TypeError(f"{partition!r} is not a partition: pass a TopicPartition or a (topic, index) pair")
     return TopicPartition(*partition)
 
 
 def partitions_of(partitions: SomePartitions | Iterable[SomePartitions]) -> list[TopicPartition]:
-    """Of one partition, of several, or of a call's arguments, each of which may be one or several."""
+    """Return the partitions in `partitions`: one, several, or positional arguments of which each is one or several."""
     if _is_partition(partitions):
         return [TopicPartition(*partitions)]
     found: list[TopicPartition] = []
-    for item in _several(partitions):
-        found += [partition_of(item)] if _is_partition(item) else map(partition_of, _several(item))
+    for item in _checked_iterable(partitions):
+        found += [partition_of(item)] if _is_partition(item) else map(partition_of, _checked_iterable(item))
     return found
 
 
@@ -149,8 +149,9 @@ def _is_partition(given: object) -> TypeGuard[tuple[TopicName, PartitionIndex]]:
     return isinstance(topic, str) and isinstance(index, int) and not isinstance(index, bool)
 
 
-def _several(given: object) -> Iterable[object]:
+def _checked_iterable(given: object) -> Iterable[object]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        # A string is iterable, too: without this check a topic name would be read as a list of one-letter partitions.
         partition_of(given)
         return ()
     return given
@@ -158,7 +159,7 @@ def _several(given: object) -> Iterable[object]:
 
 def checked_offset(partition: TopicPartition, offset: object) -> Offset:
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-        raise ValueError(f"partition {partition} has no offset {offset!r}: offsets are whole numbers from 0 on")
+        raise ValueError(f"partition {partition} has no offset {offset!r}: offsets are integers from 0 on")
     return offset
 
 
@@ -166,4 +167,4 @@ def check_listener(listener: object) -> None:
     names = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
     missing = [name for name in names if not callable(getattr(listener, name, None))]
     if missing:
-        raise TypeError(f"{listener!r} is no RebalanceListener: it has no {missing[0]}")
+        raise TypeError(f"{listener!r} is not a RebalanceListener: it has no {missing[0]}")

@@ -1,19 +1,19 @@
-"""Fetch sessions, the client's side: after one full request, only what changed is sent (KIP-227). Pure.
+"""The client's side of fetch sessions (KIP-227): after one full request, only changes are sent. Pure.
 
-Theory of operation. A broker remembers the partitions of a session and their positions, so that a request names only
-partitions that are new, have moved, or are to be forgotten. One `FetchSession` belongs to one broker and has at most
-one request under way. What the next request must be follows from the last answer:
+Theory of operation. A broker stores the partitions of a session and their positions, so that a request names only
+partitions that are new, have moved, or are to be removed. One `FetchSession` belongs to one broker and has at most one
+request in flight. The last response determines the next request:
 
-    next request                    answer                                   then
+    request                         response                                 next request
     full, no session      (0, 0)    session id s                             incremental (s, 1)
-    full, no session      (0, 0)    session id 0: the broker has no room     full again (0, 0)
+    full, no session      (0, 0)    session id 0: broker's cache is full     full again (0, 0)
     incremental           (s, n)    no error                                 incremental (s, n + 1)
     incremental           (s, n)    FETCH_SESSION_ID_NOT_FOUND               full (0, 0)
-    any                             another error, or no answer at all       full, in place of the old one (s, 0)
+    any                             another error, or no response            full, replaces the session (s, 0)
 
-A topic that was deleted and made again has another id: its old id is forgotten, and the new one added. If the ids of
-some topics are unknown, names are used for all, which only brokers and requests up to version 12 do; changing between
-ids and names needs another session. Called by `fetcher`.
+A topic that was deleted and created again has another id: the old id is removed from the session and the new one added.
+If the ids of some topics are unknown, all topics are named, which requests up to version 12 do; switching between ids
+and names starts another session. Called by `fetcher`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,13 +23,22 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TopicId, TopicName, TopicPartition
 from rookery.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
+# Errors of the session alone: its partitions can be requested again immediately, in another session.
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
 NO_SESSION = 0
 FULL_EPOCH = 0
 CLOSING_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
 
 
-class Wanted(NamedTuple):
+class SessionRow(NamedTuple):
     """A partition to fetch: the id of its topic, and its row of the request."""
 
     topic_id: TopicId
@@ -49,30 +58,27 @@ class FetchSession:
         self._session_id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._by_topic_id = True
-        # What the broker knows once it has the request that was prepared last.
-        self._partitions: dict[TopicPartition, Wanted] = {}
+        # The broker's session after it has processed the request that was prepared last.
+        self._partitions: dict[TopicPartition, SessionRow] = {}
         self._names: dict[TopicId, TopicName] = {}
 
     @property
     def is_open(self) -> bool:
-        """The broker holds a session for us."""
+        """Whether the broker holds a session for this client."""
         return self._session_id != NO_SESSION
 
-    @property
-    def partitions(self) -> Mapping[TopicPartition, Wanted]:
-        """What the request under way asks for, said in it or earlier."""
-        return self._partitions
-
     def name(self, topic_id: TopicId) -> TopicName | None:
-        """The topic that the answer names by its id."""
+        """Return the name of a topic that a response identifies by its id; None if it was not requested."""
         return self._names.get(topic_id)
 
-    def prepare(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
-        """The next request, so that these partitions are fetched and no others."""
+    def prepare(self, wanted: Mapping[TopicPartition, SessionRow]) -> SessionRequest:
+        """Return the next request. It makes the broker fetch exactly the partitions in `wanted`."""
         by_topic_id = all(item.topic_id != NO_TOPIC_ID for item in wanted.values())
         if by_topic_id != self._by_topic_id:
             self._by_topic_id = by_topic_id
             self.fail()
+        # A full request replaces whatever the broker stored, so it names every partition. Leaving out those of an
+        # earlier request would remove them from the session, and the broker would never return their records.
         known = self._partitions if self._epoch != FULL_EPOCH else {}
         changed = {tp: item for tp, item in wanted.items() if known.get(tp) != item}
         gone = [(tp, item) for tp, item in known.items() if tp not in wanted or self._is_replaced(item, wanted[tp])]
@@ -81,36 +87,41 @@ class FetchSession:
         return SessionRequest(self._session_id, self._epoch, _topics(changed), _forgotten(gone), by_topic_id)
 
     def accept(self, error: ErrorCode, session_id: int) -> None:
-        """The answer to the last request came."""
+        """Process the error code and the session id of the response to the last request."""
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self._start_anew(NO_SESSION)
+            self._restart(NO_SESSION)
         elif error is not ErrorCode.NONE:
             self.fail()
         elif session_id == NO_SESSION or (self._epoch != FULL_EPOCH and session_id != self._session_id):
-            self._start_anew(NO_SESSION)
+            # The broker keeps no session, or another one than the request named: an incremental request would leave
+            # out partitions that this session does not contain.
+            self._restart(NO_SESSION)
         else:
             self._session_id = session_id
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
 
     def fail(self) -> None:
-        """Nobody knows whether the last request arrived: the next one replaces the session."""
-        self._start_anew(self._session_id)
+        """The broker may or may not have processed the last request: let the next one replace the session.
+
+        An incremental request would carry an epoch, and build on positions, that the broker may not have.
+        """
+        self._restart(self._session_id)
 
     def close(self) -> SessionRequest:
-        """The request that tells the broker to forget the session."""
+        """Return the request that makes the broker drop the session."""
         request = SessionRequest(self._session_id, CLOSING_EPOCH, [], [], self._by_topic_id)
-        self._start_anew(NO_SESSION)
+        self._restart(NO_SESSION)
         return request
 
-    def _is_replaced(self, known: Wanted, wanted: Wanted) -> bool:
+    def _is_replaced(self, known: SessionRow, wanted: SessionRow) -> bool:
         return self._by_topic_id and known.topic_id != wanted.topic_id
 
-    def _start_anew(self, session_id: int) -> None:
+    def _restart(self, session_id: int) -> None:
         self._session_id, self._epoch = session_id, FULL_EPOCH
 
 
-def _topics(wanted: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
-    """In the order given: where a response has no room for all, brokers serve the first."""
+def _topics(wanted: Mapping[TopicPartition, SessionRow]) -> list[FetchTopic]:
+    """Keep the order of `wanted`: when a response reaches its size limit, brokers serve the first partitions."""
     topics: dict[tuple[TopicName, TopicId], FetchTopic] = {}
     for tp, (topic_id, row) in wanted.items():
         topic = topics.setdefault((tp.topic, topic_id), FetchTopic(tp.topic, topic_id, []))
@@ -118,7 +129,7 @@ def _topics(wanted: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(gone: Iterable[tuple[TopicPartition, Wanted]]) -> list[ForgottenTopic]:
+def _forgotten(gone: Iterable[tuple[TopicPartition, SessionRow]]) -> list[ForgottenTopic]:
     topics: dict[tuple[TopicName, TopicId], ForgottenTopic] = {}
     for tp, (topic_id, _) in gone:
         topic = topics.setdefault((tp.topic, topic_id), ForgottenTopic(tp.topic, topic_id, []))

@@ -274,7 +274,7 @@ class Consumer(Generic[K, V]):
         """Who we are in the group: for `send_offsets_to_transaction`."""
         return self._conversation.wait(_do(self._consumer.group_metadata))
 
-    def enforce_rebalance(self, reason: str = "the user wants it") -> None:
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         """Ask the group for a rebalance, at the next poll."""
         self._conversation.wait(_do(lambda: self._consumer.enforce_rebalance(reason)))
 

@@ -1,4 +1,4 @@
-"""The consumer against a scripted broker: sessions on the wire, errors, lost connections, data that comes too late."""
+"""The consumer against a scripted broker: sessions on the wire, errors, lost connections, stale data."""
 
 import asyncio
 import gc
@@ -50,22 +50,22 @@ def run_with(
     return asyncio.run(run())
 
 
-def complaints_of(work: Work, log: FakeLog, **options: Any) -> list[dict[str, Any]]:
-    """Errors in the background that nobody took."""
-    complaints: list[dict[str, Any]] = []
+def unretrieved_errors(work: Work, log: FakeLog, **options: Any) -> list[dict[str, Any]]:
+    """Return the exceptions of background tasks that were never retrieved."""
+    reported: list[dict[str, Any]] = []
 
     async def listen_and_work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
         await work(consumer, broker, log)
 
     run_with(listen_and_work, log, **options)
-    # They are told when their tasks are thrown away.
+    # asyncio reports them when their tasks are collected.
     gc.collect()
-    return [context for context in complaints if "never retrieved" in context["message"]]
+    return [context for context in reported if "never retrieved" in context["message"]]
 
 
 def log_of(**batches: bytes) -> FakeLog:
-    """`t0=...`: topic t, partition 0."""
+    """Build a log: `t0=...` is a batch of partition 0 of topic t."""
     log = FakeLog()
     for name, data in batches.items():
         log.batches[TopicPartition(name[0], int(name[1]))] = [data]
@@ -73,7 +73,7 @@ def log_of(**batches: bytes) -> FakeLog:
 
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.FETCH].minimum, DEFINED[ApiKey.FETCH].maximum + 1))
-def test_polling_goes_on_where_it_stopped_in_every_version(version: int) -> None:
+def test_polls_continue_at_the_position_in_every_version(version: int) -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.batches[TP].append(batch(2, b"c"))
         assert await read_values(consumer, 3) == [b"a", b"b", b"c"]
@@ -114,14 +114,14 @@ def test_incremental_requests_name_only_what_moved() -> None:
     requests = broker.requests_of(ApiKey.FETCH)
     assert [(r.session_id, r.session_epoch) for r in requests[:3]] == [(0, 0), (11, 1), (11, 2)]
     assert len(fetch_offsets(broker)[0]) == 4
-    # The two that brought data are named again, at their new positions; the others are in the session.
+    # The two with data are named again, at their new positions; the others are in the session.
     moved: dict[TopicPartition, int] = {}
     for fetch in fetch_offsets(broker)[1:]:
         moved |= fetch
     assert moved == {TP: 1, TopicPartition("u", 1): 1}
 
 
-def test_a_closed_consumer_gives_its_session_back() -> None:
+def test_close_closes_the_fetch_session() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         await read_values(consumer, 1)
 
@@ -138,7 +138,7 @@ def test_a_closed_consumer_gives_its_session_back() -> None:
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ],
 )
-def test_a_lost_session_is_begun_anew(error: ErrorCode) -> None:
+def test_a_lost_session_is_replaced(error: ErrorCode) -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.batches[TP].append(batch(1, b"b"))
         log.session_error = error
@@ -186,7 +186,7 @@ def test_lost_connections_and_moved_leaders_are_survived() -> None:
 
 
 def test_a_seek_makes_data_on_the_way_stale() -> None:
-    """The user goes to 5 while the answer to the fetch from 0 is being written."""
+    """The user seeks to 5 while the broker handles the fetch from 0."""
     log = log_of(t0=batch(0, b"stale"))
     log.batches[TP].append(batch(5, b"new"))
 
@@ -203,8 +203,8 @@ def test_a_seek_makes_data_on_the_way_stale() -> None:
     run_with(work, log)
 
 
-def test_a_request_that_waits_does_not_hold_up_a_seek() -> None:
-    """The broker keeps the fetch at the end of the log for good; another goes over another connection."""
+def test_a_long_poll_does_not_hold_up_a_seek() -> None:
+    """The broker never answers the fetch at the end of the log; the next one uses another connection."""
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         assert await read_values(consumer, 1) == [b"a"]
@@ -234,7 +234,7 @@ def test_buffered_data_is_dropped_by_a_seek_and_kept_by_a_pause() -> None:
     run_with(work, log_of(t0=batch(0, b"a", b"b", b"c")))
 
 
-def test_nothing_more_is_fetched_of_a_partition_with_buffered_data() -> None:
+def test_a_partition_with_buffered_data_is_not_fetched() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.batches[TP].append(batch(3, b"d"))
         for _ in range(2):
@@ -246,8 +246,8 @@ def test_nothing_more_is_fetched_of_a_partition_with_buffered_data() -> None:
     run_with(work, log_of(t0=batch(0, b"a", b"b", b"c")))
 
 
-def test_a_busy_partition_does_not_wait_behind_an_idle_one() -> None:
-    """While data of t-0 is buffered, t-1 is asked for without waiting; a long wait would hold up t-0."""
+def test_a_busy_partition_does_not_wait_for_an_idle_one() -> None:
+    """While data of t-0 is buffered, t-1 is requested by a peek; a long poll would hold up t-0."""
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.batches[TP] += [batch(2 * n, b"x", b"y") for n in range(1, 20)]
@@ -259,7 +259,7 @@ def test_a_busy_partition_does_not_wait_behind_an_idle_one() -> None:
     run_with(work, log_of(t0=batch(0, b"x", b"y")), partitions=(TP, TP1), config={"max.poll.records": 1})
 
 
-def test_an_offset_that_is_gone_is_reset() -> None:
+def test_an_offset_out_of_range_is_reset() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         consumer.seek(TP, 55)
         log.errors[TP] = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -268,7 +268,7 @@ def test_an_offset_that_is_gone_is_reset() -> None:
     run_with(work, log_of(t0=batch(0, b"a")))
 
 
-def test_an_offset_that_is_gone_is_an_error_if_asked_so() -> None:
+def test_an_offset_out_of_range_is_an_error_without_a_reset_policy() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         consumer.seek(TP, 55)
         for _ in range(2):
@@ -286,7 +286,7 @@ def test_an_offset_that_is_gone_is_an_error_if_asked_so() -> None:
     ("code", "kind"),
     [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ApiError), (ErrorCode.CORRUPT_MESSAGE, CorruptRecordError)],
 )
-def test_final_errors_of_a_partition_are_raised_and_tried_again(code: ErrorCode, kind: type[ApiError]) -> None:
+def test_final_errors_of_a_partition_are_raised_and_the_fetch_retried(code: ErrorCode, kind: type[ApiError]) -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         log.errors[TP] = code
         with pytest.raises(kind) as caught:
@@ -297,7 +297,7 @@ def test_final_errors_of_a_partition_are_raised_and_tried_again(code: ErrorCode,
     run_with(work, log_of(t0=batch(0, b"a")))
 
 
-def test_an_error_of_one_partition_leaves_the_others_alone() -> None:
+def test_an_error_of_one_partition_does_not_affect_the_others() -> None:
     damaged = bytearray(batch(0, b"bad"))
     damaged[-2] ^= 1
 
@@ -344,7 +344,7 @@ def test_the_settings_of_a_fetch_are_sent() -> None:
 
 
 def epoch_ends(*answers: tuple[int, int]) -> Answer:
-    """OffsetForLeaderEpoch: (epoch, end offset) in turn, the last one from then on."""
+    """Answer OffsetForLeaderEpoch with each (epoch, end offset) in turn, and repeat the last one."""
     left = list(answers)
 
     def answer(version: int, request: Message) -> Message:
@@ -373,7 +373,7 @@ def test_a_position_with_an_epoch_is_validated(end: tuple[int, int], position: i
     run_with(work, FakeLog(), answers=answers)
 
 
-def test_a_truncation_is_an_error_if_asked_so() -> None:
+def test_a_truncation_is_an_error_without_a_reset_policy() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         consumer.seek(TP, OffsetAndMetadata(50, "", 3))
         with pytest.raises(OffsetOutOfRangeError):
@@ -383,7 +383,7 @@ def test_a_truncation_is_an_error_if_asked_so() -> None:
     run_with(work, FakeLog(), answers=answers, config={"auto.offset.reset": "none"})
 
 
-def test_a_look_up_of_offsets_is_tried_again() -> None:
+def test_a_look_up_of_offsets_is_retried() -> None:
     def failing(version: int, request: Message) -> Message | None:
         code = next(codes, ErrorCode.NONE)
         if code is ErrorCode.NETWORK_EXCEPTION:
@@ -416,7 +416,7 @@ def test_a_final_error_of_a_look_up_is_raised() -> None:
     run_with(work, log_of(t0=batch(0, b"a")), answers={ApiKey.LIST_OFFSETS: refusing})
 
 
-def test_a_position_that_nobody_tells_is_a_timeout() -> None:
+def test_a_position_without_a_reply_is_a_timeout() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         with pytest.raises(ApiError, match=r"no position of t-0 within 0\.05 s") as caught:
             await consumer.position(TP, timeout_s=0.05)
@@ -426,7 +426,7 @@ def test_a_position_that_nobody_tells_is_a_timeout() -> None:
 
 
 def test_a_recreated_topic_is_read_by_its_new_id() -> None:
-    """The old id is answered with UNKNOWN_TOPIC_ID; metadata tells the new one."""
+    """The old id is answered with UNKNOWN_TOPIC_ID; metadata contains the new one."""
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         assert await read_values(consumer, 1) == [b"a"]
@@ -437,7 +437,7 @@ def test_a_recreated_topic_is_read_by_its_new_id() -> None:
     run_with(work, log_of(t0=batch(0, b"a")))
 
 
-def test_nonsense_in_place_of_records_is_told_and_asked_for_again() -> None:
+def test_invalid_bytes_instead_of_records_are_an_error_and_fetched_again() -> None:
     log = log_of(t0=batch(0, b"a"))
     first = iter([True])
 
@@ -457,7 +457,7 @@ def test_nonsense_in_place_of_records_is_told_and_asked_for_again() -> None:
     asyncio.run(run())
 
 
-def test_a_poll_that_another_task_waits_in_ends_with_close() -> None:
+def test_close_ends_a_poll_in_another_task() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         polls = asyncio.ensure_future(consumer.poll(600))
         while not broker.requests_of(ApiKey.FETCH):
@@ -469,7 +469,7 @@ def test_a_poll_that_another_task_waits_in_ends_with_close() -> None:
     run_with(work, FakeLog())
 
 
-def test_a_question_for_a_position_ends_with_close() -> None:
+def test_close_ends_a_call_of_position() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         asks = asyncio.ensure_future(consumer.position(TP, timeout_s=600))
         while not broker.requests_of(ApiKey.LIST_OFFSETS):
@@ -481,8 +481,8 @@ def test_a_question_for_a_position_ends_with_close() -> None:
     run_with(work, FakeLog(), answers={ApiKey.LIST_OFFSETS: lambda version, request: None})
 
 
-def test_what_is_looked_up_for_a_position_ends_with_close() -> None:
-    """Also while it connects: ending one look-up must not begin another, of which nobody would take the error."""
+def test_close_ends_look_ups_of_positions() -> None:
+    """Also while it connects: cancelling one look-up must not start another, whose error would not be retrieved."""
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         polls = asyncio.ensure_future(consumer.poll(600))
@@ -492,11 +492,11 @@ def test_what_is_looked_up_for_a_position_ends_with_close() -> None:
         with pytest.raises(ClientStateError, match="closed"):
             await polls
 
-    assert not complaints_of(work, FakeLog(), answers={ApiKey.API_VERSIONS: lambda version, request: None})
+    assert not unretrieved_errors(work, FakeLog(), answers={ApiKey.API_VERSIONS: lambda version, request: None})
 
 
-def test_columns_that_are_not_read_to_the_end_end_with_close() -> None:
-    """What was on its way then fails, and nobody is left to whom that matters."""
+def test_close_ends_an_unfinished_iteration_over_columns() -> None:
+    """The fetch in flight fails; its error is retrieved, and not reported."""
 
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         batches = consumer.iterate_arrow("t")
@@ -505,10 +505,10 @@ def test_columns_that_are_not_read_to_the_end_end_with_close() -> None:
             await asyncio.sleep(0)
         await consumer.close()
 
-    assert not complaints_of(work, log_of(t0=batch(0, b"a")), partitions=())
+    assert not unretrieved_errors(work, log_of(t0=batch(0, b"a")), partitions=())
 
 
-def test_a_poll_that_looks_for_its_topics_ends_with_close() -> None:
+def test_close_ends_a_poll_that_refreshes_topics() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
         consumer.subscribe(["t"])
         polls = asyncio.ensure_future(consumer.poll(600))
@@ -542,7 +542,7 @@ def test_columns_of_one_partition_do_not_wait_for_the_damage_of_another() -> Non
         consumer.seek(TP, 1)
         assert await read_values(consumer, 1) == [b"b"]
 
-    # Not in a thread, while protocol modules are imported: hypothesis, if it is there, trips over half a numpy.
+    # Load here, not in a thread while protocol modules are imported: hypothesis fails on a partly imported numpy.
     arrow.load()
     run_with(work, log_of(t0=bytes(damaged)), partitions=(TP, TP1))
 
