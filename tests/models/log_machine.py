@@ -80,6 +80,6 @@ class LogMachine(RuleBasedStateMachine):
         self.log.update_config(config)
         self.log.apply_retention(now_ms, stable_offset)
         self.log.update_config(before)
-        for path in self.log.take_doomed():
+        for path in self.log.take_detached_files():
             self.files.remove(path)
         assert self.log.start_offset >= self.start

@@ -268,16 +268,16 @@ def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
 
 def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:
     """A partition takes batches of epochs that are over, as part of whatever transaction is open."""
-    original = producers._refusal
+    original = producers._check_sequence
 
-    def refusal(state: producers.ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
+    def check_sequence(state: producers.ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
         return None if header.producer_epoch < state.epoch else original(state, header)
 
     def is_in_transaction(self: ProducerStates, header: BatchHeader) -> bool:
         state = self.get(header.producer_id)
         return state is not None and state.is_in_transaction
 
-    patch.setattr(producers, "_refusal", refusal)
+    patch.setattr(producers, "_check_sequence", check_sequence)
     patch.setattr(ProducerStates, "_is_in_transaction", is_in_transaction)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rookery.records.batch import Codec
 from rookery.records.record import Record, build_batch
-from rookery.storage.byte_repair import mend_batch
+from rookery.storage.byte_repair import repair_batch
 
 
 def build(size: int = 20, codec: Codec = Codec.NONE) -> bytes:
@@ -23,7 +23,7 @@ def test_every_changed_byte_is_put_right(codec: Codec, bits: int) -> None:
         if not 12 <= position < 16:
             damaged = bytearray(good)
             damaged[position] ^= bits
-            assert mend_batch(bytes(damaged), 10, 13) == good, position
+            assert repair_batch(bytes(damaged), 10, 13) == good, position
 
 
 def test_two_changed_bytes_are_left_alone() -> None:
@@ -32,10 +32,10 @@ def test_two_changed_bytes_are_left_alone() -> None:
         damaged = bytearray(good)
         for position in random.sample(range(21, len(good)), 2):
             damaged[position] ^= random.randrange(1, 256)
-        assert mend_batch(bytes(damaged), 10, 13) is None
+        assert repair_batch(bytes(damaged), 10, 13) is None
 
 
 def test_what_is_no_batch_is_left_alone() -> None:
-    assert mend_batch(b"", 0, None) is None
-    assert mend_batch(bytes(200), 0, None) is None
-    assert mend_batch(b"\xff" * 200, 0, None) is None
+    assert repair_batch(b"", 0, None) is None
+    assert repair_batch(bytes(200), 0, None) is None
+    assert repair_batch(b"\xff" * 200, 0, None) is None

@@ -22,7 +22,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.log import Log
 from rookery.storage.manager import LogManager
 from rookery.storage.producers import ProducerStates
-from rookery.storage.replacement import create_aside, seal_aside
+from rookery.storage.replacement import create_cleaned, seal_and_sync
 from tests.faults.files import Crash, CrashFiles, Survival
 from tests.storage.samples import DATA, PARTITION, SMALL, START_MS, TOPIC_ID, append, batch, contents
 from tests.support.logs import quiet_logs
@@ -195,9 +195,9 @@ def scenario_clean(node: Node) -> None:
     node.append(13)
     node.flush()
     written = node.ledger.latest
-    new = create_aside(node.files, node.log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
+    new = create_cleaned(node.files, node.log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
     new.append(written[1], last_offset=1, max_timestamp_ms=read_header(written[1]).max_timestamp_ms)
-    seal_aside(new)
+    seal_and_sync(new)
     for first_left in (3, 6, 9):
         node.ledger.fork({offset: data for offset, data in written.items() if offset == 1 or offset >= first_left})
     old = node.log.segments[:3]

@@ -12,7 +12,7 @@ from rookery.records.batch import compute_crc, read_header
 from rookery.storage.config import LogConfig
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.log import Log
-from rookery.storage.replacement import create_aside, seal_aside
+from rookery.storage.replacement import create_cleaned, seal_and_sync
 from tests.faults.files import CrashFiles, Survival
 from tests.storage.samples import (
     DIRECTORY,
@@ -291,7 +291,7 @@ class TestRetention:
         expired = log.apply_retention(START_MS + 1003)
         assert [segment.base_offset for segment in expired] == [0]
         assert (log.start_offset, [offset for offset, _ in contents(log)]) == (3, list(range(3, 12)))
-        for path in log.take_doomed():
+        for path in log.take_detached_files():
             path.unlink()
         assert sorted(path.name for path in directory.glob("*.log"))[0] == "00000000000000000003.log"
 
@@ -328,10 +328,10 @@ class TestReplacement:
         log = small_log(directory)
         before = log.read(0, 10_000)
         log.flush()
-        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        new = create_cleaned(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
         (_, kept) = contents(log)[4]
         new.append(kept, last_offset=4, max_timestamp_ms=START_MS + 4)
-        seal_aside(new)
+        seal_and_sync(new)
         log.replace_segments(log.segments[:2], new)
         assert [offset for offset, _ in contents(log)] == [4, *range(6, 12)]
         assert len(read_bytes(before.slices)) == 12 * len(batch())
@@ -347,16 +347,16 @@ class TestReplacement:
         append(log, batch())
         job.run()
         log.finish_flush(job)
-        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
-        seal_aside(new)
+        new = create_cleaned(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        seal_and_sync(new)
         log.replace_segments(log.segments[:1], new)
         log.flush()
         assert [offset for offset, _ in contents(log)] == [1]
 
     def test_only_neighbouring_sealed_segments(self, directory: Path) -> None:
         log = small_log(directory)
-        new = create_aside(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
-        seal_aside(new)
+        new = create_cleaned(log.files, directory, 0, index_interval_bytes=64, created_ms=START_MS)
+        seal_and_sync(new)
         for old in (log.segments[2:], [log.segments[0], log.segments[2]]):
             with pytest.raises(ValueError, match="neighbouring"):
                 log.replace_segments(old, new)

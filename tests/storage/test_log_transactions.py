@@ -168,7 +168,7 @@ def test_a_transaction_that_began_below_the_start(files: CrashFiles) -> None:
     log.advance_start_offset(4)
     assert stable(log) == 4
     log.apply_retention(START_MS)
-    for path in log.take_doomed():
+    for path in log.take_detached_files():
         files.remove(path)
     assert [segment.base_offset for segment in log.segments] == [2]
     assert stable(log) == 4
@@ -196,7 +196,7 @@ def test_retention_removes_index_files(files: CrashFiles) -> None:
     append(log, batch())
     log.advance_start_offset(6)
     assert len(log.apply_retention(START_MS)) == 2
-    paths = log.take_doomed()
+    paths = log.take_detached_files()
     assert "00000000000000000002.txnindex.deleted" in [path.name for path in paths]
     for path in paths:
         files.remove(path)
@@ -253,7 +253,7 @@ def test_producers_outlive_their_records(files: CrashFiles) -> None:
     again = reopen(log, clean=False)
     again.advance_start_offset(1)
     again.apply_retention(START_MS)
-    for path in again.take_doomed():
+    for path in again.take_detached_files():
         files.remove(path)
     last = reopen(again)
     assert stable(last) == 1

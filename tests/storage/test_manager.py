@@ -272,7 +272,7 @@ class TestFailingDisks:
             "read",
             "truncate_to",
             "restart_at",
-            "take_doomed",
+            "take_detached_files",
             "checkpoint",
             "offset_for_timestamp",
             "close",

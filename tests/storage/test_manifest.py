@@ -20,13 +20,13 @@ from rookery.storage.manifest import (
     MANIFEST_FILE,
     ListedLog,
     ListedSegment,
-    bind,
+    clip,
     decode_manifest,
     encode_line,
     encode_manifest,
 )
 from rookery.storage.manifest_entries import list_log
-from rookery.storage.replacement import create_aside, seal_aside
+from rookery.storage.replacement import create_cleaned, seal_and_sync
 from tests.storage.samples import PARTITION, SMALL, START_MS, TOPIC_ID, append, append_all, batch, contents, marker
 from tests.support.logs import captured_logs
 
@@ -73,12 +73,12 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 
 def test_a_lower_recovery_point_binds_less() -> None:
-    assert bind(LISTED, 24) == LISTED
-    assert [segment.base_offset for segment in bind(LISTED, 9).segments] == [3]
-    cut = bind(LISTED, 12)
+    assert clip(LISTED, 24) == LISTED
+    assert [segment.base_offset for segment in clip(LISTED, 9).segments] == [3]
+    cut = clip(LISTED, 12)
     assert (cut.segments[-1], cut.recovery_point) == (ListedSegment(9, GROWING, True), 12)
-    assert bind(LISTED, 0).segments == ()
-    above = bind(LISTED._replace(start_offset=14), 24)
+    assert clip(LISTED, 0).segments == ()
+    above = clip(LISTED._replace(start_offset=14), 24)
     assert [segment.base_offset for segment in above.segments] == [14, 20], "below the start all may be gone"
 
 
@@ -142,7 +142,7 @@ def test_a_directory_that_is_gone_is_not_replaced_by_an_empty_log(tmp_path: Path
     (tmp_path / "orders-0").rmdir()
     again = load(tmp_path)
     with captured_logs() as lines:
-        again.release_missing(lambda _: TOPIC_ID)
+        again.resolve_missing(lambda _: TOPIC_ID)
     assert lines[0]["unreachable_records"] == 11
     with pytest.raises(StorageError, match="missing"):
         log_of(again)
@@ -156,7 +156,7 @@ def test_the_list_forgets_deleted_topics(tmp_path: Path) -> None:
     again.delete(PARTITION)
     again.close(clean=False)
     once_more = load(tmp_path)
-    once_more.release_missing(lambda _: None)
+    once_more.resolve_missing(lambda _: None)
     once_more.close()
     assert decode_manifest((tmp_path / MANIFEST_FILE).read_bytes()) == {}
 
@@ -168,8 +168,8 @@ def test_replaced_segments_are_not_missed(tmp_path: Path) -> None:
     log.flush()
     manager.checkpoint()
     old = log.segments[:3]
-    new = create_aside(log.files, log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
-    seal_aside(new)
+    new = create_cleaned(log.files, log.directory, 0, index_interval_bytes=64, created_ms=START_MS)
+    seal_and_sync(new)
     log.replace_segments(old, new)
     for segment in old:
         segment.remove()

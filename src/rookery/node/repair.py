@@ -28,7 +28,7 @@ from rookery.storage.checkpoints import (
     encode_offsets,
     read_offsets,
 )
-from rookery.storage.manifest import MANIFEST_FILE, ListedLog, bind, encode_line, encode_manifest, read_manifest
+from rookery.storage.manifest import MANIFEST_FILE, ListedLog, clip, encode_line, encode_manifest, read_manifest
 from rookery.storage.names import METADATA_PARTITION, partition_of
 from rookery.storage.repair import ACCEPT, LogPlan, Problem, execute_plan, plan_log
 
@@ -151,7 +151,7 @@ class Repair:
         is_missing: bool,
     ) -> None:
         recovery_point, listed = points.get(partition, 0), manifest.get(partition)
-        listed = bind(listed, recovery_point) if listed is not None else None
+        listed = clip(listed, recovery_point) if listed is not None else None
         directory = log_directory / str(partition)
         if is_missing:
             start = listed.start_offset if listed is not None else 0

@@ -16,8 +16,8 @@ from rookery.base.files import Files, replace_file
 from rookery.base.types import Offset
 from rookery.storage.checkpoints import COMMITTED_FILE, encode_offsets, read_offsets
 from rookery.storage.damage import Damage, DamagedLogError
-from rookery.storage.names import ASIDE_SUFFIX, LOG_SUFFIX, METADATA_PARTITION, file_name
-from rookery.storage.survey import BadRange, GoodBatch, SegmentSurvey, find_segments
+from rookery.storage.names import LOG_SUFFIX, METADATA_PARTITION, TEMPORARY_SUFFIX, file_name
+from rookery.storage.survey import BadRange, SegmentSurvey, ValidBatch, find_segments
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class CommittedNote:
 
     def write(self, offset: Offset) -> None:
         """A crash leaves the old note, the new one, or one that cannot be read."""
-        aside = self._path.with_name(self._path.name + ASIDE_SUFFIX)
+        aside = self._path.with_name(self._path.name + TEMPORARY_SUFFIX)
         self._files.write_file(aside, encode_offsets({METADATA_PARTITION: offset}))
         self._files.rename(aside, self._path)
 
@@ -51,7 +51,7 @@ def has_batches(files: Files, log_directory: Path) -> bool:
     """Whether the metadata log below this log directory has a batch that can be read."""
     segments = find_segments(files, log_directory / str(METADATA_PARTITION))
     surveys = (SegmentSurvey(files, path, base_offset, limit=limit) for path, base_offset, limit in segments)
-    return any(isinstance(part, GoodBatch) for survey in surveys for part in survey.parts())
+    return any(isinstance(part, ValidBatch) for survey in surveys for part in survey.parts())
 
 
 def check_committed(files: Files, log_directory: Path, committed: Offset) -> None:

@@ -115,7 +115,7 @@ class ReplicaManager:
         """
         self._high_watermarks = self._read_checkpoints()
         self._remember(image)
-        self._logs.release_missing(self._topic_id_here)
+        self._logs.resolve_missing(self._topic_id_here)
         for partition, topic_id in self._logs.strays(self._topic_id_here).items():
             if self._is_obsolete(partition, topic_id, removed_topics):
                 logger.warning("setting aside the log of a removed topic", partition=str(partition), id=str(topic_id))
@@ -127,7 +127,9 @@ class ReplicaManager:
                     topic_id=str(topic_id),
                     to_do="restore the metadata log, or move the directory out of the log directory",
                 )
-                self._logs.hold(partition, f"its directory is of topic id {topic_id}, which the metadata does not know")
+                self._logs.quarantine(
+                    partition, f"its directory is of topic id {topic_id}, which the metadata does not know"
+                )
         for topic in image.topics.values():
             self._host(topic, topic.partitions, is_new=False)
         self._high_watermarks = {}
@@ -261,7 +263,7 @@ class ReplicaManager:
     def _remove(self, topic: TopicName, indexes: Iterable[int]) -> None:
         for index in indexes:
             partition = TopicPartition(topic, index)
-            if self._replicas.pop(partition, None) is not None or self._logs.is_held(partition):
+            if self._replicas.pop(partition, None) is not None or self._logs.is_quarantined(partition):
                 self._doomed.append(partition)
                 self._pending.wake(partition)
 

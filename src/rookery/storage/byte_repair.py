@@ -1,8 +1,9 @@
-"""Finds the one byte of a batch that was changed, by its checksum.
+"""Restores a batch in which a single byte was changed, by means of its checksum.
 
-Most damage that is not a cut is a single flipped bit or byte. The checksum is linear: the difference between the stored
-and the computed one is that of the changed byte at its place. For a batch of a kilobyte about 250,000 changes are
-possible, of four thousand million checksums: a match is the right one.
+Most damage that is not a truncation is one flipped bit or byte. CRC-32C is linear: the XOR of the stored and the
+computed checksum depends only on which bits changed and on their positions. A batch of one kilobyte allows about
+250,000 single-byte changes, and there are about four billion checksums, so a match is very unlikely to be a
+coincidence.
 """
 
 import struct
@@ -15,7 +16,7 @@ from rookery.base.types import Offset
 from rookery.records.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2, compute_crc, read_header
 from rookery.records.record import decode_records
 
-# Larger ones take seconds to search, and a match could be one by chance.
+# Larger batches take seconds to search, and among so many candidates one could match by coincidence.
 _SIZE_MAX = 1 << 14
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -23,19 +24,19 @@ _OFFSET = struct.Struct(">q")
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _CHECKED_AT = 8, 16, 17, 21
 
 
-def mend_batch(damaged: bytes, expected: Offset, following: Offset | None) -> bytes | None:
-    """The batch that these bytes were before one of them was changed; None if there is none or it is not certain.
+def repair_batch(damaged: bytes, expected: Offset, following: Offset | None) -> bytes | None:
+    """Return the batch as it was before one byte of `damaged` changed; None if there is no such batch or several.
 
-    It holds offsets from `expected` on and ends before `following`, the base offset of the next batch.
+    The batch must start at or after `expected` and end before `following`, the base offset of the next batch.
     """
     if not HEADER_SIZE <= len(damaged) <= _SIZE_MAX:
         return None
-    good = [batch for batch in _candidates(damaged, expected, following) if _is_good(batch, expected, following)]
-    return good[0] if len(set(good)) == 1 else None
+    valid = [batch for batch in _candidates(damaged, expected, following) if _is_valid(batch, expected, following)]
+    return valid[0] if len(set(valid)) == 1 else None
 
 
 def _candidates(damaged: bytes, expected: Offset, following: Offset | None) -> Iterator[bytes]:
-    """Batches that differ from the damaged one in one byte at most."""
+    """Yield batches that differ from the damaged one in at most one byte."""
     whole = bytearray(damaged)
     _LENGTH.pack_into(whole, _LENGTH_AT, len(damaged) - LENGTH_PREFIX_SIZE)
     whole[_MAGIC_AT] = MAGIC_V2
@@ -46,40 +47,41 @@ def _candidates(damaged: bytes, expected: Offset, following: Offset | None) -> I
     if not difference:
         yield from _with_base_offset(whole, expected, following) if not changed else [bytes(whole)]
     elif not changed:
-        mended = bytearray(whole)
-        _CRC.pack_into(mended, _CRC_AT, compute_crc(whole))
-        if _differences(damaged, mended) == 1:
-            yield bytes(mended)
+        repaired = bytearray(whole)
+        _CRC.pack_into(repaired, _CRC_AT, compute_crc(whole))
+        if _differences(damaged, repaired) == 1:
+            yield bytes(repaired)
         yield from _with_checked_byte(whole, difference)
 
 
 def _with_base_offset(whole: bytearray, expected: Offset, following: Offset | None) -> Iterator[bytes]:
-    """The checksum does not cover the base offset: it follows from the neighbours."""
+    """Yield the batch with each base offset that its neighbours allow; the checksum does not cover it."""
     bases = {expected}
     if following is not None:
         bases.add(following - 1 - read_header(whole).last_offset_delta)
     for base in bases:
         if base >= 0:
-            mended = bytearray(whole)
-            _OFFSET.pack_into(mended, 0, base)
-            if _differences(whole, mended) == 1:
-                yield bytes(mended)
+            repaired = bytearray(whole)
+            _OFFSET.pack_into(repaired, 0, base)
+            if _differences(whole, repaired) == 1:
+                yield bytes(repaired)
 
 
 def _with_checked_byte(whole: bytearray, difference: int) -> Iterator[bytes]:
-    # What flipping each bit of one byte does to the checksum, for the last byte and then for those before it.
+    # The effect of flipping each bit of one byte on the checksum: first for the last byte, then for each byte before
+    # it.
     effects = [crc32c(bytes([1 << bit])) ^ crc32c(b"\0") for bit in range(8)]
     for position in range(len(whole) - 1, _CHECKED_AT - 1, -1):
         bits = _solve(effects, difference)
         if bits:
-            mended = bytearray(whole)
-            mended[position] ^= bits
-            yield bytes(mended)
-        effects = [_behind_zero(effect) for effect in effects]
+            repaired = bytearray(whole)
+            repaired[position] ^= bits
+            yield bytes(repaired)
+        effects = [_shift_effect(effect) for effect in effects]
 
 
 def _solve(effects: list[int], difference: int) -> int:
-    """Which bits together have this effect, 0 if none do. Effects of single bits are independent."""
+    """Return the bits whose effects combine to `difference`, 0 if none do. Single-bit effects are independent."""
     pairs: list[tuple[int, int]] = []
     for bit, effect in enumerate(effects):
         value, bits = effect, 1 << bit
@@ -96,8 +98,8 @@ def _solve(effects: list[int], difference: int) -> int:
     return found if not difference else 0
 
 
-def _behind_zero(effect: int) -> int:
-    """What an effect becomes when one more byte follows."""
+def _shift_effect(effect: int) -> int:
+    """Return the effect of a bit after one more byte follows it."""
     return (effect >> 8) ^ _TABLE[effect & 0xFF]
 
 
@@ -110,7 +112,7 @@ def _table_entry(value: int) -> int:
 _TABLE = [_table_entry(value) for value in range(256)]
 
 
-def _is_good(batch: bytes, expected: Offset, following: Offset | None) -> bool:
+def _is_valid(batch: bytes, expected: Offset, following: Offset | None) -> bool:
     header = read_header(batch)
     if header.size_bytes != len(batch) or header.magic != MAGIC_V2 or compute_crc(batch) != header.crc:
         return False

@@ -1,8 +1,9 @@
-"""The small text files that Kafka keeps beside its logs, byte for byte as Kafka writes them.
+"""The small text files that Kafka keeps next to its logs, byte for byte as Kafka writes them.
 
-An offset checkpoint is a version line (0), a line with the number of entries, and a line `topic partition offset` per
-entry. A leader-epoch checkpoint has `epoch start-offset` lines instead. `partition.metadata` names the topic's id.
-Readers raise CorruptionError for anything else; writers replace the file so that a crash leaves the old or the new one.
+An offset checkpoint is a version line (0), a line with the number of entries, and one line `topic partition offset` per
+entry. A leader-epoch checkpoint has `epoch start-offset` lines instead. `partition.metadata` holds the topic's id.
+Readers raise CorruptionError for anything else. Writers replace the file, so that a crash leaves the old or the new
+one.
 """
 
 import json
@@ -19,7 +20,7 @@ from rookery.base.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartit
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 START_OFFSET_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
-# Up to where the metadata log is committed.
+# The end of the committed part of the metadata log.
 COMMITTED_FILE = "metadata-recovery-point-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
@@ -48,7 +49,7 @@ def decode_offsets(data: Buffer) -> dict[TopicPartition, Offset]:
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartition, Offset]:
-    """The offsets in a checkpoint; none if there is no such file."""
+    """Return the offsets of a checkpoint; empty if the file does not exist."""
     try:
         return decode_offsets(files.read_file(path))
     except FileNotFoundError:
@@ -64,7 +65,7 @@ def encode_epochs(entries: Iterable[EpochStart]) -> bytes:
 
 
 def decode_epochs(data: Buffer) -> list[EpochStart]:
-    """Raises CorruptionError unless epochs and start offsets grow from line to line."""
+    """Decode the entries; raises CorruptionError unless epochs and start offsets increase from line to line."""
     entries: list[EpochStart] = []
     for epoch_text, offset_text in _decode(data, fields_count=2):
         entry = EpochStart(_number(epoch_text, _INT32_MAX), _number(offset_text, _INT64_MAX))
@@ -95,7 +96,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: Buffer) -> int:
-    """The broker epoch of the node that stopped cleanly; -1 where an older file does not tell."""
+    """Return the broker epoch of the node that stopped cleanly; -1 if the file, of an older version, has none."""
     try:
         content = json.loads(_text(data) or "{}")
         epoch = content.get("brokerEpoch", -1)
@@ -131,7 +132,7 @@ def _text(data: Buffer) -> str:
 
 
 def _numbers(texts: Sequence[str], maximum: int) -> list[int]:
-    """`_number` of each text. They are looked at together: a node may have ten thousand lines in three such files."""
+    """Return `_number` of each text, checked in bulk: a node may have three files of ten thousand lines each."""
     together = "".join(texts)
     if together.isascii() and together.isdigit() and max(map(len, texts)) <= _DIGITS_MAX:
         values = list(map(int, texts))
@@ -141,7 +142,7 @@ def _numbers(texts: Sequence[str], maximum: int) -> list[int]:
 
 
 def _number(text: str, maximum: int) -> int:
-    """A plain decimal number; Python's own int() would also take underscores and other scripts' digits."""
+    """Parse a plain decimal number; int() alone would also accept underscores and digits of other scripts."""
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= _DIGITS_MAX) or int(stripped) > maximum:
         raise CorruptionError(f"not a number in range: {text[:40]!r}")

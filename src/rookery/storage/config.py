@@ -1,4 +1,4 @@
-"""A log's own settings: the effective topic configuration, parsed once, so that the hot path reads attributes."""
+"""The settings of one log: the effective topic configuration, parsed once, so that the hot path reads attributes."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ FOREVER_MS = 2**63 - 1
 
 
 class SchemaRules(NamedTuple):
-    """What of a record must have a registered schema id: the subject strategy of either part, None if it need not."""
+    """The parts of a record that must carry a registered schema id: a subject strategy each, None if not checked."""
 
     key: str | None
     value: str | None
@@ -43,7 +43,7 @@ class LogConfig:
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
-    # Of several topic configs, which are not Kafka's: None while no schema id is checked.
+    # Combined from several topic configs that Kafka does not have; None if no schema id is checked.
     schema_rules: SchemaRules | None = None
 
     @property
@@ -56,7 +56,11 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is sealed: `max.compaction.lag.ms` is no promise while records wait in it."""
+        """The age at which a segment is sealed.
+
+        Compaction skips the active segment: without this limit, records could wait there longer than
+        `max.compaction.lag.ms`.
+        """
         if self.compacts and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

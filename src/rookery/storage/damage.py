@@ -1,8 +1,8 @@
-"""Damage in a log below its recovery point: what was synced once and cannot be read any more.
+"""Damage in a log below its recovery point: bytes that were synced and can no longer be read.
 
-A crash can tear what was not synced, and recovery cuts that away. It cannot harm what lies below the recovery point: a
-log that is damaged there is left as it is and not opened, because cutting it would turn one bad byte into the loss of
-everything behind it. `rookery log repair` shows what can be saved.
+A crash can tear bytes that were not synced, and recovery truncates those. It cannot harm bytes below the recovery
+point. A log that is damaged there stays as it is and is not opened, because truncating it would turn one bad byte into
+the loss of every record after it. `rookery log repair` shows what can be saved.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ _WHAT_TO_DO = "restore the directory from a copy, or stop the broker and run `ro
 
 @value_class
 class Damage:
-    """`offset` is the first one that cannot be read, `end_offset` the one behind the last that was synced."""
+    """`offset` is the first offset that cannot be read, `end_offset` the one after the last that was synced."""
 
     path: Path
     position: int
@@ -33,7 +33,7 @@ class Damage:
 
     @property
     def unreachable(self) -> int:
-        """How many offsets cannot be read, as far as is known without looking for more damage behind this one."""
+        """The number of offsets that cannot be read, counted without looking for further damage after this one."""
         return max(1, self.end_offset - self.offset)
 
 
@@ -45,7 +45,7 @@ class DamagedLogError(CorruptionError):
         self.damage = damage
 
 
-def tell_damage(partition: TopicPartition, directory: Path, error: CorruptionError) -> None:
+def log_damage(partition: TopicPartition, directory: Path, error: CorruptionError) -> None:
     """Log that a partition is not served, and why."""
     if isinstance(error, DamagedLogError):
         damage = error.damage
@@ -66,7 +66,7 @@ def tell_damage(partition: TopicPartition, directory: Path, error: CorruptionErr
     )
 
 
-def tell_missing(partition: TopicPartition, directory: Path, start_offset: Offset, end_offset: Offset) -> None:
+def log_missing(partition: TopicPartition, directory: Path, start_offset: Offset, end_offset: Offset) -> None:
     """Log that a partition is not served because its directory is gone."""
     logger.error(
         "the directory of a log is missing: its partition is offline",

@@ -1,8 +1,8 @@
-"""One of the configured log directories, and whether it still works.
+"""One of the configured log directories and its state, online or offline.
 
-Any OSError inside a log operation takes the whole directory offline: the disk is full or broken, and what was
-acknowledged must not be mixed with what may be half written. From then on every log in it answers StorageError; logs
-in other directories go on. Only a restart, with its recovery, brings a directory back.
+Any OSError inside a log operation takes the whole directory offline: the disk is full or broken, and acknowledged
+records must not be mixed with a write that may be incomplete. From then on every log in it raises StorageError; logs in
+other directories keep working. Only a restart, with its recovery, brings a directory back online.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,11 @@ logger = structlog.get_logger(__name__)
 
 
 class LogDirectory:
-    """Shared by all logs in it. Worker threads write `failure`, only once, and what the two locks guard.
+    """The state shared by all logs of one directory.
 
-    The names of the logs' own directories are synced together: each is numbered when it is made, and one sync covers
-    all numbers given before it. So a thousand new partitions cost one sync of their parent, not a thousand.
+    Worker threads write `failure`, which is set only once, and the fields guarded by the two locks. The names of the
+    logs' own directories are synced together: each name gets a number when it is created, and one sync covers all
+    numbers issued before it. A thousand new partitions cost one sync of their parent, not a thousand.
     """
 
     __slots__ = ("_names", "_names_lock", "_names_synced", "checkpoint_lock", "failure", "partition_count", "path")
@@ -32,21 +33,22 @@ class LogDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
-        # Kept by the manager: new partitions go where the fewest are.
+        # Maintained by the manager: a new partition goes to the directory with the fewest.
         self.partition_count = 0
-        # Checkpoints are written by the event loop and by worker threads, aside and then renamed.
+        # The event loop and worker threads both write checkpoints, to a temporary file that is then renamed: two
+        # concurrent writers would mix their contents in that file.
         self.checkpoint_lock = Lock()
-        # Numbers without a lock, since `next` is one step of the interpreter: the event loop must not wait for a sync.
+        # Issued without a lock, since `next` is atomic in CPython: the event loop must not wait for a sync.
         self._names = count(1)
         self._names_synced = 0
         self._names_lock = Lock()
 
     def number_name(self) -> int:
-        """A number for a name that was made in this directory just now, or may have been before a crash."""
+        """Return a number for a name that was created in this directory just now, or possibly before a crash."""
         return next(self._names)
 
     def sync_name(self, files: Files, number: int) -> None:
-        """Make the name of this number survive a crash, unless an earlier call has done it."""
+        """Make the name with this number survive a crash, unless an earlier sync covered it."""
         with self._names_lock:
             if number > self._names_synced:
                 covered = next(self._names)
@@ -59,10 +61,13 @@ class LogDirectory:
 
     def check(self) -> None:
         if self.failure is not None:
-            raise StorageError(f"log directory {self.path} is offline: {self.failure}")
+            raise self.offline_error()
+
+    def offline_error(self) -> StorageError:
+        return StorageError(f"log directory {self.path} is offline: {self.failure}")
 
     def fail(self, error: OSError) -> StorageError:
-        """Take the directory offline; the caller raises what this returns."""
+        """Take the directory offline; returns the error for the caller to raise."""
         if self.failure is None:
             self.failure = str(error)
             logger.error("log directory is offline", directory=str(self.path), error=str(error))
@@ -75,7 +80,7 @@ class _Guarded(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    def refusal(self) -> StorageError: ...
+    def unavailable_error(self) -> StorageError: ...
 
 
 _Owner = TypeVar("_Owner", bound=_Guarded)
@@ -86,12 +91,12 @@ _Result = TypeVar("_Result")
 def guarded(
     method: Callable[Concatenate[_Owner, _Parameters], _Result],
 ) -> Callable[Concatenate[_Owner, _Parameters], _Result]:
-    """For a log's methods: refused when it is closed or its directory offline, which an OSError makes it."""
+    """Wrap a method of a log: raise if the log is closed or its directory offline; an OSError takes it offline."""
 
     @wraps(method)
     def guard(owner: _Owner, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         if owner.log_directory.failure is not None or owner.is_closed:
-            raise owner.refusal()
+            raise owner.unavailable_error()
         try:
             return method(owner, *args, **kwargs)
         except OSError as error:

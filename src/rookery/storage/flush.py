@@ -1,8 +1,8 @@
-"""Making a log's latest bytes survive a crash, without holding up the event loop.
+"""Makes the latest bytes of a log survive a crash without blocking the event loop.
 
 A flush has three steps: `Log.prepare_flush` (on the event loop) collects open files and the state of the epochs,
 `FlushJob.run` (in a worker thread) syncs them, and `Log.finish_flush` (on the event loop) moves the recovery point.
-Appends go on meanwhile. The job holds open files, not names, so that segments may be deleted or renamed under it.
+Appends continue meanwhile. The job holds open files, not names, so that segments may be deleted or renamed during it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Unsynced:
-    """What a crash could still take from a log, besides the bytes of its active segment."""
+    """What a crash could still take from a log, in addition to the bytes of its active segment."""
 
     __slots__ = (
         "_epochs_version",
@@ -43,11 +43,14 @@ class Unsynced:
         self.sealed = sealed
         # Producer snapshots, by offset.
         self.snapshots: list[Offset] = []
-        # The number of the log's own name in its log directory, None once that survives; so with `partition.metadata`.
+        # The number of the log's own name in its log directory; None once the name, and `partition.metadata`, are
+        # synced.
         self.own_name = own_name
-        # Counts truncations: a flush that was under way during one proves nothing.
+        # Counts truncations. A flush that overlaps one proves nothing: its bytes may have been cut and written again
+        # since.
         self.generation = 0
-        # Flushes of one log may overlap, but not while they replace the epochs' file, and an older one comes too late.
+        # Flushes of one log may overlap. The lock serializes the replacement of the epochs' file, and `epochs_written`
+        # keeps a flush that was prepared earlier from overwriting newer epochs.
         self.lock = Lock()
         self.epochs_written = 0
         self._names_created = 0 if own_name is None else 1
@@ -68,28 +71,28 @@ class Unsynced:
         self._names_created += 1
 
     def names_synced(self, count: int | None = None) -> None:
-        """All names, or those that had been created when a flush was prepared, are synced now."""
+        """Note that all names are synced, or the first `count`: those that existed when a flush was prepared."""
         self._names_synced = max(self._names_synced, self._names_created if count is None else count)
 
     @property
     def names_created(self) -> int:
         return self._names_created
 
-    def cut(self, sealed: Sequence[Segment], snapshots: Sequence[Offset]) -> None:
-        """The log was truncated, or segments were replaced, and these are left; a sealed one may be active again."""
+    def keep_only(self, sealed: Sequence[Segment], snapshots: Sequence[Offset]) -> None:
+        """Keep only these after segments were cut or replaced; a segment that was sealed may be active again."""
         self.sealed = [segment for segment in self.sealed if segment in sealed]
         self.snapshots = [offset for offset in self.snapshots if offset in snapshots]
 
     def forget_below(self, base_offset: Offset) -> None:
-        """The log gave up its start."""
+        """Drop the segments and snapshots below the new start of the log."""
         self.sealed = [segment for segment in self.sealed if segment.base_offset >= base_offset]
         self.snapshots = [offset for offset in self.snapshots if offset >= base_offset]
 
-    def settle(self, job: "FlushJob") -> bool:
-        """Note what `job` has synced; False if the log was cut meanwhile."""
+    def mark_synced(self, job: "FlushJob") -> bool:
+        """Record what `job` has synced; False if the log was truncated meanwhile."""
         if job.generation != self.generation:
             return False
-        # What was sealed after the job was prepared waits for the next one.
+        # Segments that were sealed after the job was prepared stay unsynced until the next flush.
         self.sealed = [segment for segment in self.sealed if segment not in job.sealed]
         self.snapshots = [offset for offset in self.snapshots if offset not in job.snapshots]
         self.own_name = None
@@ -99,7 +102,7 @@ class Unsynced:
 
 
 class FlushJob:
-    """Everything of one log that a crash could lose, up to an offset."""
+    """A flush of one log up to an offset: everything that a crash could lose."""
 
     __slots__ = (
         "_directory",
@@ -146,7 +149,10 @@ class FlushJob:
         self.names = state.names_created
 
     def run(self) -> None:
-        """May run in any thread. An IO error takes the log directory offline and is raised as StorageError."""
+        """Sync everything; may run in any thread.
+
+        An OSError takes the log directory offline and is raised as StorageError.
+        """
         try:
             for file in self._open_files:
                 file.sync()
@@ -167,12 +173,12 @@ class FlushJob:
             self._log_directory.sync_name(self._files, self._own_name)
 
     def _is_deleted(self, error: OSError) -> bool:
-        """The partition was deleted meanwhile: its directory has another name now, and nothing to keep."""
+        """Return whether the partition was deleted meanwhile: its directory is renamed, nothing needs to survive."""
         return isinstance(error, FileNotFoundError) and not self._files.exists(self._directory)
 
 
 async def flush_in_executor(log: "Log", executor: Executor | None = None) -> None:
-    """Flush a log while the event loop goes on."""
+    """Flush a log without blocking the event loop."""
     job = log.prepare_flush()
     if job is not None:
         await asyncio.get_running_loop().run_in_executor(executor, job.run)

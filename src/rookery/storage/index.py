@@ -4,8 +4,8 @@ An offset index maps the last offset of a batch to the batch's position in the l
 relative to the segment's base offset, then position. A time index maps the largest timestamp so far to the last offset
 of the first batch that has it: 12 bytes per entry, timestamp, then relative offset. All integers are big-endian.
 
-Both live in memory as packed arrays and are searched by bisection. The files are only a way to have them again without
-reading the log: a file that fails its checks is thrown away and the segment rebuilds the index from the log.
+Both are held in memory as packed arrays and searched by bisection. The files only save reading the log again: a file
+that fails its checks is discarded, and the segment rebuilds the index from the log.
 """
 
 import operator
@@ -33,7 +33,7 @@ class TimeIndexEntry(NamedTuple):
 
 
 class OffsetIndex:
-    """Last offset of a batch -> position of that batch; both grow from entry to entry."""
+    """Last offset of a batch -> position of that batch; both increase from entry to entry."""
 
     __slots__ = ("_offsets", "_positions", "base_offset")
 
@@ -51,7 +51,7 @@ class OffsetIndex:
 
     @property
     def last_position(self) -> int:
-        """The position of the last entry, 0 where there is none: nothing before it needs a look."""
+        """The position of the last entry, 0 if there is none: a search for the end of the log starts here."""
         return self._positions[-1] if self._positions else 0
 
     @property
@@ -63,17 +63,17 @@ class OffsetIndex:
         self._positions.append(position)
 
     def lookup(self, offset: Offset) -> int:
-        """A position at or before the batch that holds `offset`."""
+        """Return a position at or before the batch that holds `offset`."""
         slot = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
-    def first_from(self, position: int, *, otherwise: Offset) -> Offset:
-        """The offset of the first entry at or behind `position`: no batch that begins before it reaches that."""
+    def first_from(self, position: int, *, default: Offset) -> Offset:
+        """Return the offset of the first entry at or after `position`, else `default`. No earlier batch reaches it."""
         slot = bisect_left(self._positions, position)
-        return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else otherwise
+        return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else default
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the entries of batches that reach `offset`."""
+        """Drop the entries of batches that end at or after `offset`."""
         slot = bisect_left(self._offsets, offset - self.base_offset)
         del self._offsets[slot:]
         del self._positions[slot:]
@@ -93,7 +93,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: Offset, data: Buffer) -> "OffsetIndex":
-        """Raises CorruptionError unless offsets and positions grow from entry to entry."""
+        """Decode an index file; raises CorruptionError unless offsets and positions increase from entry to entry."""
         if len(data) % OFFSET_ENTRY_SIZE:
             raise CorruptionError(f"an offset index of {len(data)} bytes does not consist of whole entries")
         pairs = array("i")
@@ -104,13 +104,13 @@ class OffsetIndex:
         index._offsets, index._positions = pairs[::2], pairs[1::2]
         if index._offsets and (index._offsets[0] < 0 or index._positions[0] <= 0):
             raise CorruptionError("the first entry of the offset index is out of range")
-        if not (_grows(index._offsets) and _grows(index._positions)):
-            raise CorruptionError("the offset index does not grow from entry to entry")
+        if not (_increases(index._offsets) and _increases(index._positions)):
+            raise CorruptionError("the offset index does not increase from entry to entry")
         return index
 
 
 class TimeIndex:
-    """Largest timestamp so far -> last offset of the first batch that has it; timestamps grow from entry to entry."""
+    """Largest timestamp so far -> last offset of the first batch that has it; timestamps increase by entry."""
 
     __slots__ = ("_offsets", "_timestamps", "base_offset")
 
@@ -128,7 +128,7 @@ class TimeIndex:
 
     @property
     def last(self) -> TimeIndexEntry:
-        """The last entry; (-1, base offset) where there is none, as Kafka has it."""
+        """The last entry; (-1, base offset) if there is none, as in Kafka."""
         if not self._timestamps:
             return TimeIndexEntry(NO_TIMESTAMP, self.base_offset)
         return TimeIndexEntry(self._timestamps[-1], self.base_offset + self._offsets[-1])
@@ -139,7 +139,7 @@ class TimeIndex:
             self._offsets.append(offset - self.base_offset)
 
     def lookup(self, timestamp_ms: TimestampMs) -> Offset:
-        """An offset such that every record before its batch has a timestamp below `timestamp_ms`."""
+        """Return an offset such that every record before its batch has a timestamp below `timestamp_ms`."""
         slot = bisect_right(self._timestamps, timestamp_ms) - 1
         return self.base_offset + self._offsets[slot] if slot >= 0 else self.base_offset
 
@@ -157,21 +157,22 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: Offset, data: Buffer) -> "TimeIndex":
-        """Raises CorruptionError unless timestamps grow and offsets do not fall from entry to entry."""
+        """Decode an index file; raises CorruptionError unless timestamps and offsets increase from entry to entry."""
         if len(data) % TIME_ENTRY_SIZE:
             raise CorruptionError(f"a time index of {len(data)} bytes does not consist of whole entries")
         index = cls(base_offset)
         for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(data):
             index._timestamps.append(timestamp_ms)
             index._offsets.append(offset)
-        # A file of zeros, which a crash or a preallocating writer may leave, would pass for one early timestamp.
+        # A file of zeros, which a crash or a preallocating writer may leave, would be read as one entry with timestamp
+        # 0.
         first = (index._timestamps[0], index._offsets[0]) if index._offsets else (1, 0)
         if first == (0, 0) or min(first) < 0:
             raise CorruptionError("the first entry of the time index is out of range")
-        if not (_grows(index._timestamps) and _grows(index._offsets)):
-            raise CorruptionError("the time index does not grow from entry to entry")
+        if not (_increases(index._timestamps) and _increases(index._offsets)):
+            raise CorruptionError("the time index does not increase from entry to entry")
         return index
 
 
-def _grows(values: "Sequence[int]") -> bool:
+def _increases(values: "Sequence[int]") -> bool:
     return all(map(operator.lt, values, islice(values, 1, None)))

@@ -1,17 +1,17 @@
-"""The log of one partition: segments in a directory, appended at the end, read anywhere, given up at the start.
+"""The log of one partition: segments in a directory, appended at the end, read anywhere, deleted from the start.
 
-All methods run on the event loop, and none of the frequent ones syncs: `append` writes to the page cache and `flush`
-(see `flush` for its three steps) makes that survive. What lies below `recovery_point` has survived; after an unclean
-stop only what lies beyond is checked again. Readers see [start_offset, end_offset).
+All methods run on the event loop, and none of the frequent ones syncs: `append` writes to the page cache, and `flush`
+(in three steps, see the module `flush`) makes the bytes survive a crash. Everything below `recovery_point` has been
+synced; after an unclean stop only what lies beyond it is checked again. Readers see [start_offset, end_offset).
 
 An OSError anywhere takes the whole log directory offline: the method raises StorageError, and so does every later call
 on any log of that directory.
 
-Crash safety rests on a few orders that `tests/storage/test_crash_points.py` enumerates:
+Crash safety depends on the order of a few steps; `tests/storage/test_crash_points.py` enumerates the crash points:
 - at most the newest segment's name may be unsynced, so that a crash cannot leave a hole between segments;
 - the recovery point moves only after log, indexes, snapshots, epochs and names below it were synced;
 - `truncate_to` lowers the recovery point on disk first, then cuts from the newest segment backwards;
-- segments below the start offset are removed after the start offset was checkpointed (`take_doomed`).
+- files of segments below the start offset are removed after the start offset was checkpointed (`take_detached_files`).
 """
 
 from bisect import bisect_left
@@ -21,16 +21,7 @@ from pathlib import Path
 from rookery.base.clock import Clock
 from rookery.base.errors import StorageError
 from rookery.base.files import File, Files
-from rookery.base.types import (
-    NO_LEADER_EPOCH,
-    NO_TOPIC_ID,
-    LeaderEpoch,
-    Offset,
-    ProducerId,
-    TimestampMs,
-    TopicId,
-    TopicPartition,
-)
+from rookery.base.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
 from rookery.records.batch import BatchHeader, stamp
 from rookery.storage import recovery, replacement, retention, timestamps
 from rookery.storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
@@ -38,7 +29,7 @@ from rookery.storage.config import LogConfig
 from rookery.storage.directory import LogDirectory, guarded
 from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import FlushJob, Unsynced
-from rookery.storage.log_reader import EMPTY_READ, OUT_OF_RANGE, LogRead, read_end, read_segments
+from rookery.storage.log_reader import LogRead, read_end_offset, read_segments
 from rookery.storage.manifest import ListedLog
 from rookery.storage.producers import ProducerStates
 from rookery.storage.roll_policy import RollPolicy
@@ -46,10 +37,11 @@ from rookery.storage.segment import Segment
 from rookery.storage.segment_check import read_end_marker
 from rookery.storage.segments import Segments
 from rookery.storage.timestamps import TimestampOffset
+from rookery.storage.transactions import AbortedStarts
 
 
 class Log:
-    """Made by `Log.open`."""
+    """One partition's log; `Log.open` is the constructor to use."""
 
     def __init__(
         self,
@@ -72,19 +64,20 @@ class Log:
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
-        # Writes the recovery point to disk at once; set by the manager, which owns the checkpoint file.
+        # Writes the recovery point to disk immediately; set by the manager, which owns the checkpoint file.
         self.checkpoint_recovery_point: Callable[[], None] | None = None
         self._segments = Segments(files, directory, loaded.segments, loaded.snapshots)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._latest_epoch: LeaderEpoch | None = None
-        # A log that was not closed may have been killed before it synced its names; an empty one is closed without.
+        # A process that was killed may not have synced the name of the log's directory; `close` does not sync an empty
+        # log.
         may_be_unnamed = loaded.is_new or loaded.is_dirty or not loaded.end_offset
         self._unsynced = Unsynced(loaded.unsynced, own_name=log_directory.number_name() if may_be_unnamed else None)
         self._unsynced.snapshots = loaded.unsynced_snapshots
-        # The segments that `replace_segments` is about to replace: the manifest must not promise them any more.
+        # The segments that `replace_segments` is about to replace: the manifest must no longer list their sizes.
         self.replaced: Sequence[Segment] = ()
-        # Whether closing has anything to write.
+        # Whether `close` has anything to write.
         self._is_dirty = loaded.is_dirty
         self._is_closed = False
         self._last_flush_ms = clock.now_ms()
@@ -107,10 +100,11 @@ class Log:
         log_directory: LogDirectory | None = None,
         listed: ListedLog | None = None,
     ) -> "Log":
-        """Open or create a log. After an unclean stop what lies beyond `recovery_point` is checked and repaired.
+        """Open or create a log; after an unclean stop everything beyond `recovery_point` is checked and repaired.
 
-        `clean` promises that the log was closed and `recovery_point` was taken after that. DamagedLogError, and nothing
-        is changed, if what lies below it, or what the manifest has `listed`, is not there.
+        `clean` means that the log was closed and that `recovery_point` was taken after that. Raises DamagedLogError,
+        and changes nothing, if bytes below the recovery point or segments that the manifest has `listed` are missing or
+        damaged.
         """
         log_directory = log_directory or LogDirectory(directory.parent)
         log_directory.check()
@@ -142,18 +136,19 @@ class Log:
             loaded=loaded,
         )
         if log.needs_flush:
-            # A killed process may have left what nobody has synced: it must not be served or acknowledged before.
+            # A killed process may have left bytes that were never synced: they must be synced before a reader sees
+            # them, or a power failure could take back what a consumer has already processed.
             log.flush()
         return log
 
     def __repr__(self) -> str:
         return f"Log({self.partition}, {self.start_offset}..{self.end_offset})"
 
-    # Facts
+    # State
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last one is active. Not to be changed by the caller."""
+        """Oldest first; the last one is active. The caller must not change the list."""
         return self._segments.all
 
     @property
@@ -171,7 +166,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """Counts the times that the log was cut: a worker that has read the log can tell whether it still holds."""
+        """Counts truncations; a worker compares it to see whether what it has read is still part of the log."""
         return self._unsynced.generation
 
     @property
@@ -194,11 +189,11 @@ class Log:
 
     @property
     def needs_flush(self) -> bool:
-        """`flush.messages` were appended since the last flush: flush before acknowledging more."""
+        """Whether `flush.messages` were appended since the last flush: flush before acknowledging more."""
         return self._unflushed_messages >= self.config.flush_messages
 
     def flush_is_due(self, now_ms: TimestampMs) -> bool:
-        """`flush.ms` passed with something unflushed, or sealed segments wait to be synced."""
+        """Return whether `flush.ms` has passed with unflushed records, or sealed segments wait to be synced."""
         if self._unsynced.sealed:
             return True
         return self.end_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.config.flush_ms
@@ -211,9 +206,9 @@ class Log:
     # Appending
 
     def append(self, data: bytearray | memoryview, header: BatchHeader, *, leader_epoch: LeaderEpoch) -> Offset:
-        """Append one checked batch as the leader: stamps offset and epoch into `data` and writes the same bytes.
+        """Append one checked batch as the leader: stamps offset and epoch into `data` and writes these bytes.
 
-        Returns the base offset. `producers.check` was asked before.
+        Returns the base offset. The caller has called `producers.check` before.
         """
         base_offset = self.end_offset
         stamp(data, base_offset, leader_epoch)
@@ -221,7 +216,7 @@ class Log:
         return base_offset
 
     def append_as_follower(self, data: bytearray | memoryview | bytes, header: BatchHeader) -> None:
-        """Append a batch as the leader stamped it. Compaction on the leader may have left gaps between batches."""
+        """Append a batch as the leader stamped it; compaction on the leader may have left gaps between batches."""
         if header.base_offset < self.end_offset:
             raise ValueError(f"batch at {header.base_offset} does not follow {self.end_offset} in {self.partition}")
         self._write(data, header, header.base_offset, header.leader_epoch)
@@ -230,16 +225,18 @@ class Log:
         self, data: bytearray | memoryview | bytes, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch
     ) -> None:
         if self.log_directory.failure is not None or self._is_closed:
-            raise self.refusal()
-        # Loaded before the write: later, the new batch would have to be replayed from the file.
+            raise self.unavailable_error()
+        # Loaded before the write: loading after it would replay this batch from the file, and `update` would add it
+        # twice.
         producers = self._producers if self._producers is not None else self.producers
         segment = self._segments.active
         last_offset = base_offset + header.last_offset_delta
         is_marker = header.producer_id >= 0 and header.is_control
-        # What could not be read later must not be written.
+        # A marker that cannot be read must not be written: a later recovery would end the log at it.
         marker = read_end_marker(data) if is_marker else None
         try:
             if is_marker:
+                # A rebuild after the write would find this marker in the file, and the entry would be added twice.
                 self._segments.aborted_index(segment)
             if self._rolling.must_roll(segment, len(data), last_offset, header.max_timestamp_ms):
                 segment = self.roll()
@@ -261,7 +258,7 @@ class Log:
             producers.update(header, base_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
-        """A leader takes over: its epoch begins at the end of the log, before it has written anything."""
+        """Let the epoch of a new leader begin at the end of the log, before it has written anything."""
         if epoch > self.epochs.latest:
             self._assign_epoch(epoch, self.end_offset)
 
@@ -273,14 +270,12 @@ class Log:
 
     @guarded
     def roll(self) -> Segment:
-        """Seal the active segment and begin a new one at the end of the log; an empty one stays as it is."""
+        """Seal the active segment and begin a new one at the end of the log; an empty active segment stays."""
         if not self._segments.active.size_bytes:
             return self._segments.active
-        return self._roll()
-
-    def _roll(self) -> Segment:
         if self._unsynced.has_names:
-            # At most the newest segment's name may be lost in a crash: otherwise a later one could survive alone.
+            # At most one segment's name may be unsynced. With two, a crash could lose the older one and keep the newer:
+            # a hole, at which recovery ends the log, although the records after it were acknowledged.
             self.files.sync_directory(self.directory)
             self._unsynced.names_synced()
         self._segments.active.write_indexes()
@@ -296,7 +291,7 @@ class Log:
         self._is_dirty = True
 
     def _write_snapshot(self) -> None:
-        """Note the producers as of the end of the log."""
+        """Write a snapshot of the producers as of the end of the log."""
         if self._segments.write_snapshot(self.end_offset, self.producers):
             self._unsynced.snapshots.append(self.end_offset)
 
@@ -305,25 +300,20 @@ class Log:
     def read(
         self, offset: Offset, max_bytes: int, *, end_offset: Offset | None = None, at_least_one: bool = True
     ) -> LogRead:
-        """File ranges from the batch that holds `offset` on, about `max_bytes` long, all below `end_offset`.
+        """Return file ranges from the batch that holds `offset`, about `max_bytes` long, all below `end_offset`.
 
-        The first batch comes whole even if it is larger (`at_least_one`); the last one may be cut short.
+        With `at_least_one` the first batch is returned whole even if it is larger; the last one may be cut short.
         """
         if self.log_directory.failure is not None or self._is_closed:
-            raise self.refusal()
-        log_end = self.end_offset
-        if offset < self.start_offset or offset > log_end:
-            return OUT_OF_RANGE
-        limit = log_end if end_offset is None or end_offset > log_end else end_offset
-        if offset >= limit:
-            return EMPTY_READ
+            raise self.unavailable_error()
         try:
             return read_segments(
                 self._segments.all,
                 self._segments.bases,
                 offset=offset,
-                limit=limit,
-                end_offset=log_end,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                limit=end_offset,
                 max_bytes=max_bytes,
                 at_least_one=at_least_one,
             )
@@ -334,7 +324,7 @@ class Log:
     def offset_for_timestamp(
         self, timestamp_ms: TimestampMs, end_offset: Offset | None = None
     ) -> TimestampOffset | None:
-        """The first record below `end_offset` that is not older than `timestamp_ms`."""
+        """Return the first record below `end_offset` that is not older than `timestamp_ms`."""
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         return timestamps.first_at_or_after(
             self._segments.all, timestamp_ms, start_offset=self.start_offset, end_offset=limit
@@ -342,39 +332,39 @@ class Log:
 
     @guarded
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
-        """The first of the newest records below `end_offset` (ListOffsets -3)."""
+        """Return the first record below `end_offset` that has the largest timestamp (ListOffsets -3)."""
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         return timestamps.latest(self._segments.all, start_offset=self.start_offset, end_offset=limit)
 
     def epoch_end_offset(self, leader_epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to the one asked for and where it ended; (-1, -1) if that is not known."""
+        """Return the largest epoch up to `leader_epoch` and where it ended; (-1, -1) if unknown."""
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
 
     # Transactions
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Where readers of committed records stop, with everything below `high_watermark` committed."""
+        """Return where readers of committed records stop, with everything below `high_watermark` committed."""
         transactions = (self._producers if self._producers is not None else self.producers).transactions
         if not transactions.open and not transactions.ended:
             return high_watermark
         stable = transactions.last_stable_offset(high_watermark)
-        # A transaction may have begun below the start, which was moved by DeleteRecords or retention.
+        # DeleteRecords or retention may have moved the start past the first record of an open transaction.
         return stable if stable >= self.start_offset else self.start_offset
 
     @guarded
-    def find_aborted(self, offset: Offset, found: LogRead, limit: Offset) -> Sequence[tuple[ProducerId, Offset]]:
-        """(producer id, first offset) of the aborted transactions that concern what was read from `offset` on."""
-        return self._segments.find_aborted(offset, read_end(found, limit))
+    def find_aborted(self, offset: Offset, found: LogRead, limit: Offset) -> AbortedStarts:
+        """Return the aborted transactions with records in what was read from `offset`."""
+        return self._segments.find_aborted(offset, read_end_offset(found, limit))
 
     @guarded
-    def find_aborted_across(self, offset: Offset) -> Sequence[tuple[ProducerId, Offset]]:
-        """The same of the aborted transactions that began below `offset` and ended at or behind it."""
+    def find_aborted_across(self, offset: Offset) -> AbortedStarts:
+        """Return the aborted transactions that began before `offset` and ended at or after it."""
         return self._segments.find_aborted(offset, offset)
 
     # Flushing and closing
 
     def flush(self) -> None:
-        """All three steps at once: for callers that may block."""
+        """Flush in one blocking call: all three steps."""
         job = self.prepare_flush()
         if job is not None:
             job.run()
@@ -382,8 +372,8 @@ class Log:
 
     @guarded
     def prepare_flush(self) -> FlushJob | None:
-        """Collect what must be synced, None if nothing is. See `flush` for the other two steps."""
-        if not self._has_unsynced:
+        """Collect everything that must be synced; None if there is nothing. The first step of a flush."""
+        if self.end_offset <= self.recovery_point and not self._unsynced.has_any(self._epochs):
             return None
         return FlushJob(
             self.files,
@@ -395,10 +385,6 @@ class Log:
             up_to=self.end_offset,
         )
 
-    @property
-    def _has_unsynced(self) -> bool:
-        return self.end_offset > self.recovery_point or self._unsynced.has_any(self._epochs)
-
     def _unsynced_files(self) -> list[File]:
         unsynced = self._unsynced
         files = self._segments.open_files(unsynced.sealed, unsynced.snapshots)
@@ -407,18 +393,19 @@ class Log:
         return files
 
     def finish_flush(self, job: FlushJob) -> None:
-        """Move the recovery point to where `job` was prepared, unless the log was cut meanwhile."""
-        if not self._unsynced.settle(job):
+        """Move the recovery point to where `job` was prepared, unless the log was truncated meanwhile."""
+        if not self._unsynced.mark_synced(job):
             return
         self.recovery_point = max(self.recovery_point, job.up_to)
         self._last_flush_ms = self.clock.now_ms()
-        # Flushes may overlap, and an older one end last.
+        # Flushes may overlap, and one that was prepared earlier may end last.
         self._unflushed_messages = self.end_offset - self.recovery_point
 
     def close(self) -> None:
-        """Write what makes the next start quick and sync everything. Nothing is touched if nothing has changed.
+        """Write what makes the next start quick and sync everything; writes nothing if nothing has changed.
 
-        A log that has always been empty has nothing to lose: what a crash takes of it is made anew.
+        A log that has always been empty has nothing to lose: if a crash takes its files, the next start creates them
+        again.
         """
         if self._is_closed:
             return
@@ -435,85 +422,93 @@ class Log:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close without writing, as when the partition is deleted. Fetches under way keep the files that they need."""
+        """Close without writing, as when the partition is deleted. Fetches in progress keep their open files."""
         self._is_closed = True
         for segment in self._segments.all:
             segment.release()
 
     def expire_producers(self, now_ms: TimestampMs, expiration_ms: int) -> None:
-        """Forget silent producers; those of a log that nobody wrote to are not even loaded."""
+        """Drop the states of expired producers; states that nothing has loaded yet are not loaded for this."""
         if self._producers is not None and self._producers.expire(now_ms, expiration_ms):
             self._is_dirty = True
 
-    # Giving up the end
+    # Truncation
 
     @guarded
     def truncate_to(self, offset: Offset) -> None:
-        """Forget everything from the batch that holds `offset` on."""
+        """Remove all records from the batch that holds `offset` to the end."""
         if offset < self.end_offset:
             (self._truncate_to if offset > self.start_offset else self._restart_at)(offset)
 
     @guarded
     def restart_at(self, offset: Offset) -> None:
-        """Forget everything and continue with an empty log at `offset`."""
+        """Remove all records and continue with an empty log at `offset`."""
         self._restart_at(offset)
 
     def _truncate_to(self, offset: Offset) -> None:
         kept = max(1, bisect_left(self._segments.bases, offset))
-        self._before_cut(offset)
-        self._drop_segments_from(kept)
+        self._prepare_truncation(offset)
+        self._segments.drop_from(kept)
         self._segments.active.truncate_to_position(self._segments.active.position_of(offset))
         self.end_offset = self._segments.active.next_offset()
         if self._segments.active.has_aborted:
+            # An entry whose marker was cut would make readers skip the records of a transaction that commits later.
             self._segments.aborted_index(self._segments.active).truncate_from(self.end_offset)
-        # A batch goes as a whole, so the log may end below `offset`.
+        # Batches are removed whole, so the log may now end below `offset`.
         self._lower_recovery_point(self.end_offset)
         if self.end_offset < self.start_offset:
-            # The batch that held the start offset went as a whole.
+            # The batch that held the start offset was removed whole: no record at or after the start is left.
             self._restart_at(self.start_offset)
         else:
-            self._after_cut()
+            self._finish_truncation()
 
     def _restart_at(self, offset: Offset) -> None:
-        self._before_cut(0)
-        for path in self.take_doomed():
+        self._prepare_truncation(0)
+        # Detached segments still have their old names: the new segment may get the same name, and would be removed in
+        # the place of the detached one.
+        for path in self.take_detached_files():
             self.files.remove(path)
-        self._drop_segments_from(0)
+        self._segments.drop_from(0)
         self._add_segment(offset)
         self.start_offset = self.end_offset = self.recovery_point = offset
-        self._after_cut()
+        self._finish_truncation()
 
-    def _before_cut(self, offset: Offset) -> None:
+    def _prepare_truncation(self, offset: Offset) -> None:
+        # A flush in progress must not move the recovery point: it synced bytes that are cut now.
         self._unsynced.generation += 1
         self._lower_recovery_point(offset)
+        # Removed for good before the batches are cut: a snapshot that came back after a crash would restore sequence
+        # numbers of batches that are gone, and a retry of such a batch would be acknowledged and its records lost.
         self._segments.remove_snapshots(lambda snapshot: snapshot > offset)
-        # A snapshot that came back after a crash would tell of producers that were cut away.
         self.files.sync_directory(self.directory)
+        self._unsynced.names_synced()
 
     def _lower_recovery_point(self, offset: Offset) -> None:
+        """Lower the recovery point in memory and on disk, before any byte above it is cut or written again.
+
+        With a higher one on disk, a crash would leave a log that ends below its recovery point, which the next start
+        refuses as damaged; and batches that replace the cut ones would count as synced and not be checked.
+        """
         if self.recovery_point > offset:
             self.recovery_point = offset
             if self.checkpoint_recovery_point is not None:
                 self.checkpoint_recovery_point()
 
-    def _drop_segments_from(self, kept: int) -> None:
-        self._segments.drop_from(kept)
-        self._unsynced.names_synced()
-
-    def _after_cut(self) -> None:
-        self._unsynced.cut(self._segments.all[:-1], self._segments.snapshots)
+    def _finish_truncation(self) -> None:
+        self._unsynced.keep_only(self._segments.all[:-1], self._segments.snapshots)
         self.epochs.truncate_from_end(self.end_offset)
         self._latest_epoch = None
+        # Loaded again from snapshot and log. The old states would acknowledge a retry of a batch that was cut.
         self._producers = None
         self._is_dirty = True
 
-    # Giving up the start
+    # Deletion from the start
 
     @guarded
     def advance_start_offset(self, offset: Offset) -> bool:
         """Let the log begin at `offset` (DeleteRecords); the next retention run removes the segments below."""
         if offset > self.end_offset:
-            raise ValueError(f"{offset} is behind the end of {self}")
+            raise ValueError(f"{offset} is beyond the end of {self}")
         if offset <= self.start_offset:
             return False
         self.epochs.truncate_from_start(offset)
@@ -523,10 +518,11 @@ class Log:
 
     @guarded
     def apply_retention(self, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
-        """Give up expired segments that lie below `stable_offset` (the high watermark).
+        """Detach expired segments that end at or below `stable_offset` (the high watermark).
 
-        They are gone for readers at once. Their files go when `take_doomed` hands them out, which must wait until the
-        new start offset was checkpointed.
+        Readers no longer see them. Their files stay until `take_detached_files`, which must wait until the new start
+        offset is checkpointed: otherwise a crash leaves a start offset whose segments are missing, and the next start
+        reports them as damage.
         """
         count = retention.count_expired(
             self._segments.all,
@@ -537,52 +533,56 @@ class Log:
             now_ms=now_ms,
         )
         if count == len(self._segments.all):
-            self._roll()
+            self.roll()
         expired = self._segments.all[:count]
         if expired:
             self._detach_oldest(count)
         return expired
 
     def _detach_oldest(self, count: int) -> None:
-        # First, because it may find the epochs unreadable.
+        # First, because loading the epochs may fail: then nothing may have been detached.
         self.advance_start_offset(self._segments.bases[count])
-        self._segments.doom_oldest(count)
+        self._segments.detach_oldest(count)
         self._unsynced.forget_below(self._segments.bases[0])
         self._is_dirty = True
 
     @property
-    def has_doomed(self) -> bool:
-        return self._segments.has_doomed
+    def has_detached(self) -> bool:
+        return self._segments.has_detached
 
     @guarded
-    def take_doomed(self) -> list[Path]:
-        """The files that retention gave up, oldest first, under names that nothing else gets.
+    def take_detached_files(self) -> list[Path]:
+        """Rename the files of detached segments to names that are never reused, and return the new paths, oldest first.
 
-        The caller removes them, in a worker thread: that takes long for large files.
+        The caller removes them in a worker thread, since removing large files takes long.
         """
-        return self._segments.take_doomed()
+        return self._segments.take_detached_files()
 
-    # Replacing the middle
+    # Replacement by the cleaner
 
     @guarded
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put `new`, which the cleaner built aside and sealed, in the place of `old`; see `replacement`.
+        """Put `new`, which the cleaner has built and sealed, in the place of `old`; see the module `replacement`.
 
-        The caller removes the files of `old`, before it replaces more and best in a worker thread.
+        The caller removes the files of `old` before it replaces more segments, preferably in a worker thread.
         """
         slots = self._segments.slots_of(old)
         if slots is None:
             raise ValueError(f"{old} are not neighbouring sealed segments of {self}")
         if self.recovery_point < self._segments.bases[slots.stop]:
-            # Recovery tells a hole from a cleaned gap by this: what is not flushed has never been cleaned.
+            # Recovery accepts a gap between segments below the recovery point, where only compaction can have left it,
+            # and ends the log at a gap beyond. Without this flush, the gap that this swap leaves would end the log
+            # after a crash.
             self.flush()
+        # The manifest on disk must not promise the sizes of `old` during the swap: a crash in the middle of it would
+        # leave a segment of another size, which the next start would refuse as damaged.
         self.replaced = old
         if self.checkpoint_recovery_point is not None:
             self.checkpoint_recovery_point()
         replacement.swap_in(old, new)
         self._segments.replace(slots, new)
         self.replaced = ()
-        self._unsynced.cut(self._segments.all[:-1], self._segments.snapshots)
+        self._unsynced.keep_only(self._segments.all[:-1], self._segments.snapshots)
         self._is_dirty = True
 
     # Helpers
@@ -591,8 +591,6 @@ class Log:
         found = self._segments
         return recovery.LogView(found.all, found.snapshots, self.start_offset, self.end_offset, self.config.compacts)
 
-    def refusal(self) -> StorageError:
-        """Why the log takes no calls any more."""
-        if self.log_directory.failure is not None:
-            return StorageError(f"log directory {self.log_directory.path} is offline: {self.log_directory.failure}")
-        return StorageError(f"{self} is closed")
+    def unavailable_error(self) -> StorageError:
+        """Return the error for a call on a log that is closed or whose directory is offline."""
+        return StorageError(f"{self} is closed") if self.log_directory.is_online else self.log_directory.offline_error()

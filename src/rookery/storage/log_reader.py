@@ -1,6 +1,6 @@
-"""Turning an offset into file ranges: the part of every fetch that touches a log.
+"""Turns an offset into file ranges: the part of every fetch that touches a log.
 
-Nothing but a few batch headers is read here; the ranges go to the socket as they are.
+Only a few batch headers are read here; the bytes of the ranges go to the socket unchanged.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from rookery.storage.segment import Segment
 
 
 class LogRead(NamedTuple):
-    """What a read found: file ranges of whole batches (the last may be cut short), or why there is nothing."""
+    """The result of a read: file ranges of whole batches (the last may be cut short), or an error code."""
 
     error_code: ErrorCode
     slices: Sequence[FileSlice]
@@ -25,8 +25,8 @@ class LogRead(NamedTuple):
     last_segment_end: Offset = NO_OFFSET
 
 
-EMPTY_READ = LogRead(ErrorCode.NONE, (), 0)
-OUT_OF_RANGE = LogRead(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
+_EMPTY_READ = LogRead(ErrorCode.NONE, (), 0)
+_OUT_OF_RANGE = LogRead(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
 
 
 def read_segments(
@@ -34,12 +34,22 @@ def read_segments(
     bases: Sequence[Offset],
     *,
     offset: Offset,
-    limit: Offset,
+    start_offset: Offset,
     end_offset: Offset,
+    limit: Offset | None,
     max_bytes: int,
     at_least_one: bool,
 ) -> LogRead:
-    """Ranges from the batch that holds `offset` on, in as many segments as `max_bytes` reach, all below `limit`."""
+    """Return ranges from the batch that holds `offset`, over as many segments as `max_bytes` covers.
+
+    `start_offset` and `end_offset` are those of the log; only records below `limit` are returned.
+    """
+    if offset < start_offset or offset > end_offset:
+        return _OUT_OF_RANGE
+    if limit is None or limit > end_offset:
+        limit = end_offset
+    if offset >= limit:
+        return _EMPTY_READ
     slices: list[FileSlice] = []
     total = 0
     last: tuple[Segment | None, Offset] = None, NO_OFFSET
@@ -64,16 +74,16 @@ def read_segments(
     return LogRead(ErrorCode.NONE, slices, total, *last)
 
 
-def read_end(found: LogRead, limit: Offset) -> Offset:
-    """An offset that what was found does not reach: the next one that an index knows, at most `limit`."""
+def read_end_offset(found: LogRead, limit: Offset) -> Offset:
+    """Return an offset after all records of `found`: that of the next index entry, at most `limit`."""
     if found.last_segment is None:
         return limit
     last, index = found.slices[-1], found.last_segment.offset_index
-    return min(limit, index.first_from(last.position + last.size, otherwise=found.last_segment_end))
+    return min(limit, index.first_from(last.position + last.size, default=found.last_segment_end))
 
 
 def _cut(segment: Segment, start: int, remaining: int, *, at_least_one: bool) -> int:
-    """How much to send of a range that is longer than wanted: no batch that is cut short may come first."""
+    """Return how many bytes of a range to send if `remaining` is less: the first batch is never cut short."""
     first_size = batch_size_at(segment.file.read_at(start, LENGTH_PREFIX_SIZE))
     if first_size <= remaining:
         return remaining

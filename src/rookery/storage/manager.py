@@ -1,15 +1,15 @@
-"""All logs of a node, over one or several log directories.
+"""All logs of a node, in one or several log directories.
 
 A partition's log lives in one directory, chosen when it is created (the one with the fewest partitions). Directories
-fail independently: an IO error takes one offline, with all logs in it, and the others go on serving. At a clean stop
-every log is closed, the checkpoints are written, and a marker file says so; the next start takes the marker away
-before it opens anything, so that a crash is always noticed.
+fail independently: an OSError takes one offline, with all logs in it, and the others continue to serve. At a clean stop
+every log is closed, the checkpoints are written, and then a marker file; the next start removes the marker before it
+opens anything, so that a crash is always noticed.
 
-A deleted partition's directory is renamed and its files are removed later: the name is free at once, and fetches that
-are being sent keep their open files.
+A deleted partition's directory is renamed and its files are removed later: the name can be used again immediately, and
+fetches that are being sent keep their open files.
 
-A partition whose log is damaged below its recovery point, or whose directory is gone, is *held*: it is not served, its
-files and its lines in the checkpoints stay as they are, and no empty log takes its place.
+A partition whose log is damaged below its recovery point, or whose directory is missing, is *quarantined*: it is not
+served, its files and its lines in the checkpoints stay as they are, and no empty log is created in its place.
 """
 
 from collections import deque
@@ -39,16 +39,16 @@ from rookery.storage.checkpoints import (
     read_offsets,
 )
 from rookery.storage.config import LogConfig
-from rookery.storage.damage import tell_damage, tell_missing
+from rookery.storage.damage import log_damage, log_missing
 from rookery.storage.directory import LogDirectory
 from rookery.storage.log import Log
 from rookery.storage.manifest import MANIFEST_FILE, ListedLog, encode_line, encode_manifest, read_manifest
 from rookery.storage.manifest_entries import list_key, list_log
 from rookery.storage.names import (
-    ASIDE_SUFFIX,
     DELETED_DIRECTORY_SUFFIX,
     METADATA_PARTITION,
     STRAY_DIRECTORY_SUFFIX,
+    TEMPORARY_SUFFIX,
     partition_of,
 )
 from rookery.storage.segment import Segment
@@ -65,9 +65,9 @@ _Result = TypeVar("_Result")
 
 class LoadSummary(NamedTuple):
     partitions: int
-    # All directories carried the marker of a clean stop.
+    # Whether all directories had the marker of a clean stop.
     is_clean: bool
-    # The broker epoch that the marker tells, -1 if there is none.
+    # The broker epoch in the marker, -1 if there is none.
     broker_epoch: int
 
 
@@ -82,8 +82,8 @@ class _Found(NamedTuple):
     listed: ListedLog | None
 
 
-class _Held(NamedTuple):
-    """A partition that is not served, and what the checkpoints know of it."""
+class _Quarantined(NamedTuple):
+    """A partition that is not served, with its lines in the checkpoints."""
 
     log_directory: LogDirectory
     topic_id: TopicId
@@ -106,7 +106,7 @@ class LogManager:
         skipped: Iterable[TopicPartition] = (METADATA_PARTITION,),
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
-        """`skipped` partitions live in a log directory but belong to someone else: the quorum's own log."""
+        """`skipped` partitions are in a log directory but managed elsewhere: the metadata log of the quorum."""
         self.files = files
         self._clock = clock
         self.directories = [LogDirectory(path) for path in directories]
@@ -115,16 +115,16 @@ class LogManager:
         self._skipped = frozenset(skipped)
         self._new_uuid = new_uuid
         self._logs: dict[TopicPartition, Log] = {}
-        self._held: dict[TopicPartition, _Held] = {}
-        # Deleted partitions' directories and expired segments' files, and when they may go.
+        self._quarantined: dict[TopicPartition, _Quarantined] = {}
+        # Directories of deleted partitions and files of expired segments, with the time from which they may be removed.
         self._deleted: list[tuple[LogDirectory, Path, TimestampMs]] = []
         self._is_closed = False
-        # What the checkpoint files of each directory hold, so that they are only written when that changed.
+        # The contents of the checkpoint files of each directory; a file is written only if they change.
         self._written: dict[Path, bytes] = {}
         self._checkpointed: dict[Path, set[TopicPartition]] = {}
-        # The manifest's line of each log, and what it was made of.
+        # The manifest's line of each log, with the key (`list_key`) and the recovery point for which it was made.
         self._lines: dict[TopicPartition, tuple[tuple[object, ...], Offset, str]] = {}
-        # While loading: the partitions of one topic have equal files and share one id.
+        # Used during `load`: the partitions of one topic have equal metadata files and share one id object.
         self._topic_ids: dict[bytes, TopicId] = {}
 
     def configure(self, *, worker_threads: int, producer_expiration_ms: int) -> None:
@@ -134,7 +134,7 @@ class LogManager:
     # Starting and stopping
 
     def load(self, config_for_topic: Callable[[TopicName], LogConfig]) -> LoadSummary:
-        """Open all logs; after an unclean stop they are recovered. Blocks: call it before serving."""
+        """Open all logs and recover them after an unclean stop. Blocks: call it before serving."""
         found: list[_Found] = []
         epochs: list[int | None] = []
         manifests: list[tuple[LogDirectory, dict[TopicPartition, ListedLog]]] = []
@@ -146,9 +146,9 @@ class LogManager:
             except OSError as error:
                 log_directory.fail(error)
         self._refuse_duplicates(found)
-        self._hold_missing(manifests, {item.partition for item in found})
+        self._quarantine_missing(manifests, {item.partition for item in found})
         is_clean = bool(epochs) and None not in epochs
-        # Opening what was left cleanly is short system calls and Python: threads would only wait for each other.
+        # After a clean stop, opening is short system calls and Python code: threads would only wait for each other.
         threads = 1 if is_clean else self._worker_threads
         configs = {topic: config_for_topic(topic) for topic in {item.partition.topic for item in found}}
         for log in self._map(lambda item: self._open(item, configs[item.partition.topic]), found, threads=threads):
@@ -159,11 +159,11 @@ class LogManager:
         return LoadSummary(len(self._logs), is_clean, broker_epoch if is_clean else NO_BROKER_EPOCH)
 
     def cancel_load(self) -> None:
-        """Make a `load` in another thread end soon, with StartupError; what it has repaired stays repaired."""
+        """Make a `load` in another thread end soon, with StartupError; completed repairs stay."""
         self._is_closed = True
 
     def _take_marker(self, path: Path) -> int | None:
-        """Whether this directory was left cleanly: the broker epoch at that time, or None."""
+        """Remove the clean-stop marker; returns the broker epoch in it, None if the stop was not clean."""
         make_synced_directory(self.files, path)
         marker = path / CLEAN_SHUTDOWN_FILE
         try:
@@ -187,13 +187,14 @@ class LogManager:
         for name in self.files.list_directory(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self._deleted.append((log_directory, path / name, self._clock.now_ms()))
-            elif name.endswith(ASIDE_SUFFIX):
+            elif name.endswith(TEMPORARY_SUFFIX):
                 self.files.remove(path / name)
             elif (partition := partition_of(name)) is not None and partition not in self._skipped:
                 recovery_point, listed = recovery_points.get(partition, 0), manifest.get(partition)
                 if is_clean and listed is not None and listed.recovery_point != recovery_point:
-                    # Both were written at the clean stop: another program has been here, or one file is damaged.
-                    logger.warning("ignoring the segment manifest, which is not of the last stop", log=name)
+                    # Both were written at the clean stop, so either another program has written here since or one file
+                    # is damaged.
+                    logger.warning("ignoring a segment manifest that was not written at the last stop", log=name)
                     listed = None
                 # The manifest has a checksum, the other file has none: one wrong digit in it would remove segments.
                 start_offset = start_offsets.get(partition, 0) if listed is None else listed.start_offset
@@ -207,21 +208,21 @@ class LogManager:
             logger.warning("ignoring a damaged segment manifest", directory=str(path), reason=str(error))
             return {}
 
-    def _hold_missing(
+    def _quarantine_missing(
         self, manifests: Iterable[tuple[LogDirectory, Mapping[TopicPartition, ListedLog]]], found: set[TopicPartition]
     ) -> None:
-        """Logs that had records and have no directory any more; `release_missing` forgets those of deleted topics."""
+        """Quarantine logs that had records and have no directory; `resolve_missing` forgets those of deleted topics."""
         for log_directory, manifest in manifests:
             for partition, listed in manifest.items():
                 if partition not in found and listed.has_content:
                     reason = f"its directory {log_directory.path / str(partition)} is missing"
                     offsets = listed.recovery_point, listed.start_offset
-                    self._held[partition] = _Held(
+                    self._quarantined[partition] = _Quarantined(
                         log_directory, listed.topic_id, *offsets, listed, reason, is_missing=True
                     )
 
     def _read_checkpoint(self, path: Path) -> dict[TopicPartition, Offset]:
-        """A checkpoint that cannot be read costs a longer recovery, no data."""
+        """Read a checkpoint; one that is unreadable counts as empty, which costs a longer recovery but no data."""
         try:
             return read_offsets(self.files, path)
         except CorruptionError as error:
@@ -240,7 +241,7 @@ class LogManager:
 
     def _open(self, item: _Found, config: LogConfig) -> Log | None:
         if self._is_closed:
-            raise StartupError("the start was given up")
+            raise StartupError("the start was cancelled")
         directory = item.log_directory.path / str(item.partition)
         topic_id = NO_TOPIC_ID
         try:
@@ -261,9 +262,9 @@ class LogManager:
         except StorageError:
             return None
         except CorruptionError as error:
-            tell_damage(item.partition, directory, error)
-            offsets = item.recovery_point, item.start_offset
-            self._held[item.partition] = _Held(item.log_directory, topic_id, *offsets, item.listed, str(error))
+            log_damage(item.partition, directory, error)
+            found_in, offsets = item.log_directory, (item.recovery_point, item.start_offset)
+            self._quarantined[item.partition] = _Quarantined(found_in, topic_id, *offsets, item.listed, str(error))
             return None
         return log
 
@@ -275,13 +276,14 @@ class LogManager:
                 topic_id = self._topic_ids[data] = decode_partition_metadata(data)
             return topic_id
         except (FileNotFoundError, CorruptionError):
-            # Lost in a crash before the first flush: whoever knows the topic tells it again, see `create`.
+            # Lost in a crash before the first flush. The replica manager passes the id to `create`, which writes it
+            # again.
             return NO_TOPIC_ID
         except OSError as error:
             raise log_directory.fail(error) from error
 
     def close(self, *, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close all logs; `clean` writes everything that makes the next start quick, else files stay as they are."""
+        """Close all logs; `clean` writes what makes the next start quick, else the files stay as they are."""
         self._is_closed = True
         if not clean:
             for log in self._logs.values():
@@ -310,7 +312,7 @@ class LogManager:
 
     @staticmethod
     def _map(function: Callable[[_Item], _Result], items: Sequence[_Item], *, threads: int) -> list[_Result]:
-        """What `function` makes of each item, in threads that each take the next one; the first error ends it."""
+        """Return `function(item)` for each item, computed by `threads` threads; the first error stops all of them."""
         if threads == 1 or len(items) < 2:
             return [function(item) for item in items]
         waiting = deque(enumerate(items))
@@ -349,16 +351,17 @@ class LogManager:
         return log is not None and log.log_directory.is_online
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool = True) -> Log:
-        """The partition's log, made if there is none.
+        """Return the partition's log; creates it if there is none.
 
-        A partition that is not new may lie in a directory that is offline: then StorageError, not an empty log.
+        Raises StorageError if a partition that is not new may be in a directory that is offline: an empty log in its
+        place would pass for the complete one.
         """
         log = self._logs.get(partition)
         if log is not None:
             if log.topic_id == NO_TOPIC_ID and topic_id != NO_TOPIC_ID:
-                self._tell_topic_id(log, topic_id)
+                self._write_topic_id(log, topic_id)
             return log
-        self._check_held(partition, topic_id)
+        self._check_quarantine(partition, topic_id)
         online = [log_directory for log_directory in self.directories if log_directory.is_online]
         if not online or (not is_new and len(online) < len(self.directories)):
             raise StorageError(f"no log directory for {partition}: {len(online)} of {len(self.directories)} are online")
@@ -378,42 +381,42 @@ class LogManager:
         self._adopt(log)
         return log
 
-    def _check_held(self, partition: TopicPartition, topic_id: TopicId) -> None:
-        """StorageError for a partition that is held, unless it is about a deleted topic of that name."""
-        held = self._held.get(partition)
+    def _check_quarantine(self, partition: TopicPartition, topic_id: TopicId) -> None:
+        """Raise StorageError for a quarantined partition, unless it is of a deleted topic with the same name."""
+        held = self._quarantined.get(partition)
         if held is not None and held.is_missing and held.topic_id != topic_id:
-            del self._held[partition]
+            del self._quarantined[partition]
         elif held is not None:
             raise StorageError(f"{partition} is not served: {held.reason}")
 
-    def is_held(self, partition: TopicPartition) -> bool:
-        return partition in self._held
+    def is_quarantined(self, partition: TopicPartition) -> bool:
+        return partition in self._quarantined
 
-    def hold(self, partition: TopicPartition, reason: str) -> None:
+    def quarantine(self, partition: TopicPartition, reason: str) -> None:
         """Stop serving a log, and leave its files as they are."""
-        if partition in self._held:
+        if partition in self._quarantined:
             return
         log = self._logs[partition]
         listed, offsets = list_log(log), (log.recovery_point, log.start_offset)
-        self._let_go(partition)
-        self._held[partition] = _Held(log.log_directory, log.topic_id, *offsets, listed, reason)
+        self._forget(partition)
+        self._quarantined[partition] = _Quarantined(log.log_directory, log.topic_id, *offsets, listed, reason)
 
-    def release_missing(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> None:
-        """Forget the missing directories of topics that the metadata does not have any more, and tell of the others."""
-        for partition, held in list(self._held.items()):
+    def resolve_missing(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> None:
+        """Forget the missing directories of topics that the metadata no longer has, and log the others."""
+        for partition, held in list(self._quarantined.items()):
             if held.is_missing:
                 if topic_id_of(partition) == held.topic_id:
                     directory = held.log_directory.path / str(partition)
-                    tell_missing(partition, directory, held.start_offset, held.recovery_point)
+                    log_missing(partition, directory, held.start_offset, held.recovery_point)
                 else:
-                    del self._held[partition]
+                    del self._quarantined[partition]
 
     def _adopt(self, log: Log) -> None:
         self._logs[log.partition] = log
         log.log_directory.partition_count += 1
         log.checkpoint_recovery_point = partial(self._write_checkpoints, log.log_directory)
 
-    def _tell_topic_id(self, log: Log, topic_id: TopicId) -> None:
+    def _write_topic_id(self, log: Log, topic_id: TopicId) -> None:
         try:
             replace_file(self.files, log.directory / PARTITION_METADATA_FILE, encode_partition_metadata(topic_id))
         except OSError as error:
@@ -421,18 +424,18 @@ class LogManager:
         log.topic_id = topic_id
 
     def _forget_checkpoints(self, log_directory: LogDirectory, partition: TopicPartition) -> None:
-        """A new partition must not inherit the offsets of a deleted one with the same name."""
+        """Remove a deleted partition's checkpoints before a new one with the same name could inherit its offsets."""
         with log_directory.checkpoint_lock:
             is_known = partition in self._checkpointed.get(log_directory.path, ())
         if is_known:
             self._checkpoint_directory(log_directory)
 
     def delete(self, partition: TopicPartition) -> bool:
-        """Take a partition away; its files go with a later `purge_deleted`. False if there is none."""
+        """Delete a partition; a later `purge_deleted` removes its files. False if it does not exist."""
         log = self._logs.get(partition)
-        if log is None and partition not in self._held:
+        if log is None and partition not in self._quarantined:
             return False
-        log_directory = log.log_directory if log is not None else self._held[partition].log_directory
+        log_directory = log.log_directory if log is not None else self._quarantined[partition].log_directory
         target = self._rename_away(partition, DELETED_DIRECTORY_SUFFIX)
         if target is not None:
             due_ms = self._clock.now_ms() + (log.config.file_delete_delay_ms if log is not None else 0)
@@ -440,12 +443,12 @@ class LogManager:
         return True
 
     def set_aside(self, partition: TopicPartition) -> None:
-        """Take the log of a removed topic away but keep its files."""
+        """Stop serving the log of a removed topic but keep its files, under another name."""
         self._rename_away(partition, STRAY_DIRECTORY_SUFFIX)
 
     def _rename_away(self, partition: TopicPartition, suffix: str) -> Path | None:
-        """The directory's new name, or None if it is offline or missing."""
-        log_directory = self._let_go(partition)
+        """Forget a partition and rename its directory; returns the new path, None if it is offline or missing."""
+        log_directory = self._forget(partition)
         if log_directory is None or not log_directory.is_online:
             return None
         suffix = f"-{partition.partition}.{self._new_uuid().hex}{suffix}"
@@ -457,9 +460,9 @@ class LogManager:
             raise log_directory.fail(error) from error
         return target
 
-    def _let_go(self, partition: TopicPartition) -> LogDirectory | None:
-        """Forget a partition; where its directory is, None if that is missing."""
-        held = self._held.pop(partition, None)
+    def _forget(self, partition: TopicPartition) -> LogDirectory | None:
+        """Forget a partition; returns its log directory, None if the partition's own directory is missing."""
+        held = self._quarantined.pop(partition, None)
         if held is not None:
             return None if held.is_missing else held.log_directory
         log = self._logs.pop(partition)
@@ -469,11 +472,11 @@ class LogManager:
         return log.log_directory
 
     def purge_deleted(self, now_ms: TimestampMs) -> int:
-        """Remove the files of what was deleted long enough ago; tells how many. In any thread."""
+        """Remove deleted files whose delay has passed; returns how many. May run in any thread."""
         count = 0
         for item in [item for item in tuple(self._deleted) if item[2] <= now_ms]:
             if self._is_closed:
-                # The next start goes on.
+                # The next start continues.
                 break
             count += 1
             self._deleted.remove(item)
@@ -489,30 +492,30 @@ class LogManager:
         if self.files.is_directory(path):
             remove_tree(self.files, path)
         elif self.files.exists(path):
-            # Otherwise it went with its partition.
+            # If it no longer exists, it was removed with its partition.
             self.files.remove(path)
 
     def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> dict[TopicPartition, TopicId]:
-        """Partitions on disk that the metadata does not have here, or has with another topic id, and the id on disk."""
+        """Return partitions on disk, with their topic ids, that the metadata does not have here with that id."""
         on_disk = {partition: log.topic_id for partition, log in self._logs.items()}
-        on_disk |= {partition: held.topic_id for partition, held in self._held.items() if not held.is_missing}
+        on_disk |= {partition: held.topic_id for partition, held in self._quarantined.items() if not held.is_missing}
         return {
             partition: topic_id
             for partition, topic_id in on_disk.items()
             if (expected := topic_id_of(partition)) is None or topic_id not in (expected, NO_TOPIC_ID)
         }
 
-    # The regular chores
+    # Periodic tasks
 
     def flush_due(self, now_ms: TimestampMs, logs: Iterable[Log] | None = None) -> list[Log]:
-        """Logs to flush now, of all or of these; see `flush.flush_in_executor`."""
+        """Return the logs to flush now, out of `logs` or all; see `flush.flush_in_executor`."""
         candidates = self._logs.values() if logs is None else logs
         return [log for log in candidates if log.flush_is_due(now_ms) and log.log_directory.is_online]
 
     def apply_retention(self, log: Log, now_ms: TimestampMs, stable_offset: Offset | None = None) -> list[Segment]:
-        """Give up what has expired of a log, for readers at once.
+        """Detach the expired segments of a log, which readers no longer see from then on.
 
-        After all logs, `checkpoint`, `retire_expired` and `purge_deleted` follow.
+        After this was called for all logs, call `checkpoint`, `retire_expired` and `purge_deleted`, in this order.
         """
         try:
             log.expire_producers(now_ms, self._producer_expiration_ms)
@@ -520,15 +523,15 @@ class LogManager:
         except StorageError:
             return []
         except CorruptionError as error:
-            logger.error("retention leaves a damaged log alone", partition=str(log.partition), error=str(error))
+            logger.error("retention skips a damaged log", partition=str(log.partition), error=str(error))
             return []
 
     def retire_expired(self, now_ms: TimestampMs) -> None:
-        """Hand the files that retention gave up to `purge_deleted`; their logs' start offsets are on disk by now."""
+        """Pass the files of detached segments to `purge_deleted`; the new start offsets must be on disk."""
         for log in self._logs.values():
-            if log.has_doomed and log.log_directory.is_online:
+            if log.has_detached and log.log_directory.is_online:
                 try:
-                    paths = log.take_doomed()
+                    paths = log.take_detached_files()
                 except StorageError:
                     continue
                 self._deleted += [(log.log_directory, path, now_ms) for path in paths]
@@ -536,7 +539,7 @@ class LogManager:
     # Checkpoints
 
     def checkpoint(self) -> None:
-        """Write recovery points and start offsets of all directories, where they have changed; in any thread."""
+        """Write recovery points and start offsets of all directories, if they have changed. May run in any thread."""
         for log_directory in self.directories:
             if log_directory.is_online:
                 try:
@@ -551,18 +554,19 @@ class LogManager:
             raise log_directory.fail(error) from error
 
     def _write_checkpoints(self, log_directory: LogDirectory, *, with_starts: bool = False) -> None:
-        """Under the directory's lock: a worker thread must not put back what a truncation lowered.
+        """Write the manifest, then the recovery points, under the directory's lock.
 
-        The recovery points come last: they may be too low, but never too high for what the manifest promises.
+        Without the lock, a worker thread could restore a recovery point that a truncation has just lowered. In this
+        order a recovery point may be too low for the manifest, but it never counts segments that are not listed.
         """
         with log_directory.checkpoint_lock:
-            logs, held = self._logs_in(log_directory), self._held_in(log_directory)
+            logs, held = self._logs_in(log_directory), self._quarantined_in(log_directory)
             starts = {log.partition: log.start_offset for log in logs if log.start_offset > 0}
             starts |= {partition: item.start_offset for partition, item in held.items() if item.start_offset > 0}
             points = {partition: item.recovery_point for partition, item in held.items()}
             lines = [encode_line(partition, item.listed) for partition, item in held.items() if item.listed is not None]
             for log in logs:
-                points[log.partition], line = self._list(log)
+                points[log.partition], line = self._manifest_line(log)
                 if points[log.partition] or log.partition in starts:
                     lines.append(line)
             self._write_checkpoint(log_directory, MANIFEST_FILE, encode_manifest(lines))
@@ -571,8 +575,8 @@ class LogManager:
             self._write_checkpoint(log_directory, RECOVERY_POINT_FILE, encode_offsets(points))
             self._checkpointed[log_directory.path] = set(points)
 
-    def _list(self, log: Log) -> tuple[Offset, str]:
-        """The recovery point and the manifest's line, kept for the next time: most logs of thousands are idle."""
+    def _manifest_line(self, log: Log) -> tuple[Offset, str]:
+        """Return the recovery point and the manifest's line, cached: with thousands of logs most are idle."""
         key = list_key(log)
         known = self._lines.get(log.partition)
         if known is None or known[0] != key:
@@ -589,6 +593,6 @@ class LogManager:
     def _logs_in(self, log_directory: LogDirectory) -> list[Log]:
         return [log for log in self.logs() if log.log_directory is log_directory]
 
-    def _held_in(self, log_directory: LogDirectory) -> dict[TopicPartition, _Held]:
-        held = dict(self._held)
+    def _quarantined_in(self, log_directory: LogDirectory) -> dict[TopicPartition, _Quarantined]:
+        held = dict(self._quarantined)
         return {partition: item for partition, item in held.items() if item.log_directory is log_directory}

@@ -1,14 +1,14 @@
-"""The list of the segments that a log directory must have, by which a start notices that files are gone or cut.
+"""The list of the segments that a log directory must have, by which a start notices missing or truncated files.
 
-Names alone do not tell: compaction leaves gaps between segments, and retention takes the oldest. So next to the
+Names alone are not enough: compaction leaves gaps between segments, and retention removes the oldest. So next to the
 recovery points each log directory has a file, `segment-manifest`, with the segments below the recovery point of each
-log, their sizes and whether they have an aborted index. A start compares it with the names and sizes that it finds,
-and reads no data for that.
+log, their sizes and whether they have an aborted index. A start compares it with the names and sizes that it finds, and
+reads no data for that.
 
-A segment is on the list only while nothing may change it: the list is written before the recovery point that makes it
-binding, and again, without them, before segments are replaced. What lies below the start offset or beyond the recovery
-point on disk does not count, so retention and truncation need no writes of their own. A checksum protects the file; one
-that cannot be read is ignored, as is one that another program left behind.
+A segment is listed with its size only while nothing may change it: the list is written before the recovery point that
+makes it binding, and again, without the sizes, before segments are replaced. Segments below the start offset or beyond
+the recovery point on disk are ignored, so retention and truncation need no extra writes. A checksum protects the file;
+one that cannot be read is ignored, as is one that does not match the recovery points of a clean stop.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -23,10 +23,10 @@ from rookery.base.identifiers import decode_uuid, encode_uuid
 from rookery.base.types import Buffer, Offset, TopicId, TopicPartition
 from rookery.storage.damage import Damage, DamagedLogError
 from rookery.storage.names import LOG_SUFFIX, file_name
-from rookery.storage.survey import GoodBatch, SegmentSurvey
+from rookery.storage.survey import SegmentSurvey, ValidBatch
 
 MANIFEST_FILE = "segment-manifest"
-# The size of a segment that is about to be replaced, and of one that is still written and may only grow.
+# In the place of a size: the segment is about to be replaced; or it is still written to and may only grow.
 ANY_SIZE = -1
 GROWING = -2
 
@@ -56,7 +56,7 @@ class ListedLog(NamedTuple):
 
     @property
     def growing(self) -> Offset | None:
-        """The base offset of the segment that reaches to the recovery point at least, None if that is not known."""
+        """The base offset of the segment that extends at least to the recovery point, None if unknown."""
         if not self.segments or self.segments[-1].size_bytes == ANY_SIZE:
             return None
         return self.segments[-1].base_offset
@@ -73,7 +73,7 @@ def encode_manifest(lines: Iterable[str]) -> bytes:
 
 
 def decode_manifest(data: Buffer) -> dict[TopicPartition, ListedLog]:
-    """CorruptionError unless it is what `encode_manifest` made."""
+    """Decode a manifest; raises CorruptionError for anything that `encode_manifest` does not produce."""
     version, _, rest = bytes(data).partition(b"\n")
     checksum, _, body = rest.partition(b"\n")
     if version != _VERSION or checksum != b"%08x" % crc32c(body):
@@ -85,7 +85,7 @@ def decode_manifest(data: Buffer) -> dict[TopicPartition, ListedLog]:
 
 
 def read_manifest(files: Files, directory: Path) -> dict[TopicPartition, ListedLog]:
-    """Nothing if there is no such file."""
+    """Read the manifest of a log directory; empty if there is no file."""
     try:
         return decode_manifest(files.read_file(directory / MANIFEST_FILE))
     except FileNotFoundError:
@@ -114,10 +114,11 @@ def _decode_segment(text: str) -> ListedSegment:
 def check_listed(
     files: Files, directory: Path, found: Collection[Offset], listed: ListedLog, *, clean: bool
 ) -> dict[Offset, int]:
-    """DamagedLogError for the first segment of the list that is not there or has another size.
+    """Return the sizes of the listed segments that were checked.
 
-    `found` are the base offsets of the segments in the directory. After an unclean stop the newest one of the list may
-    have grown, and recovery looks into it anyway. Returns the sizes that were looked at.
+    Raises DamagedLogError for the first listed segment that is missing or has another size. `found` are the base
+    offsets of the segments in the directory. After an unclean stop the newest listed segment may have grown, and
+    recovery reads it anyway.
     """
     sizes: dict[Offset, int] = {}
     for segment, end_offset in _ranges(listed):
@@ -132,11 +133,12 @@ def check_listed(
     return sizes
 
 
-def bind(listed: ListedLog, recovery_point: Offset) -> ListedLog:
-    """The part of the list that a log with this recovery point on disk must have.
+def clip(listed: ListedLog, recovery_point: Offset) -> ListedLog:
+    """Return the part of the list that a log with this recovery point on disk must have.
 
-    The recovery point may be lower than the manifest's, where the log was about to be cut or a crash came between the
-    two files: then the segment that it lies in reaches to it, but may have lost what was behind.
+    The recovery point may be lower than the manifest's, because the log was about to be truncated or a crash came
+    between the writes of the two files. Then the segment that contains it must extend to it, but may have lost
+    everything after it.
     """
     kept = []
     for segment, end_offset in _ranges(listed):
@@ -147,7 +149,7 @@ def bind(listed: ListedLog, recovery_point: Offset) -> ListedLog:
 
 
 def _ranges(listed: ListedLog) -> Iterator[tuple[ListedSegment, Offset]]:
-    """Each segment and the offset at which it ends."""
+    """Return each segment with the offset at which it ends."""
     ends = [segment.base_offset for segment in listed.segments[1:]]
     return zip(listed.segments, [*ends, listed.recovery_point], strict=False)
 
@@ -156,7 +158,7 @@ def _wrong_size(files: Files, path: Path, segment: ListedSegment, end_offset: Of
     survey = SegmentSurvey(files, path, segment.base_offset, limit=end_offset)
     position, offset = 0, segment.base_offset
     for part in survey.parts():
-        if not isinstance(part, GoodBatch):
+        if not isinstance(part, ValidBatch):
             break
         position, offset = part.position + part.header.size_bytes, part.header.last_offset + 1
     reason = f"the file has {survey.size_bytes} bytes, {segment.size_bytes} were written"

@@ -1,4 +1,4 @@
-"""What the manifest says of one log. May run in any thread, while the event loop appends, cuts and replaces."""
+"""Builds the manifest's entry of a log. May run in any thread, while the event loop appends, truncates and replaces."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,13 @@ from rookery.storage.segment import Segment
 
 
 def list_log(log: Log) -> ListedLog:
-    """The segments below the recovery point; the one that reaches it as growing, unless the log is closed."""
-    # In this order: what is to be replaced is listed without its size before and after the list of segments changes.
+    """List the segments below the recovery point; the one that contains it as growing, unless the log is closed."""
+    # `replaced` is read before the segments. Read after them, it could be empty again while the segments that were read
+    # are the old ones: these would be listed with their sizes, and the next start would refuse the log as damaged.
     replaced, start_offset, recovery_point = log.replaced, log.start_offset, log.recovery_point
     segments = tuple(log.segments)
     ends = [segment.base_offset for segment in segments[1:]]
-    # An open log's newest segment may grow at any time.
+    # The newest segment of an open log may grow at any time.
     ends.append(log.end_offset if log.is_closed else recovery_point + 1)
     listed = [
         ListedSegment(segment.base_offset, _size(segment, end <= recovery_point, replaced), segment.has_aborted_file)
@@ -31,12 +32,12 @@ def _size(segment: Segment, is_sealed: bool, replaced: Sequence[Segment]) -> int
     try:
         return segment.size_bytes
     except FileNotFoundError:
-        # Deleted under the running broker. The list goes on promising it, so that the next start tells.
+        # Deleted while the broker runs. It stays listed, so that the next start reports it as missing.
         return ANY_SIZE
 
 
 def list_key(log: Log) -> tuple[object, ...]:
-    """Changes whenever `list_log` may say something else."""
+    """Return a key that changes whenever `list_log` may return something else."""
     replaced = tuple(segment.base_offset for segment in log.replaced)
     newest = log.segments[-1].base_offset
     return log.topic_id, log.start_offset, log.recovery_point, newest, len(log.segments), replaced, log.is_closed

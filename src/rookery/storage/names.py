@@ -1,4 +1,4 @@
-"""The names of a partition's files: Kafka's own, twenty digits of base offset and a suffix."""
+"""The names of a partition's files, as in Kafka: the base offset in twenty digits and a suffix."""
 
 from rookery.base.types import Offset, TopicPartition
 
@@ -7,17 +7,17 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 ABORTED_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-# The last one exists only where something was aborted.
+# The last one exists only if a transaction was aborted in the segment.
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_INDEX_SUFFIX)
 
-# A segment that replaces others goes through these stages, see `replacement`.
+# The stages of a segment that replaces others, see `replacement`.
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 STAGE_SUFFIXES = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
 
-# What `replace_file` leaves behind when it is cut short.
-ASIDE_SUFFIX = ".tmp"
+# A crash during `replace_file` leaves a file with this suffix.
+TEMPORARY_SUFFIX = ".tmp"
 
 DELETED_DIRECTORY_SUFFIX = "-delete"
 STRAY_DIRECTORY_SUFFIX = "-stray"
@@ -31,7 +31,7 @@ def file_name(base_offset: Offset, suffix: str) -> str:
 
 
 def offset_of(name: str) -> Offset | None:
-    """The base offset in a file's name, or None if it has none: `00000000000000000042.log` gives 42."""
+    """Return the base offset in a file's name, None if it has none: `00000000000000000042.log` gives 42."""
     digits = name[:_DIGITS]
     if len(name) > _DIGITS and name[_DIGITS] == "." and digits.isascii() and digits.isdigit():
         return int(digits)
@@ -43,7 +43,7 @@ def suffix_of(name: str) -> str:
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name holds, or None if it is not named after one."""
+    """Return the partition whose directory has this name, None if it is not a partition's."""
     topic, dash, index = name.rpartition("-")
     if not topic or not dash or not (index.isascii() and index.isdigit()):
         return None

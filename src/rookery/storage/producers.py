@@ -1,18 +1,18 @@
-"""What the log knows of each idempotent producer: its epoch, its last five batches, and its transaction.
+"""The state of each idempotent producer in a log: its epoch, its last five batches, and its transaction.
 
-Pure: batch headers go in, verdicts come out; the log writes the snapshot files. A batch that repeats one of the last
-five of its producer is a duplicate and answered with the old offset; a batch that does not continue the sequence is
-refused. A producer that is not known may begin with any sequence number: its history may have been deleted (KIP-360).
-A transactional batch is a duplicate only of a batch of the transaction that is open. One that repeats a sequence number
-of an ended transaction is a `LateDuplicate` and never acknowledged (docs/transactions.md).
+Pure: the input is batch headers, the output is the results of checks; the log writes the snapshot files. A batch that
+repeats one of its producer's last five is a duplicate and acknowledged with the old offset; a batch that does not
+continue the sequence is rejected. An unknown producer may begin with any sequence number: its history may have been
+deleted (KIP-360). A transactional batch can only be a duplicate of a batch of the open transaction. A batch that
+repeats a sequence number of an ended transaction is a `LateDuplicate` and never acknowledged (docs/transactions.md).
 
-A transaction begins with its producer's first transactional batch and ends with a marker from its coordinator. So that
-a late batch cannot begin one that nobody will end, the batch that begins it needs a `Verification`: its guard was
-registered before the coordinator was asked, and a marker that comes in between makes it void (KIP-890).
+A transaction begins with its producer's first transactional batch and ends with a marker from its coordinator. A late
+batch could begin a transaction that no marker will ever end. So the batch that begins one needs a `Verification`: its
+guard is registered before the coordinator is asked, and a marker that arrives in between invalidates it (KIP-890).
 
 A snapshot (`<offset>.snapshot`) is the state just before that offset, with the last batch of each producer: version,
-CRC-32C of all that follows, and an array of entries (Kafka's `ProducerSnapshot`, version 1). A snapshot that fails its
-checks is thrown away and an older one, or the log itself, is read instead.
+CRC-32C of everything after it, and an array of entries (Kafka's `ProducerSnapshot`, version 1). A snapshot that fails
+its checks is discarded, and an older one, or the log itself, is read instead.
 """
 
 import struct
@@ -40,7 +40,7 @@ from rookery.storage.transactions import AbortedTransaction, OpenTransactions
 
 BATCHES_KEPT = 5
 NO_COORDINATOR_EPOCH = -1
-# The transaction version (KIP-890) from which on the epoch grows with every transaction.
+# The transaction version (KIP-890) from which on the epoch is incremented with every transaction.
 _EPOCH_PER_TRANSACTION = 2
 
 _SNAPSHOT_VERSION = 1
@@ -53,7 +53,7 @@ _GUARD_LIFE_MS = 600_000
 
 
 class ProducerBatch(NamedTuple):
-    """One remembered batch."""
+    """One of a producer's last batches."""
 
     first_sequence: int
     last_sequence: int
@@ -67,7 +67,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already: the answer is where."""
+    """The batch is already in the log, at these offsets."""
 
     base_offset: Offset
     last_offset: Offset
@@ -75,36 +75,37 @@ class Duplicate(NamedTuple):
 
 
 class LateDuplicate(NamedTuple):
-    """A transactional batch with a sequence number that a transaction used which has ended here.
+    """A transactional batch with a sequence number that an ended transaction used on this partition.
 
     Its records are not in the log as part of the open transaction, and never will be. It is either a copy that the
-    network delayed, whose sender has gone on, or other records under a used number: librdkafka reuses the numbers of
-    batches that it gave up with their transaction. An acknowledgement would tear the transaction that is open now: it
-    would commit without these records. Appending would bring records of an ended transaction into the next one.
+    network delayed, whose sender has moved on, or other records under a used number: librdkafka reuses the numbers of
+    batches that it dropped with their transaction. An acknowledgement would break the transaction that is open now: it
+    would commit without these records. An append would put records of an ended transaction into the next one.
     """
 
     first_sequence: int
 
 
 class Verification(NamedTuple):
-    """What the coordinator must confirm; then the leave for a batch to begin its producer's transaction here."""
+    """A claim that, once the coordinator has confirmed it, allows a batch to begin its producer's transaction."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    # None where verification is switched off.
+    # None if verification is disabled.
     guard: object | None
 
 
 class _Guard:
-    """Stands for the verifications of one producer that are under way; void once it is no longer registered."""
+    """The verifications of one producer that are in progress; invalid once it is no longer registered."""
 
     __slots__ = ("epoch", "idle_since_ms", "lowest_sequence")
 
     def __init__(self, epoch: ProducerEpoch, sequence: int) -> None:
         self.epoch = epoch
-        # No batch behind this one may be the first: the one before it may have failed its verification.
+        # The transaction must not begin with a higher sequence number: the batch with this one may have failed its
+        # verification and would be missing from the transaction.
         self.lowest_sequence = sequence
-        # When it was first seen to be no longer asked for.
+        # The time of the first expiry run since the guard was last used.
         self.idle_since_ms: TimestampMs | None = None
 
     def note(self, epoch: ProducerEpoch, sequence: int) -> None:
@@ -129,7 +130,7 @@ class ProducerState:
         self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_KEPT)
         self.last_timestamp_ms = NO_TIMESTAMP
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        # Where the transaction that is under way began, -1 if there is none.
+        # The first offset of the open transaction, -1 if there is none.
         self.current_transaction_offset = NO_OFFSET
 
     @property
@@ -137,7 +138,7 @@ class ProducerState:
         return self.current_transaction_offset != NO_OFFSET
 
     def has_in_transaction(self, batch: ProducerBatch) -> bool:
-        """Whether a remembered batch is part of the transaction that is under way."""
+        """Return whether one of the last batches is part of the open transaction."""
         return self.is_in_transaction and batch.first_offset >= self.current_transaction_offset
 
     @property
@@ -173,33 +174,34 @@ class ProducerStates:
     def get(self, producer_id: ProducerId) -> ProducerState | None:
         return self._states.get(producer_id)
 
-    # Verdicts
+    # Checks
 
     def check(self, header: BatchHeader) -> Duplicate | LateDuplicate | ErrorCode | None:
-        """May a client's batch be appended? None: yes. Call before `Log.append`.
+        """Return None if a client's batch may be appended, else the reason why not. Call before `Log.append`.
 
-        A transactional batch must also have `check_transaction`'s consent.
+        A transactional batch must also pass `check_transaction`.
         """
         state = self._states.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or state is None:
             return None
         if header.producer_epoch == state.epoch:
             first, last = header.base_sequence, header.last_sequence
+            # A retry whose first attempt was appended: to append it again would store its records twice.
             for batch in state.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
                     if header.is_transactional and not state.has_in_transaction(batch):
                         return LateDuplicate(first)
                     return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
-        return _refusal(state, header)
+        return _check_sequence(state, header)
 
     def verify(self, header: BatchHeader) -> Verification | None:
-        """Register a guard if a transactional batch would begin a transaction; None if it need not be verified."""
+        """Register a guard if a transactional batch would begin a transaction; None if no verification is needed."""
         if self._is_in_transaction(header):
             return None
         known = self.check(header)
         if isinstance(known, (Duplicate, LateDuplicate)):
-            # A late duplicate must not take a guard: because of its low sequence number `check_transaction` would
-            # refuse the batch with which the producer really begins its next transaction.
+            # A late duplicate must not register a guard: because of its low sequence number `check_transaction` would
+            # reject the batch with which the producer really begins its next transaction.
             return None
         guard = self._guards.get(header.producer_id)
         if guard is None:
@@ -208,7 +210,7 @@ class ProducerStates:
         return Verification(header.producer_id, header.producer_epoch, guard)
 
     def check_transaction(self, header: BatchHeader, verification: Verification | None) -> ErrorCode | None:
-        """Whether a transactional batch continues its producer's transaction, or may begin one. None: yes."""
+        """Return None if a transactional batch continues its producer's transaction or may begin one, else an error."""
         if header.producer_id == NO_PRODUCER_ID:
             return ErrorCode.INVALID_TXN_STATE
         if self._is_in_transaction(header):
@@ -216,6 +218,8 @@ class ProducerStates:
         if verification is None or verification.producer_id != header.producer_id:
             return ErrorCode.INVALID_TXN_STATE
         guard = self._guards.get(header.producer_id)
+        # The guard was registered before the coordinator was asked. If a marker has removed it since, the coordinator's
+        # reply is about a transaction that has ended: the batch would begin one that no marker ends.
         if verification.guard is not None and verification.guard is not guard:
             return ErrorCode.INVALID_TXN_STATE
         if guard is not None and header.base_sequence > guard.lowest_sequence:
@@ -223,15 +227,15 @@ class ProducerStates:
         return None
 
     def guard(self, producer_id: ProducerId) -> object:
-        """Void once the producer's transaction has ended: for a coordinator's batches, which have no sequence."""
+        """Return a guard for a coordinator's batches, which have no sequence; an end marker invalidates it."""
         guard = self._guards.setdefault(producer_id, _Guard(NO_PRODUCER_EPOCH, NO_SEQUENCE))
         guard.idle_since_ms = None
         return guard
 
     def check_coordinated(self, header: BatchHeader, guard: object | None = None) -> ErrorCode | None:
-        """Whether its producer may still write a coordinator's batch: not if it was fenced. None: yes.
+        """Return None if the producer may still write a coordinator's batch, an error if it was fenced.
 
-        With a `guard`, the batch must not begin a transaction if another ended since that was taken.
+        With a `guard`, the batch must not begin a transaction if another one ended since the guard was taken.
         """
         state = self._states.get(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
@@ -241,11 +245,12 @@ class ProducerStates:
         return ErrorCode.INVALID_TXN_STATE
 
     def check_marker(self, marker: Marker) -> ErrorCode | None:
-        """Whether a coordinator's marker may be written. None: yes, also if there is no transaction to end."""
+        """Return an error if a coordinator's marker must not be written; None also if no transaction is open."""
         state = self._states.get(marker.producer_id)
         if state is None:
             return None
-        # A marker has an epoch of its own since version 2: one of the data's belongs to the transaction before it.
+        # Since version 2 the coordinator increments the epoch for the marker. A marker with the epoch of the open
+        # transaction's data belongs to the transaction before, and would end the open one in its place.
         is_stale = marker.transaction_version >= _EPOCH_PER_TRANSACTION and state.is_in_transaction
         if marker.producer_epoch < state.epoch or (is_stale and marker.producer_epoch == state.epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -260,7 +265,7 @@ class ProducerStates:
     # Changes
 
     def update(self, header: BatchHeader, base_offset: Offset | None = None) -> None:
-        """Note a data batch that was appended, at `base_offset` if its header does not say so yet."""
+        """Record a data batch that was appended, at `base_offset` if its header does not have it yet."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         if base_offset is None:
@@ -276,9 +281,9 @@ class ProducerStates:
     def end_transaction(
         self, header: BatchHeader, marker: EndMarker | None, base_offset: Offset | None = None
     ) -> AbortedTransaction | None:
-        """Note a control batch that was appended; the answer is what must be entered into the aborted index.
+        """Record a control batch that was appended; returns the entry for the aborted index, if any.
 
-        `marker` is None where compaction has emptied the batch: then nothing is left of its transaction either.
+        `marker` is None if compaction has emptied the batch: then nothing is left of its transaction either.
         """
         if header.producer_id == NO_PRODUCER_ID:
             return None
@@ -294,7 +299,7 @@ class ProducerStates:
         self.transactions.end(header.producer_id, offset)
         if marker.committed:
             return None
-        last_stable_offset = self.transactions.first_open(otherwise=offset + 1)
+        last_stable_offset = self.transactions.first_open(default=offset + 1)
         return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
 
     def _adopt(self, header: BatchHeader) -> ProducerState:
@@ -306,19 +311,21 @@ class ProducerStates:
         return state
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> int:
-        """Forget producers that were silent for so long and have no transaction under way; tells how many."""
-        silent = [
+        """Drop producers that were idle for that long and have no open transaction; returns how many."""
+        # A producer with an open transaction stays: without its state the marker would not end the transaction, and the
+        # last stable offset would never advance again.
+        idle = [
             state.producer_id
             for state in self._states.values()
             if not state.is_in_transaction and now_ms - state.last_timestamp_ms >= expiration_ms
         ]
-        for producer_id in silent:
+        for producer_id in idle:
             del self._states[producer_id]
         self._expire_guards(now_ms)
-        return len(silent)
+        return len(idle)
 
     def _expire_guards(self, now_ms: TimestampMs) -> None:
-        """Forget those whose requests were answered long ago."""
+        """Drop the guards whose requests were answered long ago."""
         for producer_id, guard in list(self._guards.items()):
             if guard.idle_since_ms is None:
                 guard.idle_since_ms = now_ms
@@ -328,7 +335,7 @@ class ProducerStates:
     # Snapshots
 
     def encode(self) -> bytes:
-        """A snapshot file's bytes."""
+        """Return the bytes of a snapshot file."""
         body = b"".join(map(_encode_state, self._states.values()))
         head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, 0, len(self._states))
         crc = crc32c(head[_CRC_START:] + body)
@@ -336,7 +343,7 @@ class ProducerStates:
 
     @classmethod
     def decode(cls, data: Buffer) -> "ProducerStates":
-        """Raises CorruptionError for anything that is not a whole snapshot with the right CRC."""
+        """Decode a snapshot; raises CorruptionError for anything that is not a whole snapshot with the right CRC."""
         if len(data) < _SNAPSHOT_HEAD.size:
             raise CorruptionError(f"{len(data)} bytes are too few for a producer snapshot")
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -349,13 +356,13 @@ class ProducerStates:
         return cls(map(_decode_state, _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :])))
 
 
-def _refusal(state: ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
+def _check_sequence(state: ProducerState, header: BatchHeader) -> LateDuplicate | ErrorCode | None:
     if header.producer_epoch < state.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     is_new_epoch = header.producer_epoch > state.epoch
     if header.base_sequence != (0 if is_new_epoch else (state.last_sequence + 1) & _SEQUENCE_MASK):
-        # Used numbers are recognized without the batch, too: a snapshot holds the last one only, and a producer that
-        # reuses numbers need not cut its batches as before.
+        # A used number is recognized even if its batch is not among the last five: a snapshot holds only the last one,
+        # and a producer that reuses numbers may divide its records into batches differently.
         if header.is_transactional and not is_new_epoch and not state.is_in_transaction and _is_used(state, header):
             return LateDuplicate(header.base_sequence)
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -365,7 +372,7 @@ def _refusal(state: ProducerState, header: BatchHeader) -> LateDuplicate | Error
 
 
 def _is_used(state: ProducerState, header: BatchHeader) -> bool:
-    """Whether a sequence number lies before the next one; numbers wrap, so that half of them count as before."""
+    """Return whether a sequence number was used; numbers wrap, so the half before the last one counts as used."""
     distance = (state.last_sequence - header.base_sequence) & _SEQUENCE_MASK
     return bool(state.batches) and distance <= _SEQUENCE_MASK // 2
 

@@ -1,8 +1,8 @@
-"""The plan for a damaged log, and its execution: for `rookery log repair`, while no broker runs.
+"""The repair plan for a damaged log, and its execution: for `rookery log repair`, while no broker runs.
 
-All batches that can be read stay, with their offsets; a batch in which one byte was changed is mended; other bad bytes
-are taken out, and the plan tells which offsets they may have held. A torn end beyond the recovery point is left to the
-next start, which cuts it anyway. Executing a plan keeps every file that it changes in another directory.
+All valid batches stay, with their offsets; a batch in which one byte was changed is restored; other bad bytes are
+removed, and the plan says which offsets they may have held. A torn end beyond the recovery point is left to the next
+start, which truncates it anyway. Executing a plan keeps a copy of every file that it changes in another directory.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,17 @@ from typing import NamedTuple, Protocol
 from rookery.base.files import File, Files, make_synced_directory
 from rookery.base.types import LeaderEpoch, Offset
 from rookery.records.batch import read_header
-from rookery.storage.byte_repair import mend_batch
+from rookery.storage.byte_repair import repair_batch
 from rookery.storage.manifest import ListedLog
-from rookery.storage.names import ASIDE_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name, offset_of
-from rookery.storage.survey import BadRange, GoodBatch, SegmentSurvey, find_segments
+from rookery.storage.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offset_of,
+)
+from rookery.storage.survey import BadRange, SegmentSurvey, ValidBatch, find_segments
 
 MEND, REMOVE, FILL, ACCEPT, RESTART = "mend", "remove", "fill", "accept", "restart"
 
@@ -23,19 +30,19 @@ _COPY_SIZE = 1 << 20
 
 
 class Rules(Protocol):
-    """What a log without gaps asks for, whose records build on each other: the metadata log."""
+    """The additional requirements of a log without gaps whose records build on each other: the metadata log."""
 
     def reject(self, batch: bytes) -> str | None:
-        """Why a batch cannot follow those that were asked about before it; None if it can, and counts from now on."""
+        """Return why a batch cannot follow those accepted before; None if it can, and then it is accepted."""
         ...
 
     def fill(self, offset: Offset, end_offset: Offset, leader_epoch: LeaderEpoch) -> bytes:
-        """A batch without meaning that takes the place of offsets [offset, end_offset)."""
+        """Return a batch without effect that occupies the offsets [offset, end_offset)."""
         ...
 
 
 class Edit(NamedTuple):
-    """Bytes of a file that others take the place of."""
+    """A range of bytes in a file, and the bytes that replace it."""
 
     position: int
     size_bytes: int
@@ -43,10 +50,10 @@ class Edit(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Bytes at `position` of a file, or a file, by which offsets [offset, end_offset) cannot be read.
+    """Bytes at `position` of a file, or a whole file, because of which offsets [offset, end_offset) cannot be read.
 
-    The remedy is to MEND a batch, to REMOVE bytes, to FILL their place in a log without gaps, to ACCEPT that something
-    is gone, or none at all but a RESTART, which cuts what a crash has torn.
+    The remedy is to MEND a batch, to REMOVE bytes, to FILL their offsets in a log without gaps, to ACCEPT that
+    something is missing, or just a RESTART, which truncates what a crash has torn.
     """
 
     path: Path
@@ -65,7 +72,7 @@ class Problem(NamedTuple):
 class LogPlan(NamedTuple):
     problems: list[Problem]
     edits: dict[Path, list[Edit]]
-    # Where the log ends when the plan was executed and the broker started.
+    # Where the log ends after the plan was executed and the broker was started.
     end_offset: Offset
 
     @property
@@ -81,7 +88,7 @@ def plan_log(
     listed: ListedLog | None = None,
     rules: Rules | None = None,
 ) -> LogPlan:
-    """Read a whole log, and decide what to do about each problem. `listed` is what the manifest knows of it."""
+    """Read a whole log, and choose a remedy for each problem; `listed` is its entry in the manifest."""
     return _Planner(files, directory, recovery_point, listed, rules).plan()
 
 
@@ -130,17 +137,17 @@ class _Planner:
         for slot, part in enumerate(parts):
             if isinstance(part, BadRange):
                 following = parts[slot + 1] if slot + 1 < len(parts) else None
-                next_offset = following.header.base_offset if isinstance(following, GoodBatch) else None
+                next_offset = following.header.base_offset if isinstance(following, ValidBatch) else None
                 self._plan_bad(survey, path, part, next_offset, self._recovery_point if is_last else limit)
             else:
-                self._plan_good(survey, path, part)
+                self._plan_valid(survey, path, part)
         sizes = {segment.base_offset: segment.size_bytes for segment in self._listed}
         if survey.size_bytes < sizes.get(base_offset, 0) and self._end_offset < limit:
             end_offset = min(limit, self._recovery_point)
             bad = BadRange(survey.size_bytes, 0, self._end_offset, f"{sizes[base_offset]} bytes were written")
             self._note(path, bad, end_offset, ACCEPT)
 
-    def _plan_good(self, survey: SegmentSurvey, path: Path, part: GoodBatch) -> None:
+    def _plan_valid(self, survey: SegmentSurvey, path: Path, part: ValidBatch) -> None:
         header = part.header
         reason = self._rules.reject(survey.read(part.position, header.size_bytes)) if self._rules is not None else None
         if reason is not None:
@@ -151,12 +158,12 @@ class _Planner:
     def _plan_bad(
         self, survey: SegmentSurvey, path: Path, bad: BadRange, next_offset: Offset | None, end_offset: Offset
     ) -> None:
-        """`end_offset` is the one before which the bad bytes end if no batch follows them."""
-        mended = mend_batch(survey.read(bad.position, bad.size_bytes), bad.offset, next_offset)
-        if mended is not None and (self._rules is None or self._rules.reject(mended) is None):
-            header = read_header(mended)
+        """Choose a remedy for bad bytes; they end before `end_offset` if no batch follows them."""
+        restored = repair_batch(survey.read(bad.position, bad.size_bytes), bad.offset, next_offset)
+        if restored is not None and (self._rules is None or self._rules.reject(restored) is None):
+            header = read_header(restored)
             self._note(path, bad, header.last_offset + 1, MEND, f"{bad.reason}; one byte was changed")
-            self._edit(path, bad, mended)
+            self._edit(path, bad, restored)
             self._leader_epoch, self._end_offset = header.leader_epoch, header.last_offset + 1
         elif next_offset is None and bad.offset >= end_offset:
             self._note(path, bad, bad.offset, RESTART, f"{bad.reason}; torn by a crash")
@@ -177,10 +184,10 @@ class _Planner:
 
 
 def execute_plan(files: Files, plan: LogPlan, copies: Path) -> None:
-    """Make the changes of a plan; the files as they were go to the directory `copies`."""
+    """Make the changes of a plan; the original files are moved to the directory `copies`."""
     for path, edits in plan.edits.items():
         make_synced_directory(files, copies)
-        aside = path.with_name(path.name + ASIDE_SUFFIX)
+        aside = path.with_name(path.name + TEMPORARY_SUFFIX)
         _write_edited(files.open(path), _create(files, aside), edits)
         for name in _with_indexes(files, path):
             files.rename(path.parent / name, copies / name)
@@ -195,7 +202,7 @@ def _create(files: Files, path: Path) -> File:
 
 
 def _with_indexes(files: Files, path: Path) -> list[str]:
-    """The log file and the indexes with positions in it, which are rebuilt when they are needed."""
+    """Return the log file and the indexes with positions in it, which are rebuilt when they are needed."""
     base_offset = offset_of(path.name)
     assert base_offset is not None
     names = [file_name(base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)]

@@ -1,9 +1,9 @@
-"""Which segments are too old: pure decisions, made from the oldest segment on.
+"""Which segments have expired: pure decisions, made from the oldest segment on.
 
-A log gives up whole segments from its start, never from the middle: by time, when the newest record of a segment is
-older than `retention.ms`; by size, while the log without the segment still has `retention.bytes`; and whatever lies
-below the log start offset (DeleteRecords), which also holds for logs that are only compacted. The active segment goes
-only by time, and only when everything in it has expired: the log then rolls first.
+Whole segments are deleted from the start of a log, never from the middle: by time, when the newest record of a segment
+is older than `retention.ms`; by size, while the log without the segment still has `retention.bytes`; and below the log
+start offset (DeleteRecords), also in logs that are only compacted. The active segment is deleted only by time, and only
+when everything in it has expired: the log then rolls first.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def count_expired(
     end_offset: Offset,
     now_ms: TimestampMs,
 ) -> int:
-    """How many segments from the oldest on may go. Nothing that reaches beyond `stable_offset` does."""
+    """Return how many segments, from the oldest on, may be deleted; none that extends beyond `stable_offset`."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     removable = sum(1 for end in ends if end <= stable_offset)
     counts = [_count_below_start(ends[:-1], start_offset)]
@@ -46,7 +46,10 @@ def _count_below_start(sealed_ends: Sequence[Offset], start_offset: Offset) -> i
 
 
 def _count_by_time(segments: Sequence[SegmentFacts], retention_ms: int, now_ms: TimestampMs) -> int:
-    """Segments whose records carry no timestamps have no age and stay; an empty active segment has nothing to lose."""
+    """Count segments expired by time.
+
+    Segments whose records have no timestamps never expire; an empty active segment has nothing to delete.
+    """
     if retention_ms == UNLIMITED:
         return 0
     count = 0

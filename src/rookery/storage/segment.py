@@ -1,11 +1,11 @@
-"""One segment of a log: a file of record batches, its two indexes, and the index of what was aborted in it.
+"""One segment of a log: a file of record batches, its two indexes, and the index of its aborted transactions.
 
 A segment is *active* while it is the last of its log and is appended to, and *sealed* afterwards. Its file is opened
 and its indexes are loaded when they are first needed, so that a node with thousands of partitions starts without
-touching them. An offset or time index file that is missing or fails its checks is rebuilt from the log. The aborted
-index needs to know the transactions that were open before, so the log rebuilds it; most segments have none.
+touching them. An offset or time index file that is missing or fails its checks is rebuilt from the log. Rebuilding the
+aborted index requires the transactions that were open before the segment, so the log does it; most segments have none.
 
-Invariants: batches lie back to back from position 0; offsets grow; `size_bytes` counts whole batches only.
+Invariants: batches lie back to back from position 0; offsets increase; `size_bytes` counts whole batches only.
 Appends happen on the event loop; sealed segments may also be read by a worker thread (the cleaner).
 """
 
@@ -34,28 +34,28 @@ from rookery.storage.transactions import AbortedIndex
 
 logger = structlog.get_logger(__name__)
 
-# What one look for batch headers reads: about the distance between two index entries.
+# Bytes per read in a search for one batch: about the distance between two index entries.
 _WALK_SIZE = 4096
-# What a pass over all headers of a segment reads at once, and what a pass over all its bytes does.
+# Bytes per read in a pass over all headers of a segment, and in a pass over all its bytes.
 _HEADER_SCAN_SIZE = 1 << 16
 _SCAN_SIZE = 1 << 20
 
-# A consumer that keeps up asks for one of the last batches: their positions are remembered. Both sizes bound the list.
+# A consumer that keeps up reads one of the last batches: their positions are kept in a list of bounded length.
 _TAIL_LENGTH_MAX = 256
 _TAIL_LENGTH_KEPT = 128
 
 UNKNOWN_SIZE = -1
 
-# What the indexes need to know of a batch: position, size, last offset and largest timestamp. A plain tuple, since
-# recovery makes millions of them.
+# What the indexes record of a batch: position, size, last offset and largest timestamp. A plain tuple, since recovery
+# creates millions of them.
 IndexedBatch: TypeAlias = tuple[int, int, Offset, TimestampMs]
 
 # Base offset, length, magic and last offset delta of a batch header.
-_SEARCHED = struct.Struct(">qi4xb6xi")
+_SEARCH_FIELDS = struct.Struct(">qi4xb6xi")
 
 
 class Segment:
-    """Built by `create` for a new file, or for an existing one with the constructor, which touches no file."""
+    """Created by `create` for a new file; the constructor is for an existing one and touches no file."""
 
     __slots__ = (
         "_aborted",
@@ -95,7 +95,7 @@ class Segment:
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
-        # ".cleaned" or ".swap" while the segment is on its way to replace others.
+        # ".cleaned" or ".swap" during a replacement, ".deleted" after one or after retention.
         self.stage = stage
         self.has_aborted_file = has_aborted_file
         self._size = size_bytes
@@ -107,7 +107,8 @@ class Segment:
         self._max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
-        # Last offset and position of the latest batches; the first entry only marks where the knowledge begins.
+        # Last offset and position of the latest batches; the first entry only marks from which offset on the list is
+        # complete.
         self._tail_offsets: list[Offset] = []
         self._tail_positions: list[int] = []
 
@@ -122,7 +123,7 @@ class Segment:
         created_ms: TimestampMs,
         stage: str = "",
     ) -> "Segment":
-        """A new, empty segment; leftovers under its names are overwritten."""
+        """Create an empty segment; existing files with its names are overwritten."""
         segment = cls(
             files,
             directory,
@@ -145,7 +146,7 @@ class Segment:
         return self.directory / (file_name(self.base_offset, suffix) + self.stage)
 
     def paths(self) -> list[Path]:
-        """The log file and its index files; the offset and time index are there once they were written."""
+        """Return the log file and its index files; the offset and time index exist once they were written."""
         suffixes = SEGMENT_SUFFIXES if self.has_aborted_file else SEGMENT_SUFFIXES[:-1]
         return [self.path(suffix) for suffix in suffixes]
 
@@ -156,11 +157,11 @@ class Segment:
         return self._file
 
     def open_file(self) -> File:
-        """The file for a short use: open already, or opened for this caller only."""
+        """Return the open file, or open it for this caller only."""
         return self._file or self.files.open(self.path())
 
     def release(self) -> None:
-        """Let go of the file until it is needed: a node with thousands of idle partitions has few files open."""
+        """Release the file until it is needed again: a node with thousands of idle partitions has few files open."""
         self._file = None
 
     @property
@@ -185,12 +186,12 @@ class Segment:
 
     @property
     def has_aborted(self) -> bool:
-        """Whether there may be something in the aborted index."""
+        """Whether the aborted index may have entries."""
         return self.has_aborted_file if self._aborted is None else len(self._aborted) > 0
 
     @property
     def aborted(self) -> AbortedIndex:
-        """Raises CorruptionError if the file is damaged: `Log` knows how to rebuild it."""
+        """The aborted index; raises CorruptionError if its file is damaged (`Segments.aborted_index` rebuilds it)."""
         if self._aborted is None:
             self._aborted = self._load_aborted()
         return self._aborted
@@ -204,12 +205,12 @@ class Segment:
             return AbortedIndex()
         data = self.files.read_file(self.path(ABORTED_INDEX_SUFFIX))
         if not data:
-            raise CorruptionError("the aborted index is empty, and should not be there")
+            raise CorruptionError("the aborted index file is empty")
         return AbortedIndex.decode(self.base_offset, data)
 
     @property
     def max_timestamp_ms(self) -> TimestampMs:
-        """The largest timestamp of all batches, -1 where there is none."""
+        """The largest timestamp of all batches, -1 if there is none."""
         if self._time_index is None:
             self._load_indexes()
         return self._max_timestamp_ms
@@ -223,7 +224,7 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> TimestampMs:
-        """The largest timestamp of the first batch, -1 where there is none: what rolling by time counts from."""
+        """The largest timestamp of the first batch, -1 if there is none: rolling by time counts from it."""
         if self._first_timestamp_ms is None:
             if not self.size_bytes:
                 return NO_TIMESTAMP
@@ -233,7 +234,10 @@ class Segment:
     # Appending
 
     def append(self, data: Buffer, last_offset: Offset, max_timestamp_ms: TimestampMs) -> None:
-        """Write one stamped batch at the end. After an OSError the segment is as it was, unless undoing failed too."""
+        """Write one stamped batch at the end.
+
+        After an OSError the segment is as it was before, unless undoing the write failed too.
+        """
         offset_index = self._offset_index if self._offset_index is not None else self.offset_index
         position = self._size if self._size >= 0 else self.size_bytes
         file = self._file or self.file
@@ -253,7 +257,7 @@ class Segment:
             del self._tail_positions[:-_TAIL_LENGTH_KEPT]
 
     def append_batches(self, batches: Sequence[tuple[Buffer, Offset, TimestampMs]]) -> None:
-        """Write (batch, last offset, largest timestamp) for each in one go: for a segment that is built aside."""
+        """Write (batch, last offset, largest timestamp) for each in one call; for segments that replace others."""
         offset_index, position = self.offset_index, self.size_bytes
         self.file.append_parts([data for data, _, _ in batches])
         for data, last_offset, max_timestamp_ms in batches:
@@ -277,20 +281,20 @@ class Segment:
         self._bytes_since_entry += size
 
     def _undo_write(self, position: int) -> None:
-        """Take back what a failed write may have left, so that a reader never meets half a batch."""
+        """Remove what a failed write may have left, so that the file ends with a whole batch."""
         try:
             self.file.truncate(position)
         except OSError as error:
             logger.warning("cannot undo a failed write; recovery will", path=str(self.path()), error=str(error))
 
     def fits(self, last_offset: Offset) -> bool:
-        """Whether the indexes can hold this offset, which they store in 31 bits relative to the base."""
+        """Return whether the indexes can hold this offset, which they store in 31 bits relative to the base."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     # Reading
 
     def position_of(self, offset: Offset) -> int:
-        """The position of the first batch that ends at or after `offset`; the segment's size where there is none."""
+        """Return the position of the first batch that ends at or after `offset`, else the size of the segment."""
         tail = self._tail_offsets
         if tail and offset > tail[0]:
             slot = bisect_left(tail, offset)
@@ -298,7 +302,7 @@ class Segment:
         return self._walk_to(offset, self.offset_index.lookup(offset))
 
     def _walk_to(self, offset: Offset, position: int) -> int:
-        """What `headers` does, for the few fields that a search needs: every fetch of older records comes here."""
+        """Search like `headers`, but decode only the fields needed: every fetch of older records comes here."""
         end, file = self.size_bytes, self.file
         chunk, chunk_start = b"", position
         while position < end:
@@ -307,7 +311,7 @@ class Segment:
                 chunk, chunk_start, at = file.read_at(position, min(_WALK_SIZE, end - position)), position, 0
                 if len(chunk) < HEADER_SIZE:
                     raise CorruptionError(f"{self.path()} ends inside the batch header at {position}")
-            base_offset, length, magic, last_offset_delta = _SEARCHED.unpack_from(chunk, at)
+            base_offset, length, magic, last_offset_delta = _SEARCH_FIELDS.unpack_from(chunk, at)
             if base_offset + last_offset_delta >= offset:
                 return position
             if magic != MAGIC_V2 or length < HEADER_SIZE - LENGTH_PREFIX_SIZE:
@@ -318,7 +322,7 @@ class Segment:
     def headers(
         self, position: int = 0, *, end: int | None = None, chunk_size: int = _WALK_SIZE
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch from `position`, where one must begin, to `end`.
+        """Yield (position, header) of each batch from `position`, where a batch must begin, to `end`.
 
         Raises CorruptionError where there is no batch.
         """
@@ -332,7 +336,7 @@ class Segment:
             position += header.size_bytes
 
     def batches(self, position: int = 0, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """(position, header, bytes) of each batch, read in large pieces: for passes over a whole segment."""
+        """Yield (position, header, bytes) of each batch, read in large chunks: for passes over a whole segment."""
         end = self.size_bytes if end is None else end
         chunk, chunk_start = b"", position
         while position < end:
@@ -361,7 +365,7 @@ class Segment:
         return self.file.read_at(position, header.size_bytes)
 
     def next_offset(self) -> Offset:
-        """The offset after the last batch, found from the last index entry."""
+        """Return the offset after the last batch, found from the last index entry."""
         offset = self.base_offset
         for _, header in self.headers(self.offset_index.last_position):
             offset = header.last_offset + 1
@@ -370,7 +374,7 @@ class Segment:
     # Indexes
 
     def reset_indexes(self) -> None:
-        """Start with empty indexes, as for an empty file."""
+        """Replace the indexes by empty ones, as for an empty file."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self._first_timestamp_ms = None
@@ -381,9 +385,9 @@ class Segment:
         self._tail_positions = [0]
 
     def index_batches(self, batches: Iterable[IndexedBatch]) -> None:
-        """Enter existing batches into the indexes, in file order after `reset_indexes`: the rebuilding path.
+        """Enter existing batches into empty indexes, in file order after `reset_indexes`.
 
-        If `batches` ends in an error, those before are entered.
+        If `batches` raises, the batches before the error are entered.
         """
         offset_index, time_index, interval = self.offset_index, self.time_index, self.index_interval_bytes
         largest_ms, largest_offset, since_entry = NO_TIMESTAMP, self.base_offset, 0
@@ -413,7 +417,7 @@ class Segment:
 
     def _load_indexes(self) -> None:
         if not self.size_bytes:
-            # What was always empty was closed without index files.
+            # A segment that was always empty is closed without index files.
             self.reset_indexes()
             return
         try:
@@ -427,22 +431,25 @@ class Segment:
             return
         self._max_timestamp_ms, self._max_timestamp_offset = time_index.last
         self._bytes_since_entry = self.size_bytes - offset_index.last_position
-        # The time index goes last: whoever sees it, sees all of the above.
+        # `_time_index` is assigned last: a thread that finds it set must also find the values above.
         self._offset_index, self._time_index = offset_index, time_index
 
     def _check_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        # An index that does not belong to this log file would send a search past its end: existing records would not be
+        # found.
         if len(offset_index) and offset_index.last_position >= self.size_bytes:
-            raise CorruptionError("the offset index points behind the end of the log")
+            raise CorruptionError("the offset index points beyond the end of the log")
         if len(time_index) == 0 and self.size_bytes:
-            # Batches without any timestamp are rare enough to look at.
+            # An empty time index would mean that no record has a timestamp: retention by time would never delete the
+            # segment. Batches without timestamps are rare enough to read the log and find out.
             raise CorruptionError("the time index is empty, the log is not")
 
     def finish_time_index(self) -> None:
-        """A segment's last time index entry tells its largest timestamp: written when it is sealed or closed."""
+        """Add the segment's largest timestamp to the time index as its last entry, before the file is written."""
         self.time_index.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
 
     def write_indexes(self) -> None:
-        """Write the index files; syncing them is the flush's work."""
+        """Write the index files; the next flush syncs them."""
         self.finish_time_index()
         self.files.write_file(self.path(OFFSET_INDEX_SUFFIX), self.offset_index.encode())
         self.files.write_file(self.path(TIME_INDEX_SUFFIX), self.time_index.encode())
@@ -460,18 +467,22 @@ class Segment:
     # Changing
 
     def truncate_to_position(self, position: int) -> None:
-        """Cut the file at a batch boundary and forget the index entries beyond; makes the cut survive a crash."""
+        """Cut the file at a batch boundary, sync it, and rebuild the indexes."""
         self.cut(position)
         self.rebuild_indexes()
 
     def cut(self, position: int) -> None:
-        """Cut the file behind the last batch that is in the indexes; makes the cut survive a crash."""
+        """Cut the file after the last batch in the indexes, and sync it.
+
+        Without the sync, a crash could bring the cut batches back after the recovery point or the leader has moved on:
+        records that other replicas do not have.
+        """
         self.file.truncate(position)
         self.file.sync()
         self._size = position
 
     def rename(self, stage: str, *, sync_between: bool = False) -> None:
-        """Move the files to another stage's names; index files first, so that the log file's name is the commit."""
+        """Rename the files to those of another stage; the log file is last, so that its new name is the commit."""
         old_paths = self.paths()
         self.stage = stage
         log_move, *index_moves = zip(old_paths, self.paths(), strict=True)
@@ -483,6 +494,6 @@ class Segment:
         self.files.rename(*log_move)
 
     def remove(self) -> None:
-        """Remove the files; whoever still holds the open file can go on reading it."""
+        """Remove the files; a reader that holds the open file can continue to read it."""
         for path in self.paths():
             self.files.remove(path)

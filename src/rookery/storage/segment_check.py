@@ -1,7 +1,8 @@
-"""The walk over a segment after a crash: finds where its good batches end.
+"""The pass over a segment after a crash: finds where its valid batches end.
 
-Gigabytes go through this loop while nobody can be served, so it reads in large pieces and does little per batch: one
-`unpack`, comparisons, and the CRC of what was not flushed. Below the recovery point headers alone are looked at.
+Gigabytes go through this loop before the broker can serve requests, so it reads in large chunks and does little per
+batch: one `unpack`, comparisons, and the CRC of batches that were not flushed. Below the recovery point only headers
+are checked.
 """
 
 import struct
@@ -19,12 +20,12 @@ from rookery.storage.producers import ProducerStates
 from rookery.storage.segment import IndexedBatch, Segment
 
 # Base offset, length, epoch, magic, CRC, attributes, last offset delta, largest timestamp and producer id of a header.
-_CHECKED = struct.Struct(">qiibIhi8xqq")
+_CHECK_FIELDS = struct.Struct(">qiibIhi8xqq")
 _CONTROL = make_attributes(Codec.NONE, control=True)
 # The CRC covers everything from the attributes on.
 _CRC_START = 21
 
-# What is read at once while headers are enough, and while whole batches are needed.
+# Bytes per read while headers are enough, and while whole batches are needed.
 _HEADERS_SIZE = 1 << 16
 _BATCHES_SIZE = 1 << 20
 
@@ -32,9 +33,10 @@ _NOTHING = memoryview(b"")
 
 
 class CheckedWalk:
-    """One pass over a segment. `valid_size` and `end_offset` tell how far the batches are good, even after an error.
+    """One pass over a segment.
 
-    Offsets must lie in [the segment's base, `limit`) and grow from batch to batch.
+    `valid_size` and `end_offset` say how far the batches are valid, also after an error. Offsets must lie in [the
+    segment's base offset, `limit`) and increase from batch to batch.
     """
 
     def __init__(
@@ -55,10 +57,10 @@ class CheckedWalk:
         self.end_offset = segment.base_offset
 
     def batches(self) -> Iterator[IndexedBatch]:
-        """The good batches, whose epochs and producers are noted; CorruptionError at the first that is not good."""
+        """Yield the valid batches and note their epochs and producers; raises CorruptionError at the first bad one."""
         size_bytes, position, expected = self._segment.size_bytes, 0, self.end_offset
         limit, recovery_point = self._limit, self._recovery_point
-        latest_epoch, unpack = self._epochs.latest, _CHECKED.unpack_from
+        latest_epoch, unpack = self._epochs.latest, _CHECK_FIELDS.unpack_from
         chunk, chunk_start, chunk_end, read_size = _NOTHING, 0, 0, _HEADERS_SIZE
         try:
             while position < size_bytes:
@@ -95,7 +97,10 @@ class CheckedWalk:
             self.valid_size, self.end_offset = position, expected
 
     def _note_marker(self, position: int, batch: memoryview) -> None:
-        """`batch` may be cut short, since below the recovery point no more than headers are read."""
+        """Note a control batch.
+
+        `batch` may be cut short, since below the recovery point only headers are read.
+        """
         header = read_header(batch)
         if len(batch) < header.size_bytes:
             batch = self._read(position, header.size_bytes)
@@ -111,7 +116,7 @@ class CheckedWalk:
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
-    """What a control batch of a log says of its producer's transaction; CorruptionError if it cannot be read."""
+    """Return what a control batch says of its producer's transaction; raises CorruptionError if it cannot be read."""
     try:
         return read_marker(batch)
     except InvalidBatchError as error:

@@ -1,8 +1,8 @@
-"""Reads a whole segment with all checks and without changing it, also behind damage.
+"""Reads a whole segment with all checks and without changing it, also after damage.
 
-The walk of a recovery stops at the first bad batch. This one goes on: behind a bad range it looks for the next place
-where a whole batch with a matching checksum begins. Used for the metadata log, which is small, at every start, and for
-all logs by `rookery log repair`.
+Recovery stops at the first bad batch. A survey continues: after a bad range it searches for the next position where a
+whole batch with a matching checksum begins. Used for the metadata log, which is small, at every start, and for all logs
+by `rookery log repair`.
 """
 
 import struct
@@ -25,7 +25,7 @@ _MAGIC = struct.pack("b", MAGIC_V2)
 
 
 def find_segments(files: Files, directory: Path) -> list[tuple[Path, Offset, Offset]]:
-    """The log files of a partition's directory, each with its base offset and the next one's."""
+    """Return the log files of a partition's directory, each with its base offset and that of the next."""
     try:
         names = files.list_directory(directory)
     except FileNotFoundError:
@@ -35,13 +35,13 @@ def find_segments(files: Files, directory: Path) -> list[tuple[Path, Offset, Off
     return [(directory / file_name(base, LOG_SUFFIX), base, limit) for base, limit in pairwise([*bases, _NO_LIMIT])]
 
 
-class GoodBatch(NamedTuple):
+class ValidBatch(NamedTuple):
     position: int
     header: BatchHeader
 
 
 class BadRange(NamedTuple):
-    """Bytes that are no good batch, up to the next good one or the end of the file."""
+    """Bytes that are not a valid batch, up to the next valid one or the end of the file."""
 
     position: int
     size_bytes: int
@@ -53,7 +53,7 @@ class BadRange(NamedTuple):
 class SegmentSurvey:
     """One pass over the file of a segment, whose offsets lie in [`base_offset`, `limit`).
 
-    `is_gapless` if each batch must begin where the one before it ended: no log that was cleaned is.
+    `is_gapless` if each batch must begin where the one before it ended: a compacted log is not gapless.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class SegmentSurvey:
         self._is_gapless = is_gapless
         self._chunk, self._chunk_start = b"", 0
 
-    def parts(self) -> Iterator[GoodBatch | BadRange]:
-        """All bytes of the file, in their order."""
+    def parts(self) -> Iterator[ValidBatch | BadRange]:
+        """Yield all parts of the file, in order."""
         position, expected, is_gapless = 0, self._base_offset, self._is_gapless
         while position < self.size_bytes:
             try:
                 header = self._check(position, expected, is_gapless=is_gapless)
             except CorruptionError as error:
-                end = self._find_good(position + 1, expected)
+                end = self._find_valid(position + 1, expected)
                 yield BadRange(position, end - position, expected, str(error))
-                # What was in the bad range is not known, so the next batch may have any later offset.
+                # The contents of the bad range are unknown, so the next batch may have any later offset.
                 position, is_gapless = end, False
                 continue
-            yield GoodBatch(position, header)
+            yield ValidBatch(position, header)
             position += header.size_bytes
             expected, is_gapless = header.last_offset + 1, self._is_gapless
 
@@ -104,7 +104,7 @@ class SegmentSurvey:
         return header
 
     def _header_at(self, position: int) -> BatchHeader | None:
-        """None where no batch fits."""
+        """Return the header of a batch that fits at `position`, else None."""
         if position + HEADER_SIZE > self.size_bytes:
             return None
         header = read_header(self.read(position, HEADER_SIZE))
@@ -112,13 +112,13 @@ class SegmentSurvey:
         return header if header.magic == MAGIC_V2 and HEADER_SIZE <= size <= self.size_bytes - position else None
 
     def _check_jump(self, position: int, header: BatchHeader, expected: Offset) -> None:
-        """The checksum does not cover the base offset: one that is too high shows in the batch behind it."""
+        """Check a base offset, which the checksum does not cover: if it is too high, the next batch contradicts it."""
         following = self._header_at(position + header.size_bytes)
         if following is not None and expected <= following.base_offset <= header.last_offset:
             raise CorruptionError(f"offset {header.base_offset} is followed by {following.base_offset}")
 
-    def _find_good(self, position: int, expected: Offset) -> int:
-        """Where the next good batch begins, or the end of the file."""
+    def _find_valid(self, position: int, expected: Offset) -> int:
+        """Return the position of the next valid batch, or the end of the file."""
         while position + HEADER_SIZE <= self.size_bytes:
             chunk = self._file.read_at(position, _READ_SIZE)
             at = chunk.find(_MAGIC, _MAGIC_POSITION)

@@ -1,4 +1,4 @@
-"""Offsets by timestamp, exact to the record: the time index narrows the search to one batch, and that one is opened."""
+"""Finds offsets by timestamp, exact to the record: the time index narrows the search to one batch, which is decoded."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,7 +14,7 @@ from rookery.storage.segment import Segment
 
 logger = structlog.get_logger(__name__)
 
-# What the one batch that is opened may grow to.
+# The decompressed size limit of the one batch that is decoded.
 _DECOMPRESSED_SIZE_MAX = 1 << 28
 
 
@@ -27,7 +27,7 @@ class TimestampOffset(NamedTuple):
 def first_at_or_after(
     segments: Sequence[Segment], timestamp_ms: TimestampMs, *, start_offset: Offset, end_offset: Offset
 ) -> TimestampOffset | None:
-    """The first record in [start_offset, end_offset) whose timestamp is not below the one asked for."""
+    """Return the first record in [start_offset, end_offset) whose timestamp is at least `timestamp_ms`."""
     for segment in segments:
         if segment.max_timestamp_ms < timestamp_ms:
             continue
@@ -44,7 +44,7 @@ def first_at_or_after(
 
 
 def latest(segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset) -> TimestampOffset | None:
-    """The first of the records in [start_offset, end_offset) with the largest timestamp; None where none has any."""
+    """Return the first record in [start_offset, end_offset) with the largest timestamp; None if none has one."""
     largest_ms, best = NO_TIMESTAMP, None
     for segment, position, header in _candidates(segments, start_offset, end_offset):
         if not header.record_count or header.max_timestamp_ms <= largest_ms:
@@ -52,7 +52,7 @@ def latest(segments: Sequence[Segment], *, start_offset: Offset, end_offset: Off
         if start_offset <= header.base_offset and header.last_offset < end_offset:
             largest_ms, best = header.max_timestamp_ms, (segment, position, header)
             continue
-        # The batch lies across a bound: its largest timestamp may belong to a record beyond.
+        # The batch crosses a bound of the range: its largest timestamp may belong to a record outside.
         record = _latest_record(_records(segment, position, header), start_offset, end_offset)
         if record is not None and record.timestamp_ms > largest_ms:
             largest_ms, best = record.timestamp_ms, (segment, position, header)
@@ -70,7 +70,7 @@ def _latest_record(records: Sequence[Record], start_offset: Offset, end_offset: 
 def _candidates(
     segments: Sequence[Segment], start_offset: Offset, end_offset: Offset
 ) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    """The batches among which the latest record is: one per segment that lies inside the range, all of the others."""
+    """Yield the batches that may hold the latest record: one per segment inside the range, all of the others."""
     for slot, segment in enumerate(segments):
         last_offset = segment.max_timestamp_offset
         is_inside = start_offset <= segment.base_offset and last_offset < end_offset
@@ -88,14 +88,14 @@ def _candidates(
 
 
 def _is_emptied(segment: Segment, position: int) -> bool:
-    """Compaction keeps a producer's last batch as a header, with the timestamp of records that are gone."""
+    """Return whether the batch is an empty header: compaction keeps one with the timestamp of records that are gone."""
     return any(header.record_count == 0 for _, header in islice(segment.headers(position), 1))
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> Sequence[Record]:
-    """The records of one batch; a batch that cannot be opened counts as one record, so that the search can go on."""
+    """Return the records of one batch; an unreadable batch counts as one record, so that the search can continue."""
     try:
         return list(decode_records(segment.read_batch(position, header), size_max=_DECOMPRESSED_SIZE_MAX))
     except InvalidBatchError as error:
-        logger.warning("cannot open a batch", path=str(segment.path()), position=position, reason=str(error))
+        logger.warning("cannot decode a batch", path=str(segment.path()), position=position, reason=str(error))
         return [Record(header.base_offset, header.max_timestamp_ms, None, None, ())]

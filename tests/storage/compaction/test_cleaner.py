@@ -402,7 +402,7 @@ def test_retention_that_takes_a_source_meanwhile(log: Log, clock: ManualClock) -
     task.finish()
     clock.advance(5000)
     log.apply_retention(clock.now_ms())
-    for path in log.take_doomed():
+    for path in log.take_detached_files():
         log.files.remove(path)
     finish(task)
     assert log.log_directory.is_online

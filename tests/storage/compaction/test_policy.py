@@ -1,6 +1,6 @@
 from dataclasses import dataclass, replace
 
-from rookery.storage.compaction.policy import CleanableRange, cleanable_range, first_dirty_offset, fits_together
+from rookery.storage.compaction.policy import CleanableRange, can_merge, cleanable_range, first_dirty_offset
 from rookery.storage.config import LogConfig
 
 _NOW_MS = 1_700_000_000_000
@@ -81,7 +81,7 @@ def test_max_compaction_lag_forces_a_log_that_is_not_dirty_enough() -> None:
 
 
 def _fits(segment: FakeSegment, config: LogConfig, *, size_bytes: int, end_offset: int = 30) -> bool:
-    return fits_together(segment, config, base_offset=0, size_bytes=size_bytes, end_offset=end_offset)
+    return can_merge(segment, config, base_offset=0, size_bytes=size_bytes, end_offset=end_offset)
 
 
 def test_small_neighbours_share_a_segment() -> None:

@@ -1,11 +1,11 @@
-"""The cleaner: chooses the dirtiest log, has it compacted beside the event loop, and remembers how far logs are clean.
+"""The cleaner: chooses the dirtiest log, has it compacted in a worker thread, and records how far each log is clean.
 
-`node` awaits `clean_one` again and again. The work on one log is a `CleaningTask` (see `cleaning`), which alternates
-between a worker thread and the event loop. How far each log is clean is kept in `cleaner-offset-checkpoint`, one file
-per log directory; without it everything counts as dirty, which costs time and nothing else.
+`node` awaits `clean_one` in a loop. The work on one log is a `CleaningTask` (see `task`), which alternates between a
+worker thread and the event loop. How far each log is clean is kept in `cleaner-offset-checkpoint`, one file per log
+directory; without it everything counts as dirty, which costs time and nothing else.
 
-Cleaning never goes beyond the recovery point: a record that has survived must not be given up for a later one that a
-crash may take. A log whose batches cannot be read is left alone until the next start, with one error in the journal.
+Cleaning never goes beyond the recovery point: a record that is on disk must not be dropped for a later one that a crash
+may take. A log whose batches cannot be read is skipped until the next start, with one error in the log.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ _Found = TypeVar("_Found")
 
 @value_class
 class _CleanUpTo:
-    """A checkpoint in memory; the topic id tells a deleted topic's from its successor's."""
+    """A checkpoint in memory; the topic id distinguishes a deleted topic from a later one with the same name."""
 
     topic_id: TopicId
     offset: Offset
 
 
 class Cleaner:
-    """Chooses what to clean and keeps the checkpoints. Lives on the event loop."""
+    """Chooses what to clean and keeps the checkpoints. Runs on the event loop."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Cleaner:
     ) -> None:
         self._logs = logs
         self._clock = clock
-        # Asked for each log that is cleaned.
+        # Called for each log that is cleaned.
         self._settings = settings
         self._high_watermark = high_watermark or (lambda log: log.end_offset)
         self._checkpoints: dict[Path, dict[TopicPartition, _CleanUpTo]] = {}
@@ -60,10 +60,10 @@ class Cleaner:
         self._uncleanable: dict[TopicPartition, TopicId] = {}
 
     def choose(self) -> CleaningTask | None:
-        """The dirtiest log that is due, as a task; None if there is none."""
+        """Return a task for the dirtiest log that is due; None if there is none."""
         best: tuple[float, Log, CleanableRange] | None = None
         for log in self._logs():
-            # A log with its active segment alone has nothing to clean, and most logs are like that.
+            # A log with only an active segment has nothing to clean, and most logs are like that.
             if len(log.segments) < 2 or not self._is_candidate(log):
                 continue
             dirty = self._try(log, self.dirty_range)
@@ -79,7 +79,7 @@ class Cleaner:
         return task
 
     def _try(self, log: Log, look: Callable[[Log], _Found]) -> _Found | None:
-        """A log that cannot be looked at must not keep the others from being cleaned."""
+        """Return `look(log)`, None if it fails: one broken log must not keep the others from being cleaned."""
         try:
             return look(log)
         except OSError as error:
@@ -88,11 +88,11 @@ class Cleaner:
             logger.debug("log directory is offline", partition=str(log.partition))
         except CorruptionError as error:
             self.release(log, uncleanable=True)
-            logger.error("log cannot be cleaned and is left alone", partition=str(log.partition), error=str(error))
+            logger.error("log cannot be cleaned and is skipped", partition=str(log.partition), error=str(error))
         return None
 
     async def clean_one(self, executor: Executor | None = None) -> bool:
-        """Choose and clean one log; False if none was due. What `node` calls in a loop with a pause."""
+        """Choose and clean one log; False if none was due."""
         task = self.choose()
         if task is None:
             return False
@@ -100,7 +100,7 @@ class Cleaner:
         while not task.is_done:
             step = loop.run_in_executor(executor, task.run)
             try:
-                # Not asyncio.shield: since Python 3.14 it reports a failure that is raised below.
+                # Not asyncio.shield: since Python 3.14 it also logs the exception that `step.result()` raises below.
                 await asyncio.wait((step,))
                 step.result()
             except asyncio.CancelledError:
@@ -112,7 +112,7 @@ class Cleaner:
         return True
 
     def dirty_range(self, log: Log) -> CleanableRange:
-        """What of a log could be cleaned now, due or not."""
+        """Return the part of a log that could be cleaned now, due or not."""
         checkpoint = self._checkpoint_of(log)
         return cleanable_range(
             log.segments,
@@ -123,7 +123,11 @@ class Cleaner:
         )
 
     def note_truncation(self, partition: TopicPartition, offset: Offset) -> None:
-        """A log was cut at `offset`: what comes after it now is dirty."""
+        """Note that a log was truncated to `offset`: everything after it is dirty.
+
+        Without this, records appended after the truncation would count as clean: their keys would not enter the map,
+        and older values of the same keys would stay.
+        """
         for checkpoints in self._checkpoints.values():
             known = checkpoints.get(partition)
             if known is not None and known.offset > offset:
@@ -146,7 +150,7 @@ class Cleaner:
         return known.offset if known is not None and known.topic_id == log.topic_id else None
 
     def _load(self, log: Log) -> dict[TopicPartition, _CleanUpTo]:
-        """Read a directory's checkpoint; it is as old as the logs that are open now, so it speaks of these."""
+        """Read a directory's checkpoint for the logs that are open now; it was written while these existed."""
         directory = log.log_directory
         path = directory.path / CLEANER_CHECKPOINT_FILE
         try:
@@ -164,17 +168,18 @@ class Cleaner:
         return loaded
 
     def note_clean(self, log: Log, offset: Offset) -> bytes:
-        """A log is clean up to `offset`; returns the contents of its directory's checkpoint file."""
+        """Note that a log is clean up to `offset`; returns the contents of its directory's checkpoint file."""
         checkpoints = self._checkpoints.setdefault(log.log_directory.path, {})
         checkpoints[log.partition] = _CleanUpTo(log.topic_id, offset)
         alive = {(other.partition, other.topic_id) for other in self._logs()}
-        # The file has no topic ids: what it told of a deleted topic would pass to another one of the same name.
+        # The file has no topic ids: the line of a deleted topic would be taken for a later topic with the same name,
+        # and dirty records of that would be skipped.
         for partition in [known for known, clean in checkpoints.items() if (known, clean.topic_id) not in alive]:
             del checkpoints[partition]
         return encode_offsets({partition: clean.offset for partition, clean in checkpoints.items()})
 
     def release(self, log: Log, *, uncleanable: bool = False) -> None:
-        """A task has ended."""
+        """Note that a task has ended."""
         self._running.discard(log.partition)
         if uncleanable:
             self._uncleanable[log.partition] = log.topic_id

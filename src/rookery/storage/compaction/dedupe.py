@@ -2,18 +2,18 @@
 
 Theory of operation. One pass over the dirty part fills an `OffsetMap`: key -> offset of its latest record. A second
 pass, over everything from the log's start to the end of the mapped range, sends each batch through a `BatchFilter`:
-- a record stays if it is the latest of its key, or lies behind the mapped range;
-- a tombstone that stays goes later: the first cleaning writes now + `delete.retention.ms` into its batch as the delete
-  horizon (KIP-534), a cleaning after that moment drops it, so that readers have had the time to see it;
-- a transaction's marker goes the same way once no batch of the transaction is left; data of aborted transactions goes
-  at once;
+- a record stays if it is the latest of its key, or lies after the mapped range;
+- a tombstone that stays is dropped later: the first cleaning writes now + `delete.retention.ms` into its batch as the
+  delete horizon (KIP-534), and a cleaning after that moment drops it, so that readers have had time to see it;
+- a transaction's marker is dropped in the same way once no batch of the transaction is left; data of aborted
+  transactions is dropped immediately;
 - offsets never change: a batch keeps its base offset and its last offset delta, whatever is left in it;
 - a producer's last batch stays as an empty header, since it carries the producer's last sequence number; so does the
   last batch of the cleaned range, since it carries the offset that the range ends with.
 
-The work is Python, record by record, beside an event loop that wants the interpreter too. So a batch of the mapped
-range of which all or nothing stays is not opened a second time, what stays of others is copied, and long calls are
-split.
+The work is Python code, record by record, in a thread that shares the interpreter with the event loop. So a batch of
+the mapped range of which all or nothing stays is not decoded a second time, the records that stay of other batches are
+copied, and long calls are split.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,19 +31,19 @@ from rookery.records.keys import PLAIN_KEY_SIZE_MAX, Keys, read_bounds, read_key
 from rookery.records.record import open_records, read_span, rebase_span, record_timestamp
 from rookery.storage.config import FOREVER_MS
 
-# A short key or a digest, an offset and their share of a dictionary that has just grown, as measured.
+# Measured: a short key or a digest, an offset and their share of a dictionary that has just been resized.
 ENTRY_SIZE_BYTES = 208
-# Longer than any key that is kept as it is, so that no key can be taken for the digest of another one.
+# Longer than any key that is stored unchanged, so that no key can equal the digest of another one.
 _DIGEST_SIZE = PLAIN_KEY_SIZE_MAX + 1
 _BUCKET_BITS = 14
-_BEHIND_THE_RANGE: Offset = 2**63 - 1
+_AFTER_THE_RANGE: Offset = 2**63 - 1
 
 
 class OffsetMap:
     """Key -> offset of its latest record, over the batches from `first_offset` to `latest_offset`.
 
-    Short keys are kept as they are, long ones as digests. An entry is twice the offset, and one more for a tombstone:
-    sorted by offset, the entries tell what stays of a mapped batch without a look into it.
+    Short keys are stored unchanged, long ones as digests. An entry is twice the offset, plus one for a tombstone:
+    sorted by offset, the entries show what stays of a mapped batch without decoding it.
     """
 
     __slots__ = ("_buckets", "_entries", "_entries_max", "first_offset", "has_tombstones", "latest_offset")
@@ -51,9 +51,9 @@ class OffsetMap:
     def __init__(self, memory_bytes_max: int, *, first_offset: Offset = 0) -> None:
         self._entries_max = max(1, memory_bytes_max // ENTRY_SIZE_BYTES)
         self._entries: dict[bytes | None, int] = {}
-        # Entries in order, by their upper bits.
+        # Sorted entries, by their upper bits.
         self._buckets: dict[int, list[int]] = {}
-        # Whether there ever was one.
+        # Whether a tombstone was ever added.
         self.has_tombstones = False
         self.first_offset = first_offset
         self.latest_offset: Offset = first_offset - 1
@@ -63,11 +63,11 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """No further batch should be added. One batch may go over the limit, so that there is always progress."""
+        """Whether no more batches should be added; one batch may exceed the limit, so that there is always progress."""
         return len(self._entries) >= self._entries_max
 
     def add_batch(self, header: BatchHeader, data: Buffer, *, size_max: int) -> None:
-        """Enter the keys of a batch's records from `first_offset` on."""
+        """Add the keys of a batch's records from `first_offset` on."""
         found = read_keys(open_records(header, data, size_max=size_max), header)
         keys, offsets, entries = _identities(found), found.offsets, self._entries
         self._buckets = {}
@@ -85,7 +85,7 @@ class OffsetMap:
         entries.pop(None, None)
 
     def survivors(self, header: BatchHeader) -> Sequence[int] | None:
-        """The entries of the records of a mapped batch that are the latest of their keys; None for other batches."""
+        """Return the entries of a mapped batch's records that are the latest of their keys; None for other batches."""
         if not self.first_offset <= header.base_offset <= self.latest_offset:
             return None
         start, end = 2 * header.base_offset, 2 * header.last_offset + 2
@@ -97,7 +97,7 @@ class OffsetMap:
         return found
 
     def _fill_buckets(self) -> dict[int, list[int]]:
-        """Sort the entries, little by little: one call for all of them would keep the event loop waiting."""
+        """Sort the entries in buckets: one sort of all of them would block the event loop for too long."""
         buckets: dict[int, list[int]] = defaultdict(list)
         for entry in self._entries.values():
             buckets[entry >> _BUCKET_BITS].append(entry)
@@ -107,7 +107,7 @@ class OffsetMap:
         return buckets
 
     def not_superseded(self, found: Keys) -> list[int]:
-        """The indexes of the records with a key of which the map has no later one."""
+        """Return the indexes of the records that have a key for which the map has no later record."""
         keys, entries = _identities(found), self._entries
         if found.are_plain and entries.keys().isdisjoint(keys):
             return list(range(len(keys)))
@@ -129,7 +129,7 @@ def _identity(key: bytes) -> bytes:
 class AbortedTransactions:
     """The offset ranges of aborted transactions; filled by one pass over the headers of a stable range.
 
-    Every transaction that begins in the range has ended, but some behind it: those are noted last, by `note_beyond`.
+    Every transaction that begins in the range has ended, some of them after it: those are noted last, by `note_beyond`.
     """
 
     def __init__(self) -> None:
@@ -148,12 +148,12 @@ class AbortedTransactions:
             self._last_offsets[header.producer_id].append(header.last_offset)
 
     def note_beyond(self, producer_id: ProducerId, first_offset: Offset) -> None:
-        """An abort marker that lies behind the range; without it the data would look like the latest of its keys."""
+        """Note a transaction whose abort marker is after the range: its data would pass for the latest of its keys."""
         self._first_offsets[producer_id].append(first_offset)
-        self._last_offsets[producer_id].append(_BEHIND_THE_RANGE)
+        self._last_offsets[producer_id].append(_AFTER_THE_RANGE)
 
     def contains(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Return whether a data batch belongs to an aborted transaction."""
         if not header.is_transactional or header.producer_id not in self._first_offsets:
             return False
         slot = bisect_right(self._first_offsets[header.producer_id], header.base_offset) - 1
@@ -172,7 +172,7 @@ class LastRecord(NamedTuple):
 class FilterSettings:
     now_ms: TimestampMs
     delete_retention_ms: int
-    # `max.message.bytes`: a delete horizon is not worth a batch that is larger than this.
+    # `max.message.bytes`: a batch must not exceed it just because of a delete horizon.
     batch_size_max: int
     # The offset at which the cleaned range ends.
     end_offset: Offset
@@ -180,7 +180,7 @@ class FilterSettings:
 
 
 class _Selection(NamedTuple):
-    """What stays of a batch: the indexes of records, and where all of them lie (see `Keys`)."""
+    """What stays of a batch: the indexes of the records, and the positions of all records (see `Keys`)."""
 
     bounds: list[int]
     kept: Sequence[int]
@@ -188,7 +188,7 @@ class _Selection(NamedTuple):
 
 
 class BatchFilter:
-    """Applies the rules above to the batches of a range, which it must see in order."""
+    """Applies the rules above to the batches of a range, which must be passed in order."""
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class BatchFilter:
         self._settings = settings
         self._last_records = last_records
         self._aborted = aborted
-        # Producers of which a data batch was seen since their last marker.
+        # Producers with a data batch since their last marker.
         self._with_data: set[ProducerId] = set()
 
     def clean(self, header: BatchHeader, data: Buffer) -> Buffer | None:
-        """What is left of a batch: `data` itself if all of it, None if nothing."""
+        """Return what is left of a batch: `data` itself if everything is, None if nothing is."""
         if header.is_control:
             return self._clean_control(header, data)
         if header.is_transactional:
@@ -214,7 +214,7 @@ class BatchFilter:
         if self._aborted.contains(header):
             return self._emptied(header)
         if header.base_offset > self._offsets.latest_offset:
-            # Behind the mapped range, which ends with a batch.
+            # After the mapped range, which ends with a batch: the map knows no later record, but later ones may exist.
             return data
         return self._clean_data(header, data)
 
@@ -239,7 +239,8 @@ class BatchFilter:
     def _clean_data(self, header: BatchHeader, data: Buffer) -> Buffer | None:
         survivors = self._offsets.survivors(header)
         if survivors is not None:
-            # Most batches of a log with few keys end here, and most of one with many keys do: not even opened.
+            # Most batches end here, in logs with few keys (nothing stays) and with many (everything does), without
+            # decoding.
             if not survivors:
                 return self._emptied(header)
             if len(survivors) == header.record_count and not self._has_tombstone(survivors):
@@ -254,7 +255,8 @@ class BatchFilter:
             return data
         batch = self._rewritten(header, payload, selection, sets_horizon=sets_horizon)
         if sets_horizon and len(batch) > max(header.size_bytes, self._settings.batch_size_max):
-            # The horizon makes every timestamp delta longer. Tombstones that stay for good are the lesser evil.
+            # The horizon makes every timestamp delta longer. A batch larger than the limit would be worse than
+            # tombstones that are never dropped.
             return self._rewritten(header, payload, selection, sets_horizon=False) if dropped_any else data
         return batch
 
@@ -262,7 +264,7 @@ class BatchFilter:
         return self._offsets.has_tombstones and any(entry & 1 for entry in survivors)
 
     def _select(self, header: BatchHeader, payload: bytes, survivors: Sequence[int] | None) -> _Selection:
-        """Which records of a batch stay."""
+        """Return which records of a batch stay."""
         if survivors is not None and header.record_count == header.last_offset_delta + 1:
             # Every offset has its record.
             bounds = read_bounds(payload, header.record_count)
@@ -284,7 +286,7 @@ class BatchFilter:
     def _rewritten(
         self, header: BatchHeader, payload: bytes, selection: _Selection, *, sets_horizon: bool
     ) -> bytearray:
-        """The batch with the records that were selected, which are copied, not encoded anew."""
+        """Return the batch with the selected records, which are copied, not encoded again."""
         base_ms, attributes, bounds = header.base_timestamp_ms, header.attributes, selection.bounds
         if sets_horizon:
             base_ms = min(self._settings.now_ms + self._settings.delete_retention_ms, FOREVER_MS)
@@ -307,7 +309,11 @@ class BatchFilter:
         return seal(left, compress(Codec(header.codec_id), b"".join(parts)))
 
     def _emptied(self, header: BatchHeader) -> bytearray | None:
-        """A header without records, for the batches that must not vanish."""
+        """Return an empty header for a batch that must not vanish, None for others.
+
+        These are the last batch of the range, which carries its end offset, and that of a producer: without it,
+        recovery would not find the last sequence number, and a retry of the producer would be appended twice.
+        """
         if not (self._is_last_of_producer(header) or header.last_offset + 1 == self._settings.end_offset):
             return None
         attributes = make_attributes(

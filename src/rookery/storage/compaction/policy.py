@@ -1,9 +1,9 @@
-"""What of a log compaction may clean, and when: pure decisions over segments' sizes, offsets and timestamps.
+"""Which part of a log compaction may clean, and when: pure decisions over segments' sizes, offsets and timestamps.
 
 A compacted log is clean up to its cleaner checkpoint and dirty from there. Only whole sealed segments are cleaned, and
-only up to the first uncleanable offset: the least of the active segment's start, the last stable offset, and the first
+only up to the first uncleanable offset: the lowest of the active segment's start, the last stable offset, and the first
 segment that is younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of its
-bytes are dirty, or when something dirty is older than `max.compaction.lag.ms`. `dedupe` says which records stay;
+bytes are dirty, or when a dirty record is older than `max.compaction.lag.ms`. `dedupe` decides which records stay;
 `task` does the work.
 """
 
@@ -17,7 +17,7 @@ from rookery.storage.index import OFFSET_ENTRY_SIZE, RELATIVE_OFFSET_MAX, TIME_E
 
 
 class SegmentFacts(Protocol):
-    """What is asked of a segment; the timestamps may cost a read, so they are asked only where needed."""
+    """The properties of a segment that count; timestamps may cost a read, so they are read only where needed."""
 
     @property
     def base_offset(self) -> Offset: ...
@@ -33,11 +33,11 @@ class CleanableRange(NamedTuple):
     """The dirty part of a log that may be cleaned now: [`first_dirty_offset`, `end_offset`)."""
 
     first_dirty_offset: Offset
-    # The start of a segment: the first one that may not be touched.
+    # The start of a segment: the first one that must not be cleaned.
     end_offset: Offset
     clean_bytes: int
     dirty_bytes: int
-    # Something dirty is older than `max.compaction.lag.ms`.
+    # Whether a dirty record is older than `max.compaction.lag.ms`.
     is_overdue: bool
 
     @property
@@ -50,7 +50,7 @@ class CleanableRange(NamedTuple):
 
 
 def first_dirty_offset(checkpoint: Offset | None, *, start_offset: Offset, end_offset: Offset) -> Offset:
-    """Where cleaning goes on; a checkpoint that the log does not reach means that all of it is dirty."""
+    """Return where cleaning continues; a checkpoint outside the log means that all of it is dirty."""
     if checkpoint is None or not start_offset <= checkpoint <= end_offset:
         return start_offset
     return checkpoint
@@ -64,7 +64,10 @@ def cleanable_range(
     stable_offset: Offset,
     now_ms: TimestampMs,
 ) -> CleanableRange:
-    """`segments` are all of a log's, the active one last; `stable_offset` is where readers of transactions stop."""
+    """Return the part that may be cleaned now.
+
+    `segments` are all of a log's, the active one last; `stable_offset` is the last stable offset.
+    """
     active = segments[-1]
     bounds = [(segment, following.base_offset) for segment, following in pairwise(segments)]
     dirty = [segment for segment, end_offset in bounds if end_offset > first_dirty]
@@ -95,12 +98,12 @@ def _is_overdue(dirty: Iterable[SegmentFacts], config: LogConfig, now_ms: Timest
     return any(0 < segment.first_timestamp_ms < oldest_allowed_ms for segment in dirty)
 
 
-def fits_together(
+def can_merge(
     segment: SegmentFacts, config: LogConfig, *, base_offset: Offset, size_bytes: int, end_offset: Offset
 ) -> bool:
-    """Whether `segment`, which ends at `end_offset`, can share a segment that has `size_bytes` from `base_offset` on.
+    """Return whether `segment`, which ends at `end_offset`, can be merged into one of `size_bytes` from `base_offset`.
 
-    Neighbours are joined, so that cleaned segments do not get ever smaller.
+    Neighbours are merged, so that cleaned segments do not become smaller and smaller.
     """
     size = size_bytes + segment.size_bytes
     return (
@@ -111,6 +114,6 @@ def fits_together(
 
 
 def _index_size(size_bytes: int, config: LogConfig) -> int:
-    """The most that either index of so many bytes of batches may take: an entry needs an interval of its own."""
+    """Return the largest size that either index can have for this many bytes of batches: one entry per interval."""
     entries = size_bytes // max(1, config.index_interval_bytes) + 1
     return entries * max(OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE)

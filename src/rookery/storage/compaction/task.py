@@ -1,18 +1,18 @@
-"""One cleaning of one log: the work of compaction, in steps that go back and forth between two threads.
+"""One cleaning of one log: the work of compaction, in steps that alternate between a worker thread and the event loop.
 
-`CleaningTask.run` (worker thread) does one step of file work on sealed segments, which nobody writes to, and
-`CleaningTask.finish` (event loop) takes over its result:
+`CleaningTask.run` (worker thread) does one step of file work on sealed segments, which are never written to, and
+`CleaningTask.finish` (event loop) applies its result:
 
     run: read the dirty part into an offset map                   finish: -
-    run: write what is left of some segments aside, sealed        finish: swap it in by `Log.replace_segments`
-    run: remove the replaced ones; write more aside               finish: swap it in
+    run: write what is left of some segments to a new one         finish: swap it in by `Log.replace_segments`
+    run: remove the replaced ones; write the next new one         finish: swap it in
     ...                                                           ...
     run: remove the replaced ones; write the checkpoint           finish: done
 
-Everything else that a step needs was copied on the event loop when the task was made. Only the swap touches the log. If
-the log was cut, deleted or has lost a segment meanwhile, `finish` throws the result away. A crash at any point leaves a
-log with the same latest values: a swap is atomic, and what was cleaned without a checkpoint is cleaned again, to the
-same result. On the disk a cleaning takes one segment more than the log has.
+All other state that a step needs was copied on the event loop when the task was created. Only the swap changes the log.
+If the log was truncated or deleted meanwhile or has lost a segment, `finish` discards the result. A crash at any point
+leaves a log with the same latest values: a swap is atomic, and what was cleaned without a checkpoint is cleaned again,
+with the same result. Cleaning needs disk space for one additional segment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,16 +30,16 @@ from rookery.records.batch import BatchHeader, compute_crc, read_header
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX
 from rookery.records.control import ControlType, control_type
 from rookery.storage.compaction.dedupe import AbortedTransactions, BatchFilter, FilterSettings, LastRecord, OffsetMap
-from rookery.storage.compaction.policy import CleanableRange, fits_together
+from rookery.storage.compaction.policy import CleanableRange, can_merge
 from rookery.storage.log import Log
-from rookery.storage.replacement import create_aside, seal_aside
+from rookery.storage.replacement import create_cleaned, seal_and_sync
 from rookery.storage.segment import Segment
 
 logger = structlog.get_logger(__name__)
 
 CLEANER_CHECKPOINT_FILE = "cleaner-offset-checkpoint"
 
-# What is gathered for one write.
+# Bytes collected for one write.
 _WRITE_SIZE = 1 << 20
 
 
@@ -47,13 +47,13 @@ _WRITE_SIZE = 1 << 20
 class CleanerSettings:
     # `log.cleaner.dedupe.buffer.size`
     dedupe_buffer_bytes: int = 134_217_728
-    # The most that one stored batch may expand to.
+    # The decompressed size limit of one stored batch.
     decompressed_size_max: int = 4 * DECOMPRESSED_SIZE_MAX
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What one cleaning did, for logs and metrics."""
+    """The counters of one cleaning, for log lines and metrics."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -64,24 +64,24 @@ class CleaningStats:
 
 
 class _CancelledError(Exception):
-    """The task was told to stop."""
+    """The task was cancelled."""
 
 
 class Owner(Protocol):
-    """Who made the task and hears of its end: the cleaner. All calls come on the event loop."""
+    """The creator of the task, which is notified of its end: the cleaner. All calls come on the event loop."""
 
     def note_clean(self, log: Log, offset: Offset) -> bytes:
-        """A log is clean up to `offset`; returns the contents of its directory's checkpoint file."""
+        """Note that a log is clean up to `offset`; returns the contents of its directory's checkpoint file."""
         ...
 
     def release(self, log: Log, *, uncleanable: bool = False) -> None:
-        """The task has ended."""
+        """Note that the task has ended."""
         ...
 
 
 @dataclass(slots=True)
 class _Replacement:
-    """A cleaned segment and those that it stands for."""
+    """A cleaned segment and those that it replaces."""
 
     cleaned: Segment
     sources: list[Segment] = field(default_factory=list)
@@ -89,7 +89,10 @@ class _Replacement:
 
 
 class CleaningTask:
-    """One cleaning of one log. `run` in a worker thread and `finish` on the event loop, in turns, until `is_done`."""
+    """One cleaning of one log.
+
+    Call `run` in a worker thread and `finish` on the event loop, alternating, until `is_done`.
+    """
 
     def __init__(
         self, owner: Owner, log: Log, dirty: CleanableRange, *, now_ms: TimestampMs, settings: CleanerSettings
@@ -102,7 +105,7 @@ class CleaningTask:
         self._config = log.config
         self._settings = settings
         self._now_ms = now_ms
-        # (segment, offset at which it ends), oldest first: all of the log up to the end of the dirty range.
+        # (segment, offset at which it ends), oldest first: the whole log up to the end of the dirty range.
         self._sources = _sources_of(log, dirty.end_offset)
         self._last_records = {state.producer_id: LastRecord(state.last_offset, state.epoch) for state in log.producers}
         self._aborted = AbortedTransactions()
@@ -111,7 +114,7 @@ class CleaningTask:
         self._last_batch_end: Offset = NO_OFFSET
         self._filter: BatchFilter | None = None
         self._replacement: _Replacement | None = None
-        # Segments that are no longer part of the log; their files are still there.
+        # Segments that are no longer part of the log but whose files still exist.
         self._replaced: list[Segment] = []
         self._checkpoint: bytes | None = None
         self._failure: Exception | None = None
@@ -121,17 +124,17 @@ class CleaningTask:
 
     @property
     def clean_end_offset(self) -> Offset:
-        """Where the next cleaning will begin; before the end of the dirty range if the map was too small for it."""
+        """Where the next cleaning begins; before the end of the dirty range if the map was too small for it."""
         return self._offsets.latest_offset + 1
 
     def cancel(self) -> None:
-        """Make a `run` that is under way end soon; `abort` follows it."""
+        """Make a `run` in progress end soon; `abort` follows it."""
         self._is_cancelled = True
 
     # In the worker thread
 
     def run(self) -> None:
-        """One step. Never raises: `finish` deals with whatever happened."""
+        """Do one step. Never raises: `finish` handles the failure."""
         try:
             self._remove_replaced()
             if self._checkpoint is not None:
@@ -155,12 +158,12 @@ class CleaningTask:
             end_offset=self._last_batch_end,
             decompressed_size_max=self._settings.decompressed_size_max,
         )
-        # What lies behind the mapped range waits for the next cleaning.
+        # Segments after the mapped range are left to the next cleaning.
         self._sources = [source for source in self._sources if source[0].base_offset < self.clean_end_offset]
         return BatchFilter(self._offsets, settings, last_records=self._last_records, aborted=self._aborted)
 
     def _find_aborted(self) -> None:
-        """A pass over headers only."""
+        """Find the aborted transactions, in a pass over headers only."""
         for segment, _ in self._sources:
             for position, header in segment.headers():
                 self._check_cancelled()
@@ -188,7 +191,7 @@ class CleaningTask:
                     self._offsets.add_batch(header, data, size_max=size_max)
                 self._offsets.latest_offset = header.last_offset
                 self._last_batch_end = header.last_offset + 1
-            # Compaction leaves gaps at segments' ends.
+            # Compaction may have left a gap at the end of a segment.
             self._offsets.latest_offset = end_offset - 1
 
     def _clean_next(self, batch_filter: BatchFilter) -> _Replacement:
@@ -204,7 +207,7 @@ class CleaningTask:
                 taken += 1
             replacement.changed |= taken > 1
             if replacement.changed:
-                seal_aside(cleaned)
+                seal_and_sync(cleaned)
             else:
                 cleaned.remove()
         except BaseException:
@@ -219,7 +222,7 @@ class CleaningTask:
         self._replaced = []
 
     def _new_segment(self, source: Segment) -> Segment:
-        return create_aside(
+        return create_cleaned(
             self.log.files,
             self.log.directory,
             source.base_offset,
@@ -228,7 +231,7 @@ class CleaningTask:
         )
 
     def _fits(self, segment: Segment, cleaned: Segment, end_offset: Offset) -> bool:
-        return fits_together(
+        return can_merge(
             segment,
             self._config,
             base_offset=cleaned.base_offset,
@@ -237,7 +240,7 @@ class CleaningTask:
         )
 
     def _copy(self, segment: Segment, cleaned: Segment, batch_filter: BatchFilter) -> bool:
-        """Append what is left of `segment` to `cleaned`; tells whether that differs from what was there."""
+        """Append what is left of `segment` to `cleaned`; returns whether anything was dropped or rewritten."""
         changed, waiting, waiting_bytes = False, [], 0
         for header, data in self._batches(segment):
             left = batch_filter.clean(header, data)
@@ -263,7 +266,8 @@ class CleaningTask:
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, Buffer]]:
         for position, header, data in segment.batches():
             self._check_cancelled()
-            # What is rewritten gets a new CRC, which must not hide that the old one was wrong.
+            # Rewritten batches get a new CRC, which would hide that the old one was wrong: damage would become valid
+            # data.
             if compute_crc(data) != header.crc:
                 raise CorruptionError(f"the checksum of the batch at {position} of {segment.path()} does not match")
             yield header, data
@@ -275,9 +279,9 @@ class CleaningTask:
     # On the event loop
 
     def finish(self) -> None:
-        """Take over what the last `run` has done. An IO error takes the log directory offline and ends the task."""
+        """Apply the result of the last `run`. An OSError takes the log directory offline and ends the task."""
         if self._failure is not None:
-            self._give_up(self._failure)
+            self._fail(self._failure)
         elif self._checkpoint is not None:
             self._end()
             logger.info(
@@ -289,7 +293,7 @@ class CleaningTask:
             self._checkpoint = self._owner.note_clean(self.log, self.clean_end_offset)
 
     def abort(self) -> None:
-        """End without a result; `run` must not be under way. What was swapped in already stays."""
+        """End without a result; `run` must not be in progress. Completed swaps stay."""
         self._discard()
         self._end()
 
@@ -300,7 +304,7 @@ class CleaningTask:
             try:
                 self.log.replace_segments(replacement.sources, replacement.cleaned)
             except StorageError:
-                # The log has told why and is offline.
+                # The log has already logged the reason and is offline.
                 return False
             self._replaced = replacement.sources
         self._replacement = None
@@ -308,13 +312,16 @@ class CleaningTask:
         return True
 
     def _is_current(self, sources: list[Segment]) -> bool:
-        """Whether the log still consists of what the worker has read."""
+        """Return whether the log still consists of the segments that the worker has read.
+
+        After a truncation, swapping in a segment made of the old ones would bring back records that were cut.
+        """
         log = self.log
         if log.is_closed or not log.log_directory.is_online or log.generation != self._generation:
             return False
         return all(segment in log.segments for segment in sources)
 
-    def _give_up(self, failure: Exception) -> None:
+    def _fail(self, failure: Exception) -> None:
         sources = [segment for segment, _ in self._sources]
         stale = isinstance(failure, _CancelledError) or not self._is_current(sources)
         self._discard()
@@ -325,10 +332,10 @@ class CleaningTask:
             self.log.log_directory.fail(failure)
         else:
             partition = str(self.log.partition)
-            logger.error("log cannot be cleaned and is left alone", partition=partition, error=str(failure))
+            logger.error("log cannot be cleaned and is skipped", partition=partition, error=str(failure))
 
     def _discard(self) -> None:
-        """Remove what is not, or no longer, part of the log; a crash would leave the same to recovery."""
+        """Remove files that are not, or no longer, part of the log; after a crash recovery removes them."""
         replacement, self._replacement = self._replacement, None
         if not self.log.log_directory.is_online:
             return
@@ -347,7 +354,10 @@ class CleaningTask:
 
 
 def _sources_of(log: Log, end_offset: Offset) -> list[tuple[Segment, Offset]]:
-    """Opens their files, so that the worker can read them even if they are removed meanwhile; may raise OSError."""
+    """Return the segments to clean and their ends.
+
+    Opens their files, so that the worker can read them even if they are removed meanwhile; may raise OSError.
+    """
     sources = [
         (segment, following.base_offset)
         for segment, following in pairwise(log.segments)
