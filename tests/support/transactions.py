@@ -26,7 +26,7 @@ from rookery.client.errors import DeliveryTimeoutError, FatalProducerError, Prod
 from rookery.client.produce.sequences import ProducerIdentity
 from rookery.client.produce.transaction_calls import Transactions
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Message, Request, ResponseT, Struct
 from rookery.records.record import Record, build_batch
 
 Offsets = Mapping[TopicPartition, Offset]
@@ -74,7 +74,7 @@ class SentRequest(NamedTuple):
     identity: ProducerIdentity
     api_key: ApiKey
     api_version: int
-    message: Message
+    message: Request[Struct]
     node: NodeId
     # A Produce of which all batches were acknowledged.
     is_written: bool = False
@@ -98,20 +98,20 @@ class TransactionCluster(Cluster):
     """A cluster that speaks the protocol it is told to, and tells what goes out to it."""
 
     protocol = Protocol.V2
-    on_sent: Callable[[ApiKey, int, Message, NodeId], None] | None = None
+    on_sent: Callable[[ApiKey, int, Request[Struct], NodeId], None] | None = None
     # Whether an EndTxn may have been carried out although nobody said so.
     is_end_uncertain = False
 
     async def call(
         self,
         api_key: ApiKey,
-        message: Message,
+        message: Request[ResponseT],
         *,
         node: NodeId | None = None,
         timeout_s: float | None = None,
         lane: str = "",
         version_max: int | None = None,
-    ) -> Message:
+    ) -> ResponseT:
         connection = await self.connection(node, lane)
         if api_key in _REPEATED and self.on_sent is not None and node is not None:
             assert version_max is not None, "the version makes the protocol"
@@ -122,13 +122,13 @@ class TransactionCluster(Cluster):
             api_key, message, node=node, timeout_s=timeout_s, lane=lane, version_max=version_max
         )
         if api_key is ApiKey.END_TXN:
-            code = ErrorCode(response.error_code)
+            code = ErrorCode(vars(response)["error_code"])
             # Even if it was done: what comes behind it, a new epoch, may fail.
             self.is_end_uncertain = (
                 was_uncertain or code is ErrorCode.NONE or (code.retriable and code not in _NOT_DONE)
             )
         if api_key is ApiKey.API_VERSIONS and self.protocol is Protocol.CLASSIC:
-            response.finalized_features = []
+            vars(response)["finalized_features"] = []
         return response
 
 
@@ -302,7 +302,7 @@ class TransactionalProducer:
             if sent.message is message:
                 self.sent[index] = sent._replace(is_written=True)
 
-    def _note_sent(self, api_key: ApiKey, api_version: int, message: Message, node: NodeId) -> None:
+    def _note_sent(self, api_key: ApiKey, api_version: int, message: Request[Struct], node: NodeId) -> None:
         self.sent.append(SentRequest(self.protocol, self.identity, api_key, api_version, message, node))
 
 

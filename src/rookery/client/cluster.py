@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import LeaderEpoch, NodeId, TopicName, TopicPartition
+from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, TopicName, TopicPartition
 from rookery.client.backoff import Backoff
 from rookery.client.connection_pool import ConnectionPool, closed_error
 from rookery.client.errors import AuthenticationError, HandshakeError
@@ -31,7 +31,8 @@ from rookery.net.address import parse_addresses
 from rookery.net.channel import Channel, ChannelObserver
 from rookery.protocol.api import ApiKey
 from rookery.protocol.dialect import NodeEndpoint
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
+from rookery.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 Result = TypeVar("Result")
 
@@ -108,13 +109,13 @@ class Cluster:
     async def call(
         self,
         api_key: ApiKey,
-        message: Message,
+        message: Request[ResponseT],
         *,
         node: NodeId | None = None,
         timeout_s: float | None = None,
         lane: str = "",
         version_max: int | None = None,
-    ) -> Message:
+    ) -> ResponseT:
         """Send one request to `node`, or to any broker, without retries.
 
         Requests of one lane share a connection, on which a long poll delays the requests after it.
@@ -124,7 +125,7 @@ class Cluster:
         limit_s = self.request_timeout_s if timeout_s is None else timeout_s
         return await connection.request(api_key, message, timeout_s=limit_s, api_version=api_version)
 
-    async def call_controller(self, api_key: ApiKey, message: Message) -> Message:
+    async def call_controller(self, api_key: ApiKey, message: Request[ResponseT]) -> ResponseT:
         """Send one request to the active controller, or to a broker, which forwards it."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(topics=())
@@ -181,8 +182,12 @@ class Cluster:
     async def refresh(self, topics: Iterable[TopicName] | None = None, *, auto_create: bool = False) -> ClusterMetadata:
         """Request the metadata of `topics` (None: all), store it and return the merged metadata of these topics."""
         # Sorted, so that the bytes of a request do not depend on the iteration order of sets.
-        wanted = None if topics is None else [Message(name=name, topic_id=None) for name in sorted(topics)]
-        request = Message(
+        wanted = (
+            None
+            if topics is None
+            else [MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(topics)]
+        )
+        request = MetadataRequest(
             topics=wanted,
             allow_auto_topic_creation=auto_create,
             include_cluster_authorized_operations=False,
@@ -258,7 +263,7 @@ class Cluster:
         if self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._keep_fresh())
 
-    def _check_metadata(self, response: Message, connection: Channel) -> None:
+    def _check_metadata(self, response: MetadataResponse, connection: Channel) -> None:
         code = ErrorCode(response.get("error_code", ErrorCode.NONE))
         if code == ErrorCode.REBOOTSTRAP_REQUIRED:
             # The known brokers do not belong to this cluster any more (KIP-1102): forget them, and use the bootstrap

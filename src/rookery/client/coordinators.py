@@ -11,10 +11,14 @@ from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.client.cluster import Cluster
+from rookery.client.metadata import NO_NODE
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
+from rookery.protocol.messages import FindCoordinatorRequest
 
 _LANE = "coordinator"
+# The code of a response that names no coordinator: the look-up is retried, as if there were none yet.
+_NO_ANSWER = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 _MOVED = frozenset(
     {
@@ -25,8 +29,6 @@ _MOVED = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-
-Codes = Callable[[Message], Iterable[int]]
 
 
 _NAMES = {KeyType.GROUP: "group", KeyType.TRANSACTION: "transactional id"}
@@ -62,18 +64,18 @@ class Coordinators:
         self,
         key: str,
         api_key: ApiKey,
-        build: Callable[[], Message],
+        build: Callable[[], Request[ResponseT]],
         *,
-        codes: Codes,
+        codes: Callable[[ResponseT], Iterable[int]],
         version_max: int | None = None,
         timeout_s: float | None = None,
-    ) -> Message:
+    ) -> ResponseT:
         """Send a request to a key's coordinator. `build` creates it for each attempt.
 
         `codes` returns the error codes of the response. The request is sent again if one of them is transient.
         """
 
-        async def attempt() -> Message:
+        async def attempt() -> ResponseT:
             node = await self._find(key)
             try:
                 response = await self._cluster.call(
@@ -94,14 +96,17 @@ class Coordinators:
         known = self._nodes.get(key)
         if known is not None:
             return known
-        request = Message(key=key, key_type=self._key_type, coordinator_keys=[key])
+        request = FindCoordinatorRequest(key=key, key_type=self._key_type, coordinator_keys=[key])
         response = await self._cluster.call(ApiKey.FIND_COORDINATOR, request, lane=self._lane)
         # Since version 4 a response holds a list of coordinators.
-        row = response.coordinators[0] if response.get("coordinators") else response
-        code = ErrorCode(row.error_code)
+        rows = response.get("coordinators")
+        if rows:
+            code, message, node = rows[0].error_code, rows[0].error_message, rows[0].node_id
+        else:
+            code, message = response.get("error_code", _NO_ANSWER), response.get("error_message")
+            node = response.get("node_id", NO_NODE)
         if code != ErrorCode.NONE:
-            raise ApiError(code, row.get("error_message") or self._name(key))
-        node: NodeId = row.node_id
+            raise ApiError(ErrorCode(code), message or self._name(key))
         if node not in self._cluster.metadata.brokers:
             await self._cluster.refresh(topics=())
         self._nodes[key] = node

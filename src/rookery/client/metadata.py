@@ -11,7 +11,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from rookery.base.values import value_class
 from rookery.net.address import Address
-from rookery.protocol.message import Message
+from rookery.protocol.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 NO_NODE: NodeId = -1
 
@@ -138,9 +138,9 @@ def _newest_partition(known: Partition | None, newer: Partition) -> Partition:
     return known if known is not None and is_older else newer
 
 
-def read_metadata(response: Message) -> ClusterMetadata:
+def read_metadata(response: MetadataResponse) -> ClusterMetadata:
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.get("rack")) for b in response.brokers}
-    topics = {topic.name: _read_topic(topic) for topic in response.topics if topic.name is not None}
+    topics = {topic.name: _read_topic(topic.name, topic) for topic in response.topics if topic.name is not None}
     return ClusterMetadata(
         cluster_id=response.get("cluster_id"),
         controller_id=response.get("controller_id", NO_NODE),
@@ -149,10 +149,10 @@ def read_metadata(response: Message) -> ClusterMetadata:
     )
 
 
-def _read_topic(topic: Message) -> Topic:
+def _read_topic(name: TopicName, topic: MetadataResponseTopic) -> Topic:
     partitions = sorted((_read_partition(partition) for partition in topic.partitions), key=lambda p: p.index)
     return Topic(
-        name=topic.name,
+        name=name,
         topic_id=topic.get("topic_id", NO_TOPIC_ID),
         is_internal=topic.get("is_internal", False),
         error=ErrorCode(topic.error_code),
@@ -160,7 +160,7 @@ def _read_topic(topic: Message) -> Topic:
     )
 
 
-def _read_partition(partition: Message) -> Partition:
+def _read_partition(partition: MetadataResponsePartition) -> Partition:
     return Partition(
         index=partition.partition_index,
         leader=partition.leader_id,

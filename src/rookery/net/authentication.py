@@ -16,7 +16,8 @@ from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.net.channel import Channel
 from rookery.net.errors import AuthenticationError
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
+from rookery.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from rookery.security.jwt import unsecured_token
 from rookery.security.sasl import OAUTHBEARER, PLAIN, Exchange, SaslError, oauth_bearer, oauth_extensions, plain, scram
 from rookery.security.settings import SaslSettings
@@ -94,19 +95,21 @@ class Authenticator:
         await self._handshake(connection)
         auth_bytes = next(exchange)
         while True:
-            response = await self._request(connection, ApiKey.SASL_AUTHENTICATE, Message(auth_bytes=auth_bytes))
+            response = await self._request(
+                connection, ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=auth_bytes)
+            )
             if response.error_code != ErrorCode.NONE:
                 raise self._login_error(connection, response.error_message, ErrorCode(response.error_code))
             try:
                 auth_bytes = exchange.send(response.auth_bytes)
             except StopIteration:
-                return int(response.get("session_lifetime_ms", 0))
+                return response.get("session_lifetime_ms", 0)
             except SaslError as error:
                 raise self._login_error(connection, str(error)) from None
 
     async def _handshake(self, connection: Channel) -> None:
         mechanism = self._settings.mechanism
-        response = await self._request(connection, ApiKey.SASL_HANDSHAKE, Message(mechanism=mechanism))
+        response = await self._request(connection, ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism))
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise AuthenticationError(
                 ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -116,7 +119,7 @@ class Authenticator:
         if response.error_code != ErrorCode.NONE:
             raise self._login_error(connection, "it expects no login", ErrorCode(response.error_code))
 
-    async def _request(self, connection: Channel, api_key: ApiKey, message: Message) -> Message:
+    async def _request(self, connection: Channel, api_key: ApiKey, message: Request[ResponseT]) -> ResponseT:
         # A broker answers in order. When a login is repeated, the requests that were sent before it are answered first,
         # so their time is added: without it, a slow Fetch would time out the login and close a healthy connection.
         timeout_s = self._timeout_s + connection.pending_timeout_s

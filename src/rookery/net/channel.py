@@ -38,7 +38,8 @@ from rookery.net.tls_errors import handshake_error, handshake_interrupted
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
 from rookery.protocol.framing import has_flexible_response_header
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
+from rookery.protocol.messages import ApiVersionsRequest
 from rookery.protocol.wire import MALFORMED, malformed, skip_tagged_fields
 
 _REQUEST_START = struct.Struct(">ihhih")
@@ -52,9 +53,9 @@ _SYSTEM_BUFFERS = SocketBuffers()
 _LOGIN_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 
 
-def software() -> Message:
+def software() -> ApiVersionsRequest:
     """Return the client's name and version, the body of an ApiVersions request."""
-    return Message(client_software_name="rookery", client_software_version=_software_version())
+    return ApiVersionsRequest(client_software_name="rookery", client_software_version=_software_version())
 
 
 @cache
@@ -189,8 +190,8 @@ class Channel(asyncio.BufferedProtocol):
     # Requests
 
     async def request(
-        self, api_key: ApiKey, message: Message, *, timeout_s: float, api_version: int | None = None
-    ) -> Message:
+        self, api_key: ApiKey, message: Request[ResponseT], *, timeout_s: float, api_version: int | None = None
+    ) -> ResponseT:
         """Send a request and wait for its response."""
         chosen = self.version(api_key) if api_version is None else api_version
         body = await self.submit(api_key, chosen, (encode_request(api_key, chosen, message),), timeout_s=timeout_s)
@@ -198,7 +199,7 @@ class Channel(asyncio.BufferedProtocol):
             # The broker does not support the requested version and answers in version 0 (KIP-511).
             chosen = 0
         try:
-            return decode_response(api_key, chosen, body)
+            return cast(ResponseT, decode_response(api_key, chosen, body))
         except ProtocolError as error:
             raise self.reject_response(error) from None
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 StructT = TypeVar("StructT", bound="Struct")
 ResponseT = TypeVar("ResponseT", bound="Struct")
+ResponseT_co = TypeVar("ResponseT_co", bound="Struct", covariant=True)
 
 
 class Struct:
@@ -22,12 +23,15 @@ class Struct:
     __slots__ = ()
 
 
-class Request(Struct, Generic[ResponseT]):
-    """For type checkers: a request that is answered with a `ResponseT`."""
+class Request(Struct, Generic[ResponseT_co]):
+    """For type checkers: a request that is answered with a `ResponseT_co`."""
 
 
-class Message(SimpleNamespace, Struct):
-    """Fields by name, unchecked. A field that the request's version does not have is absent: read it with `get`."""
+class Message(SimpleNamespace, Request["Message"]):
+    """Fields by name, unchecked. A field that the request's version does not have is absent: read it with `get`.
+
+    To type checkers, such a request is answered with another such message.
+    """
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.__dict__.get(name, default)

@@ -65,11 +65,12 @@ def test_a_coordinator_that_moves_is_looked_for_again(failure: Answer, asks_agai
     assert (look_ups, asked.count(ApiKey.DELETE_GROUPS)) == (2 if asks_again else 1, 2)
 
 
-def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
+@pytest.mark.parametrize("is_named", [True, False], ids=["an error", "no row"])
+def test_a_coordinator_that_is_not_there_yet_is_waited_for(is_named: bool) -> None:
     def absent(version: int, request: Message) -> Message:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         row = Message(key="g", node_id=-1, host="", port=-1, error_code=code, error_message=None)
-        return Message(throttle_time_ms=0, coordinators=[row])
+        return Message(throttle_time_ms=0, coordinators=[row] if is_named else [])
 
     answers = {ApiKey.FIND_COORDINATOR: in_turn(absent, coordinator), ApiKey.DELETE_GROUPS: deleted(ErrorCode.NONE)}
     _, asked = asked_with(answers, lambda groups: groups.delete_groups(["g"]))
@@ -109,6 +110,15 @@ def test_committed_offsets_in_every_version(version: int) -> None:
         {ApiKey.OFFSET_FETCH: answer}, lambda groups: groups.committed_offsets("g"), OFFSET_FETCH=version
     )
     assert found == {TP: OffsetAndMetadata(5, "note", 3 if version >= 5 else -1)}
+
+
+def test_a_response_without_the_group_is_no_group_without_offsets() -> None:
+    with pytest.raises(ApiError) as refusal:
+        asked_with(
+            {ApiKey.OFFSET_FETCH: lambda version, request: Message(throttle_time_ms=0, groups=[])},
+            lambda groups: groups.committed_offsets("g"),
+        )
+    assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def classic_group(state: str, code: ErrorCode = ErrorCode.NONE) -> Answer:

@@ -9,7 +9,12 @@ from rookery.client.membership.consumer_member import (
     ConsumerMember,
     Owned,
 )
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
 
@@ -20,13 +25,23 @@ def member(**options: str) -> ConsumerMember:
     return it
 
 
-def answer(epoch: int, *partitions: tuple[UUID, list[int]], assigned: bool = True) -> Message:
-    rows = [Message(topic_id=topic_id, partitions=indexes) for topic_id, indexes in partitions]
-    assignment = Message(topic_partitions=rows) if assigned else None
-    return Message(error_code=0, member_id="m", member_epoch=epoch, heartbeat_interval_ms=3000, assignment=assignment)
+def answer(epoch: int, *partitions: tuple[UUID, list[int]], assigned: bool = True) -> ConsumerGroupHeartbeatResponse:
+    rows = [
+        ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in partitions
+    ]
+    assignment = ConsumerGroupHeartbeatResponseAssignment(topic_partitions=rows) if assigned else None
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        member_id="m",
+        member_epoch=epoch,
+        heartbeat_interval_ms=3000,
+        assignment=assignment,
+    )
 
 
-def told(request: Message) -> list[tuple[UUID, list[int]]] | None:
+def told(request: ConsumerGroupHeartbeatRequest) -> list[tuple[UUID, list[int]]] | None:
     if request.topic_partitions is None:
         return None
     return [(row.topic_id, row.partitions) for row in request.topic_partitions]

@@ -13,7 +13,7 @@ from rookery.client.membership.consumer_member import Owned
 from rookery.client.membership.consumer_shell import ConsumerMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.client.membership.settings import GroupSettings
-from rookery.protocol.message import Message
+from rookery.protocol.messages import ConsumerGroupHeartbeatRequest
 from rookery.testing import EmbeddedBroker
 from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
 from tests.client.skipping import let_pass
@@ -153,7 +153,7 @@ def test_a_topic_without_a_name_is_no_reason_to_hurry(broker: EmbeddedBroker) ->
             member.target |= {Owned(UUID(int=1), 0)}
             sent, heartbeat = 0, member.heartbeat
 
-            def count() -> Message:
+            def count() -> ConsumerGroupHeartbeatRequest:
                 nonlocal sent
                 sent += 1
                 return heartbeat()

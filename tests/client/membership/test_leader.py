@@ -15,7 +15,7 @@ from rookery.client.membership.assignors.base import (
 from rookery.client.membership.leader import GroupMembers, partition_counts, partition_racks
 from rookery.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from rookery.protocol.consumer_protocol import Subscription, read_assignment, write_subscription
-from rookery.protocol.message import Message
+from rookery.protocol.messages import JoinGroupResponseMember
 from tests.client.membership.groups_of_members import plain
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -33,9 +33,9 @@ class Fixed(StatelessAssignor):
         return self._answer
 
 
-def row(member_id: str, *owned: TopicPartition, version: int = 3) -> Message:
+def row(member_id: str, *owned: TopicPartition, version: int = 3) -> JoinGroupResponseMember:
     said = Subscription(version, frozenset({"t"}), owned, "east", 4, b"data")
-    return Message(member_id=member_id, group_instance_id=None, metadata=write_subscription(said))
+    return JoinGroupResponseMember(member_id=member_id, group_instance_id=None, metadata=write_subscription(said))
 
 
 def read(data: bytes) -> list[TopicPartition]:
@@ -50,7 +50,7 @@ def test_what_members_say() -> None:
     assert group.subscriptions["a"] == MemberSubscription(frozenset({"t"}), (ONE,), 4, b"data", None, "east")
     assert group.subscriptions["b"] == MemberSubscription(frozenset({"t"}), user_data=b"data")
     with pytest.raises(ApiError, match="the subscription of member c is malformed"):
-        GroupMembers([Message(member_id="c", metadata=b"?")])
+        GroupMembers([JoinGroupResponseMember(member_id="c", metadata=b"?")])
 
 
 def test_each_member_gets_its_own_version() -> None:

@@ -238,7 +238,7 @@ def interrupt(number, frame):
     # Only while a poll waits: what the program itself loses is its own.
     global interrupts
     while frame is not None:
-        if frame.f_code.co_name == "wait" and "listening" in frame.f_code.co_filename:
+        if frame.f_code.co_name == "wait" and "listener_calls" in frame.f_code.co_filename:
             interrupts += 1
             raise KeyboardInterrupt
         frame = frame.f_back

@@ -7,22 +7,47 @@ administrator who mistyped it.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import NodeId, TopicPartition
+from rookery.base.types import NodeId, PartitionIndex, TopicName, TopicPartition
 from rookery.client.cluster import Cluster
 from rookery.client.coordinators import Coordinators
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
 
 Result = TypeVar("Result")
 Thing = TypeVar("Thing")
-Rows = Callable[[Message], Iterable[tuple[TopicPartition, Message]]]
+ResultRowT = TypeVar("ResultRowT", bound="ResultRow")
+PartitionRowT = TypeVar("PartitionRowT", bound="PartitionRow")
+PartitionRowT_co = TypeVar("PartitionRowT_co", bound="PartitionRow", covariant=True)
 
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class ResultRow(Protocol):
+    """A row of a response: how one of several things went."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+class PartitionRow(Protocol):
+    """A partition's row, as most responses name it."""
+
+    @property
+    def partition_index(self) -> PartitionIndex: ...
+
+
+class TopicRow(Protocol[PartitionRowT_co]):
+    """A topic's row, as most responses name it."""
+
+    @property
+    def name(self) -> TopicName: ...
+
+    @property
+    def partitions(self) -> Sequence[PartitionRowT_co]: ...
 
 
 def is_transient(code: ErrorCode) -> bool:
@@ -44,22 +69,23 @@ class AdminPart:
     async def _retry(self, operation: Callable[[], Awaitable[Result]]) -> Result:
         return await self._cluster.retry(operation, retriable=is_transient)
 
-    async def _ask(self, api_key: ApiKey, request: Message, *, node: NodeId | None = None) -> Message:
+    async def _ask(self, api_key: ApiKey, request: Request[ResponseT], *, node: NodeId | None = None) -> ResponseT:
         """One request to a node, or to any broker."""
         if node is not None:
             await self._know_broker(node)
         return await self._cluster.call(api_key, request, node=node)
 
     async def _ask_controller(
-        self, api_key: ApiKey, request: Message, rows: Callable[[Message], list[Message]]
-    ) -> list[Message]:
+        self, api_key: ApiKey, request: Request[ResponseT], rows: Callable[[ResponseT], list[ResultRowT]]
+    ) -> list[ResultRowT]:
         """The rows of the controller's answer, asked again while there is none."""
 
-        async def ask() -> list[Message]:
+        async def ask() -> list[ResultRowT]:
             found = rows(await self._cluster.call_controller(api_key, request))
             for row in found:
                 if row.error_code == ErrorCode.NOT_CONTROLLER:
-                    raise ApiError(ErrorCode.NOT_CONTROLLER, row.get("error_message"))
+                    # Rows of old versions have no message.
+                    raise ApiError(ErrorCode.NOT_CONTROLLER, vars(row).get("error_message"))
             return found
 
         return await self._retry(ask)
@@ -68,19 +94,19 @@ class AdminPart:
         self,
         api_key: ApiKey,
         partitions: Iterable[TopicPartition],
-        request: Callable[[Sequence[TopicPartition]], Message],
+        request: Callable[[Sequence[TopicPartition]], Request[ResponseT]],
         *,
-        blank: Message,
-        rows: Rows | None = None,
-    ) -> dict[TopicPartition, Message]:
+        rows: Callable[[ResponseT], Iterable[tuple[TopicPartition, ResultRowT]]],
+        failed: Callable[[TopicPartition, ApiError], ResultRowT],
+    ) -> dict[TopicPartition, ResultRowT]:
         """The answer of each partition's leader, in the partitions' order.
 
         What fails for a while is asked for again, and only that. A partition that is not answered for in the end, or
-        does not exist, gets the `blank` row with its error: what was done for others is not lost by it. Raises
-        ApiError where nothing is known of any: nobody tells the leaders, or none of them serves the API.
+        does not exist, gets the row that `failed` makes: what was done for others is not lost by it. Raises ApiError
+        where nothing is known of any: no broker reports the leaders, or none of them serves the API.
         """
         wanted = sorted(set(partitions))
-        answers = _LeaderAnswers(blank)
+        answers = _LeaderAnswers(failed)
 
         async def ask() -> None:
             missing = [tp for tp in wanted if tp not in answers.rows]
@@ -91,7 +117,7 @@ class AdminPart:
                 except ApiError as error:
                     answers.take_failure(theirs[node], error)
                 else:
-                    answers.take_rows(theirs[node], dict((rows or partition_rows)(response)))
+                    answers.take_rows(theirs[node], dict(rows(response)))
             if answers.transient:
                 raise next(iter(answers.transient.values()))
 
@@ -119,13 +145,13 @@ class AdminPart:
         return sorted(metadata.brokers)
 
 
-class _LeaderAnswers:
+class _LeaderAnswers(Generic[ResultRowT]):
     """What is known of partitions so far: rows for good, and errors that may pass."""
 
-    def __init__(self, blank: Message) -> None:
-        self.rows: dict[TopicPartition, Message] = {}
+    def __init__(self, failed: Callable[[TopicPartition, ApiError], ResultRowT]) -> None:
+        self.rows: dict[TopicPartition, ResultRowT] = {}
         self.transient: dict[TopicPartition, ApiError] = {}
-        self._blank = blank
+        self._failed = failed
         self._not_served: dict[TopicPartition, ApiError] = {}
 
     def take_leaders(self, leaders: Mapping[TopicPartition, NodeId | ApiError]) -> dict[NodeId, list[TopicPartition]]:
@@ -139,7 +165,7 @@ class _LeaderAnswers:
                 theirs.setdefault(leader, []).append(tp)
         return theirs
 
-    def take_rows(self, asked: Iterable[TopicPartition], found: Mapping[TopicPartition, Message]) -> None:
+    def take_rows(self, asked: Iterable[TopicPartition], found: Mapping[TopicPartition, ResultRowT]) -> None:
         for tp in asked:
             row = found.get(tp)
             if row is None:
@@ -154,22 +180,18 @@ class _LeaderAnswers:
             if is_transient(error.code):
                 self.transient[tp] = error
                 continue
-            self.rows[tp] = _failed(self._blank, error)
+            self.rows[tp] = self._failed(tp, error)
             if error.code == ErrorCode.UNSUPPORTED_VERSION:
                 self._not_served[tp] = error
 
     def give_up(self, partitions: Iterable[TopicPartition], error: ApiError) -> None:
         """Time is up: what might have passed did not. `error` is of those that could not even be looked up."""
         for tp in partitions:
-            self.rows[tp] = _failed(self._blank, self.transient.get(tp, error))
+            self.rows[tp] = self._failed(tp, self.transient.get(tp, error))
 
     def check_served(self) -> None:
         if self.rows and self.rows.keys() == self._not_served.keys():
             raise next(iter(self._not_served.values()))
-
-
-def _failed(blank: Message, error: ApiError) -> Message:
-    return Message(**blank.__dict__, error_code=error.code, error_message=error.message)
 
 
 def several(things: Iterable[Thing], name: str) -> list[Thing]:
@@ -179,14 +201,8 @@ def several(things: Iterable[Thing], name: str) -> list[Thing]:
     return list(things)
 
 
-def by_topic(partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]) -> list[Message]:
-    """Partitions as most requests list them."""
-    grouped = groupby(sorted(partitions), key=lambda tp: tp.topic)
-    return [Message(name=topic, partitions=[row(tp) for tp in group]) for topic, group in grouped]
-
-
-def partition_rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
+def partition_rows(topics: Iterable[TopicRow[PartitionRowT]]) -> Iterable[tuple[TopicPartition, PartitionRowT]]:
     """Partitions as most responses list them."""
-    for topic in response.topics:
+    for topic in topics:
         for row in topic.partitions:
             yield TopicPartition(topic.name, row.partition_index), row

@@ -11,7 +11,12 @@ from rookery.client.admin.outcomes import check
 from rookery.client.metadata import Broker
 from rookery.net.channel import software
 from rookery.protocol.api import ApiKey, VersionRange
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribableLogDirTopic,
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
 
 _FENCED_SINCE = 2
 
@@ -40,7 +45,7 @@ class LogDirectory:
 
 class ClusterAdmin(AdminPart):
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        request = Message(
+        request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=include_fenced
         )
 
@@ -68,7 +73,7 @@ class ClusterAdmin(AdminPart):
         found: list[LogDirectory] = []
         for node in await self._broker_ids() if asked is None else asked:
             response = await self._retry(
-                partial(self._ask, ApiKey.DESCRIBE_LOG_DIRS, Message(topics=topics), node=node)
+                partial(self._ask, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics), node=node)
             )
             check(response.get("error_code", 0), f"broker {node}")
             found += [_log_directory(node, row) for row in response.results]
@@ -87,16 +92,19 @@ class ClusterAdmin(AdminPart):
         }
 
 
-def _describable(partitions: Iterable[TopicPartition]) -> list[Message]:
-    return [Message(topic=topic, partitions=indexes) for topic, indexes in indexes_by_topic(partitions).items()]
+def _describable(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic]:
+    return [
+        DescribableLogDirTopic(topic=topic, partitions=indexes)
+        for topic, indexes in indexes_by_topic(partitions).items()
+    ]
 
 
-def _log_directory(node: NodeId, row: Message) -> LogDirectory:
+def _log_directory(node: NodeId, row: DescribeLogDirsResult) -> LogDirectory:
     return LogDirectory(
         node_id=node,
         path=row.log_dir,
         error=ErrorCode(row.error_code),
         total_bytes=row.get("total_bytes", -1),
         usable_bytes=row.get("usable_bytes", -1),
-        partition_sizes={tp: partition.partition_size for tp, partition in partition_rows(row)},
+        partition_sizes={tp: partition.partition_size for tp, partition in partition_rows(row.topics)},
     )

@@ -5,7 +5,7 @@ A broker's own configs are known to that broker only and asked for there; everyt
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Self
+from typing import Protocol, Self
 
 from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
@@ -14,7 +14,16 @@ from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart, is_transient, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+    ListConfigResourcesRequest,
+)
 
 _TYPES_SINCE = 1
 
@@ -77,6 +86,16 @@ class ConfigChange:
     value: str | None = None
 
 
+class _Result(Protocol):
+    """A row of the responses of both APIs."""
+
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def error_message(self) -> str | None: ...
+
+
 class ConfigAdmin(AdminPart):
     async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
         """What has a configuration, of these types or of all."""
@@ -87,7 +106,7 @@ class ConfigAdmin(AdminPart):
             if set(kinds) != {ResourceType.CLIENT_METRICS}:
                 await self._require(ApiKey.LIST_CONFIG_RESOURCES, _TYPES_SINCE, "lists client metrics only")
             response = await self._cluster.call(
-                ApiKey.LIST_CONFIG_RESOURCES, Message(resource_types=[int(kind) for kind in kinds])
+                ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
             )
             check(response.error_code, "config resources")
             found = [
@@ -106,8 +125,11 @@ class ConfigAdmin(AdminPart):
         keys = None if names is None else several(names, "names")
 
         async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[ResourceConfigs]:
-            rows = [Message(resource_type=r.kind, resource_name=r.name, configuration_keys=keys) for r in theirs]
-            request = Message(resources=rows, include_synonyms=True, include_documentation=documentation)
+            rows = [
+                DescribeConfigsResource(resource_type=r.kind, resource_name=r.name, configuration_keys=keys)
+                for r in theirs
+            ]
+            request = DescribeConfigsRequest(resources=rows, include_synonyms=True, include_documentation=documentation)
             response = await self._ask(ApiKey.DESCRIBE_CONFIGS, request, node=node)
             _check_transient(response.results)
             return [_described(row) for row in response.results]
@@ -124,10 +146,15 @@ class ConfigAdmin(AdminPart):
         wanted = {resource: list(theirs) for resource, theirs in changes.items()}
 
         async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[Outcome]:
-            request = Message(resources=[_altered(r, wanted[r]) for r in theirs], validate_only=validate_only)
+            request = IncrementalAlterConfigsRequest(
+                resources=[_altered(r, wanted[r]) for r in theirs], validate_only=validate_only
+            )
             response = await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, node=node)
             _check_transient(response.responses)
-            return [Outcome.of(str(_resource(row)), row) for row in response.responses]
+            return [
+                Outcome.of(str(_resource(row.resource_type, row.resource_name)), row.error_code, row.error_message)
+                for row in response.responses
+            ]
 
         outcomes: list[Outcome] = []
         for node, theirs in _by_node(wanted).items():
@@ -143,7 +170,7 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[NodeId | None, list[Co
     return nodes
 
 
-def _check_transient(rows: Iterable[Message]) -> None:
+def _check_transient(rows: Iterable[_Result]) -> None:
     """Both APIs may be repeated: what was altered already is altered to the same."""
     for row in rows:
         if is_transient(ErrorCode(row.error_code)):
@@ -154,26 +181,33 @@ def _kind(resource_type: int) -> ResourceType:
     return ResourceType(resource_type) if resource_type in ResourceType.__members__.values() else ResourceType.UNKNOWN
 
 
-def _resource(row: Message) -> ConfigResource:
-    return ConfigResource(_kind(row.resource_type), row.resource_name)
+def _resource(resource_type: int, name: str) -> ConfigResource:
+    return ConfigResource(_kind(resource_type), name)
 
 
-def _altered(resource: ConfigResource, changes: Iterable[ConfigChange]) -> Message:
-    configs = [Message(name=c.name, config_operation=c.operation, value=c.value) for c in changes]
-    return Message(resource_type=resource.kind, resource_name=resource.name, configs=configs)
+def _altered(
+    resource: ConfigResource, changes: Iterable[ConfigChange]
+) -> IncrementalAlterConfigsRequestAlterConfigsResource:
+    configs = [
+        IncrementalAlterConfigsRequestAlterableConfig(name=c.name, config_operation=c.operation, value=c.value)
+        for c in changes
+    ]
+    return IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=resource.kind, resource_name=resource.name, configs=configs
+    )
 
 
-def _described(row: Message) -> ResourceConfigs:
+def _described(row: DescribeConfigsResult) -> ResourceConfigs:
     return ResourceConfigs(
-        resource=_resource(row),
+        resource=_resource(row.resource_type, row.resource_name),
         entries=tuple(sorted((_entry(entry) for entry in row.configs), key=lambda entry: entry.name)),
         error=ErrorCode(row.error_code),
         message=row.error_message,
     )
 
 
-def _entry(row: Message) -> ConfigEntry:
-    synonyms = (ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in row.get("synonyms") or ())
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
+    synonyms = (ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in row.synonyms)
     return ConfigEntry(
         name=row.name,
         value=row.value,

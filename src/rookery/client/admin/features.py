@@ -9,7 +9,7 @@ from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart
 from rookery.net.channel import software
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import FeatureUpdateKey, SupportedFeatureKey, UpdateFeaturesRequest
 
 _FEATURES_SINCE = 3
 
@@ -40,11 +40,11 @@ class FeatureAdmin(AdminPart):
     async def _describe_features(self) -> Features:
         await self._require(ApiKey.API_VERSIONS, _FEATURES_SINCE, "is too old to have features")
         response = await self._cluster.call(ApiKey.API_VERSIONS, software())
-        supported = {row.name: row for row in response.supported_features}
-        levels = {row.name: row.max_version_level for row in response.finalized_features}
+        supported = {row.name: row for row in response.get("supported_features", ())}
+        levels = {row.name: row.max_version_level for row in response.get("finalized_features", ())}
         names = sorted(supported.keys() | levels.keys())
         return Features(
-            response.finalized_features_epoch,
+            response.get("finalized_features_epoch", -1),
             tuple(_feature(name, supported.get(name), levels.get(name, 0)) for name in names),
         )
 
@@ -57,18 +57,22 @@ class FeatureAdmin(AdminPart):
     async def _update_features(self, levels: Mapping[str, int], upgrade_type: UpgradeType, validate_only: bool) -> None:
         allow_downgrade = upgrade_type is not UpgradeType.UPGRADE
         updates = [
-            Message(feature=name, max_version_level=level, upgrade_type=upgrade_type, allow_downgrade=allow_downgrade)
+            FeatureUpdateKey(
+                feature=name, max_version_level=level, upgrade_type=upgrade_type, allow_downgrade=allow_downgrade
+            )
             for name, level in levels.items()
         ]
-        request = Message(timeout_ms=self._timeout_ms, feature_updates=updates, validate_only=validate_only)
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._timeout_ms, feature_updates=updates, validate_only=validate_only
+        )
         response = await self._cluster.call_controller(ApiKey.UPDATE_FEATURES, request)
         # Brokers before version 2 may tell a feature's own error only there.
-        for answer in (response, *(response.get("results") or ())):
+        for answer in (response, *(response.get("results", ()))):
             if answer.error_code != ErrorCode.NONE:
                 raise ApiError(ErrorCode(answer.error_code), answer.error_message)
 
 
-def _feature(name: str, supported: Message | None, level: int) -> Feature:
+def _feature(name: str, supported: SupportedFeatureKey | None, level: int) -> Feature:
     return Feature(
         name=name,
         supported_min=None if supported is None else supported.min_version,

@@ -4,28 +4,43 @@ Requests go to each group's coordinator. A group is of the classic kind (its mem
 new kind (KIP-848, the coordinator assigns); both are described alike.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Self
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, Offset, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
-from rookery.client.admin.base import by_topic, partition_rows, several
+from rookery.client.admin.base import ResultRow, partition_rows, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.client.admin.records import RecordAdmin
-from rookery.client.membership.interfaces import NO_GENERATION, ConsumerGroupMetadata, OffsetAndMetadata
+from rookery.client.membership.interfaces import ConsumerGroupMetadata, OffsetAndMetadata
 from rookery.client.membership.offset_requests import (
     OFFSETS_VERSION_MAX,
     commit_codes,
     commit_request,
+    commit_results,
     fetch_codes,
     fetch_errors,
+    fetch_request,
     fetched_offsets,
 )
 from rookery.protocol.api import ApiKey
 from rookery.protocol.consumer_protocol import read_assignment
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponseAssignment,
+    DeleteGroupsRequest,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    Member,
+    MemberIdentity,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -118,7 +133,7 @@ class PartitionLag:
 class GroupAdmin(RecordAdmin):
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, by name; every state and type if none is named."""
-        request = Message(states_filter=several(states, "states"), types_filter=several(types, "types"))
+        request = ListGroupsRequest(states_filter=several(states, "states"), types_filter=several(types, "types"))
         found: list[GroupListing] = []
         for node in await self._broker_ids():
             found += await self._retry(partial(self._list_groups_of, node, request))
@@ -132,7 +147,7 @@ class GroupAdmin(RecordAdmin):
         )
         return sorted(kept, key=lambda group: group.group_id)
 
-    async def _list_groups_of(self, node: NodeId, request: Message) -> list[GroupListing]:
+    async def _list_groups_of(self, node: NodeId, request: ListGroupsRequest) -> list[GroupListing]:
         response = await self._ask(ApiKey.LIST_GROUPS, request, node=node)
         check(response.error_code, f"groups of broker {node}")
         return [
@@ -153,9 +168,13 @@ class GroupAdmin(RecordAdmin):
 
     async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
         """None if the broker does not know the group as one of the new kind."""
-        request = Message(group_ids=[group_id], include_authorized_operations=False)
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
         try:
-            row = await self._describe(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
+            response = await self._groups.call(
+                group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, lambda: request, codes=lambda answer: _codes(answer.groups)
+            )
+            row = response.groups[0]
+            check(row.error_code, f"group {group_id}")
         except ApiError as error:
             if error.code in _UNKNOWN_TO_NEW_PROTOCOL:
                 return None
@@ -173,8 +192,12 @@ class GroupAdmin(RecordAdmin):
         )
 
     async def _describe_classic(self, group_id: str) -> GroupDescription:
-        request = Message(groups=[group_id], include_authorized_operations=False)
-        row = await self._describe(group_id, ApiKey.DESCRIBE_GROUPS, request)
+        request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
+        response = await self._groups.call(
+            group_id, ApiKey.DESCRIBE_GROUPS, lambda: request, codes=lambda answer: _codes(answer.groups)
+        )
+        row = response.groups[0]
+        check(row.error_code, f"group {group_id}")
         if row.group_state == _DEAD:
             # What brokers answered before version 6 for a group that does not exist.
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
@@ -188,12 +211,6 @@ class GroupAdmin(RecordAdmin):
             members=tuple(_classic_member(member) for member in row.members),
         )
 
-    async def _describe(self, group_id: str, api_key: ApiKey, request: Message) -> Message:
-        response = await self._groups.call(group_id, api_key, lambda: request, codes=_codes_of("groups"))
-        row: Message = response.groups[0]
-        check(row.error_code, f"group {group_id}")
-        return row
-
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -202,7 +219,7 @@ class GroupAdmin(RecordAdmin):
         With `require_stable`, offsets that an open transaction is about to commit are waited for.
         """
         wanted = None if partitions is None else several(partitions, "partitions")
-        request = _fetch_request(group_id, wanted, require_stable=require_stable)
+        request = fetch_request(ConsumerGroupMetadata(group_id), wanted, as_member=False, require_stable=require_stable)
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             response = await self._groups.call(
@@ -222,33 +239,38 @@ class GroupAdmin(RecordAdmin):
         response = await self._groups.call(
             group_id, ApiKey.OFFSET_COMMIT, lambda: request, codes=commit_codes, version_max=OFFSETS_VERSION_MAX
         )
-        return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response)}
+        return commit_results(response)
 
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Forget what was committed for partitions of topics that no member subscribes to."""
-        topics = by_topic(several(partitions, "partitions"), lambda tp: Message(partition_index=tp.partition))
-        request = Message(group_id=group_id, topics=topics)
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+            )
+            for topic, indexes in indexes_by_topic(several(partitions, "partitions")).items()
+        ]
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
         response = await self._groups.call(
             group_id, ApiKey.OFFSET_DELETE, lambda: request, codes=lambda answer: [answer.error_code]
         )
         check(response.error_code, f"group {group_id}")
-        return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response)}
+        return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response.topics)}
 
     async def delete_groups(self, group_ids: Iterable[str]) -> list[Outcome]:
         """Delete groups that have no members, with their offsets."""
         return [await self._delete_group(each) for each in dict.fromkeys(several(group_ids, "group_ids"))]
 
     async def _delete_group(self, group_id: str) -> Outcome:
-        request = Message(groups_names=[group_id])
+        request = DeleteGroupsRequest(groups_names=[group_id])
         try:
             response = await self._groups.call(
-                group_id, ApiKey.DELETE_GROUPS, lambda: request, codes=_codes_of("results")
+                group_id, ApiKey.DELETE_GROUPS, lambda: request, codes=lambda answer: _codes(answer.results)
             )
         except ApiError as error:
             return Outcome.failed(group_id, error)
-        return Outcome.of(group_id, response.results[0])
+        return Outcome.of(group_id, response.results[0].error_code)
 
     async def remove_members(
         self,
@@ -261,21 +283,21 @@ class GroupAdmin(RecordAdmin):
         """Remove members from a group, dynamic ones by their ids and static ones by their instance ids; if neither is
         given, all. A removed member that is alive joins again."""
         dynamic, static = several(member_ids or (), "member_ids"), several(instance_ids, "instance_ids")
-        members = [Message(member_id=member, group_instance_id=None, reason=reason) for member in dynamic]
-        members += [Message(member_id="", group_instance_id=instance, reason=reason) for instance in static]
+        members = [MemberIdentity(member_id=member, group_instance_id=None, reason=reason) for member in dynamic]
+        members += [MemberIdentity(member_id="", group_instance_id=instance, reason=reason) for instance in static]
         if member_ids is None and not static:
             (group,) = await self.describe_groups([group_id])
             members = [
-                Message(member_id=member.member_id, group_instance_id=member.instance_id, reason=reason)
+                MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id, reason=reason)
                 for member in group.check().members
             ]
         if not members:
             return []
         return await self._remove(group_id, members)
 
-    async def _remove(self, group_id: str, members: list[Message]) -> list[RemovedMember]:
+    async def _remove(self, group_id: str, members: list[MemberIdentity]) -> list[RemovedMember]:
         await self._require(ApiKey.LEAVE_GROUP, _SEVERAL_MEMBERS_SINCE, "removes no members of others")
-        request = Message(group_id=group_id, member_id="", members=members)
+        request = LeaveGroupRequest(group_id=group_id, member_id="", members=members)
         response = await self._groups.call(
             group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=lambda answer: [answer.error_code]
         )
@@ -286,7 +308,7 @@ class GroupAdmin(RecordAdmin):
                 ErrorCode(row.error_code),
                 instance_id=row.group_instance_id,
             )
-            for row in response.members
+            for row in response.get("members", ())
         ]
 
     async def lags(self, group_id: str, assigned: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
@@ -298,20 +320,11 @@ class GroupAdmin(RecordAdmin):
         return [PartitionLag(tp, committed[tp].offset if tp in committed else None, ends.get(tp)) for tp in partitions]
 
 
-def _fetch_request(group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool) -> Message:
-    """An OffsetFetch for these partitions, or (None) for everything that the group committed."""
-    topics = None
-    if partitions is not None:
-        topics = [Message(name=t, partition_indexes=indexes) for t, indexes in indexes_by_topic(partitions).items()]
-    asked = Message(group_id=group_id, member_id=None, member_epoch=NO_GENERATION, topics=topics)
-    return Message(group_id=group_id, topics=topics, groups=[asked], require_stable=require_stable)
+def _codes(rows: Iterable[ResultRow]) -> list[int]:
+    return [row.error_code for row in rows]
 
 
-def _codes_of(field: str) -> Callable[[Message], list[int]]:
-    return lambda response: [row.error_code for row in response.get(field)]
-
-
-def _consumer_member(row: Message) -> GroupMember:
+def _consumer_member(row: Member) -> GroupMember:
     return GroupMember(
         member_id=row.member_id,
         instance_id=row.instance_id,
@@ -323,7 +336,7 @@ def _consumer_member(row: Message) -> GroupMember:
     )
 
 
-def _assigned(assignment: Message) -> tuple[TopicPartition, ...]:
+def _assigned(assignment: ConsumerGroupDescribeResponseAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, index)
@@ -333,7 +346,7 @@ def _assigned(assignment: Message) -> tuple[TopicPartition, ...]:
     )
 
 
-def _classic_member(row: Message) -> GroupMember:
+def _classic_member(row: DescribedGroupMember) -> GroupMember:
     return GroupMember(
         member_id=row.member_id,
         instance_id=row.get("group_instance_id"),

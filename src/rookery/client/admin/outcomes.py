@@ -8,7 +8,6 @@ from typing import Self
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.values import value_class
-from rookery.protocol.message import Message
 
 
 def check(code: int, what: str) -> None:
@@ -30,9 +29,9 @@ class Outcome:
         return self
 
     @classmethod
-    def of(cls, name: str, row: Message) -> "Outcome":
-        """From the row of a response; old versions of most APIs have no message."""
-        return Outcome(name, ErrorCode(row.error_code), row.get("error_message"))
+    def of(cls, name: str, code: int, message: str | None = None) -> "Outcome":
+        """From the fields of a response's row; old versions of most APIs have no message."""
+        return Outcome(name, ErrorCode(code), message)
 
     @classmethod
     def failed(cls, name: str, error: ApiError) -> "Outcome":

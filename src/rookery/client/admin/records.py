@@ -11,10 +11,24 @@ from rookery.base.types import (
     indexes_by_topic,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import by_topic, several
+from rookery.client.admin.base import partition_rows, several
 from rookery.client.admin.topics import TopicAdmin
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 # Timestamps with a meaning of their own in ListOffsets.
 LATEST: TimestampMs = -1
@@ -61,13 +75,30 @@ class RecordAdmin(TopicAdmin):
         """Offsets by timestamp, or by LATEST, EARLIEST, MAX_TIMESTAMP; asked of each partition's leader."""
         isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
 
-        def request(partitions: Sequence[TopicPartition]) -> Message:
-            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, timestamp=wanted[tp]))
-            return Message(
+        def request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+            topics = [
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=wanted[TopicPartition(topic, index)])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in indexes_by_topic(partitions).items()
+            ]
+            return ListOffsetsRequest(
                 replica_id=_CONSUMER_REPLICA, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms
             )
 
-        rows = await self._ask_leaders(ApiKey.LIST_OFFSETS, wanted, request, blank=Message(offset=-1, timestamp=-1))
+        rows = await self._ask_leaders(
+            ApiKey.LIST_OFFSETS,
+            wanted,
+            request,
+            rows=lambda response: partition_rows(response.topics),
+            failed=lambda tp, error: ListOffsetsPartitionResponse(
+                partition_index=tp.partition, error_code=error.code, offset=-1, timestamp=-1
+            ),
+        )
         return {
             tp: OffsetResult(row.offset, row.timestamp, row.get("leader_epoch", -1), ErrorCode(row.error_code))
             for tp, row in rows.items()
@@ -84,11 +115,28 @@ class RecordAdmin(TopicAdmin):
     async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, DeletedRecords]:
         """Delete what lies below these offsets; -1 means everything up to the high watermark."""
 
-        def request(partitions: Sequence[TopicPartition]) -> Message:
-            topics = by_topic(partitions, lambda tp: Message(partition_index=tp.partition, offset=before[tp]))
-            return Message(topics=topics, timeout_ms=self._timeout_ms)
+        def request(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
+            topics = [
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=index, offset=before[TopicPartition(topic, index)])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in indexes_by_topic(partitions).items()
+            ]
+            return DeleteRecordsRequest(topics=topics, timeout_ms=self._timeout_ms)
 
-        rows = await self._ask_leaders(ApiKey.DELETE_RECORDS, before, request, blank=Message(low_watermark=-1))
+        rows = await self._ask_leaders(
+            ApiKey.DELETE_RECORDS,
+            before,
+            request,
+            rows=lambda response: partition_rows(response.topics),
+            failed=lambda tp, error: DeleteRecordsPartitionResult(
+                partition_index=tp.partition, error_code=error.code, low_watermark=-1
+            ),
+        )
         return {tp: DeletedRecords(row.low_watermark, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, EpochEnd]:
@@ -98,24 +146,28 @@ class RecordAdmin(TopicAdmin):
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             epochs,
             lambda partitions: _epochs_request({tp: epochs[tp] for tp in partitions}),
-            blank=Message(leader_epoch=-1, end_offset=-1),
             rows=_epoch_rows,
+            failed=lambda tp, error: OffsetForLeaderEpochResponseEpochEndOffset(
+                partition=tp.partition, error_code=error.code, leader_epoch=-1, end_offset=-1
+            ),
         )
         return {tp: EpochEnd(row.leader_epoch, row.end_offset, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
 
-def _epoch_rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
+def _epoch_rows(
+    response: OffsetForLeaderEpochResponse,
+) -> Iterable[tuple[TopicPartition, OffsetForLeaderEpochResponseEpochEndOffset]]:
     for topic in response.topics:
         for row in topic.partitions:
             yield TopicPartition(topic.topic, row.partition), row
 
 
-def _epochs_request(epochs: Mapping[TopicPartition, LeaderEpoch]) -> Message:
+def _epochs_request(epochs: Mapping[TopicPartition, LeaderEpoch]) -> OffsetForLeaderEpochRequest:
     topics = [
-        Message(
+        OffsetForLeaderTopic(
             topic=topic,
             partitions=[
-                Message(
+                OffsetForLeaderPartition(
                     partition=index,
                     current_leader_epoch=_ANY_EPOCH,
                     leader_epoch=epochs[TopicPartition(topic, index)],
@@ -125,4 +177,4 @@ def _epochs_request(epochs: Mapping[TopicPartition, LeaderEpoch]) -> Message:
         )
         for topic, indexes in indexes_by_topic(epochs).items()
     ]
-    return Message(replica_id=_CONSUMER_REPLICA, topics=topics)
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER_REPLICA, topics=topics)

@@ -5,7 +5,6 @@ from functools import partial
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import (
-    NO_LEADER_EPOCH,
     NO_TOPIC_ID,
     LeaderEpoch,
     NodeId,
@@ -18,7 +17,25 @@ from rookery.client.admin.base import AdminPart, several
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.metadata import ClusterMetadata, Topic, read_metadata
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsRequestTopicRequest,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 
 # The broker's own defaults, in CreateTopics (KIP-464).
 BROKER_DEFAULT = -1
@@ -85,7 +102,7 @@ class TopicDetails:
 class TopicAdmin(AdminPart):
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
         """Create topics. One whose first answer got lost is asked for again, and is then TOPIC_ALREADY_EXISTS."""
-        request = Message(
+        request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in several(topics, "topics")],
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
@@ -99,18 +116,22 @@ class TopicAdmin(AdminPart):
         names = [topic for topic in wanted if isinstance(topic, str)]
         if len(names) < len(wanted):
             await self._require(ApiKey.DELETE_TOPICS, _DELETE_BY_ID_SINCE, "deletes topics by name only")
-        request = Message(topics=[_named(topic) for topic in wanted], topic_names=names, timeout_ms=self._timeout_ms)
+        request = DeleteTopicsRequest(
+            topics=[_deletable(topic) for topic in wanted], topic_names=names, timeout_ms=self._timeout_ms
+        )
         rows = await self._ask_controller(ApiKey.DELETE_TOPICS, request, lambda response: response.responses)
-        return [Outcome.of(row.name or str(row.topic_id), row) for row in rows]
+        return [
+            Outcome.of(row.name or str(row.get("topic_id")), row.error_code, row.get("error_message")) for row in rows
+        ]
 
     async def create_partitions(
         self, totals: Mapping[TopicName, int | NewPartitions], *, validate_only: bool = False
     ) -> list[Outcome]:
         """Raise topics to these total numbers of partitions."""
         topics = [_enlarged(name, total) for name, total in totals.items()]
-        request = Message(topics=topics, timeout_ms=self._timeout_ms, validate_only=validate_only)
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=self._timeout_ms, validate_only=validate_only)
         rows = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request, lambda response: response.results)
-        return [Outcome.of(row.name, row) for row in rows]
+        return [Outcome.of(row.name, row.error_code, row.error_message) for row in rows]
 
     async def list_topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -128,8 +149,8 @@ class TopicAdmin(AdminPart):
 
     async def _describe_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
         await self._require(ApiKey.METADATA, _METADATA_BY_ID_SINCE, "describes topics by name only")
-        request = Message(
-            topics=[_named(topic_id) for topic_id in ids],
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -139,7 +160,7 @@ class TopicAdmin(AdminPart):
             response = await self._cluster.call(ApiKey.METADATA, request)
             for row in response.topics:
                 # Metadata are kept by name, and a topic that does not exist has none.
-                row.name = row.name or str(row.topic_id)
+                row.name = row.name or str(row.get("topic_id"))
             return read_metadata(response)
 
         return list((await self._retry(ask)).topics.values())
@@ -148,74 +169,86 @@ class TopicAdmin(AdminPart):
         self, topics: Iterable[TopicName] = (), *, partitions_per_page: int = PARTITIONS_PER_PAGE
     ) -> list[TopicDetails]:
         """Topics (none named: all) in great detail, by name, asked for page by page (KIP-966)."""
-        wanted = [Message(name=name) for name in sorted(set(several(topics, "topics")))]
+        wanted = [
+            DescribeTopicPartitionsRequestTopicRequest(name=name) for name in sorted(set(several(topics, "topics")))
+        ]
         found: dict[TopicName, TopicDetails] = {}
-        cursor: Message | None = None
+        cursor: DescribeTopicPartitionsRequestCursor | None = None
         while True:
-            request = Message(topics=wanted, response_partition_limit=partitions_per_page, cursor=cursor)
+            request = DescribeTopicPartitionsRequest(
+                topics=wanted, response_partition_limit=partitions_per_page, cursor=cursor
+            )
             response = await self._retry(partial(self._cluster.call, ApiKey.DESCRIBE_TOPIC_PARTITIONS, request))
             for row in response.topics:
                 details = _details(row)
                 before = found[details.name].partitions if details.name in found else ()
                 found[details.name] = _details(row, before)
-            cursor = response.next_cursor
-            if cursor is None:
+            following = response.next_cursor
+            if following is None:
                 return list(found.values())
+            cursor = DescribeTopicPartitionsRequestCursor(
+                topic_name=following.topic_name, partition_index=following.partition_index
+            )
 
 
-def _creatable(topic: NewTopic) -> Message:
+def _creatable(topic: NewTopic) -> CreatableTopic:
     assignments = [
-        Message(partition_index=index, broker_ids=list(nodes)) for index, nodes in (topic.assignments or {}).items()
+        CreatableReplicaAssignment(partition_index=index, broker_ids=list(nodes))
+        for index, nodes in (topic.assignments or {}).items()
     ]
-    return Message(
+    return CreatableTopic(
         name=topic.name,
         num_partitions=BROKER_DEFAULT if assignments else topic.partitions,
         replication_factor=BROKER_DEFAULT if assignments else topic.replication_factor,
         assignments=assignments,
-        configs=[Message(name=name, value=value) for name, value in (topic.configs or {}).items()],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in (topic.configs or {}).items()],
     )
 
 
-def _created(row: Message) -> CreatedTopic:
+def _created(row: CreatableTopicResult) -> CreatedTopic:
     topic_id, partitions = row.get("topic_id", NO_TOPIC_ID), row.get("num_partitions", -1)
     return CreatedTopic(
         name=row.name,
         error=ErrorCode(row.error_code),
-        message=row.get("error_message"),
-        topic_id=None if topic_id in (None, NO_TOPIC_ID) else topic_id,
+        message=row.error_message,
+        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
         partitions=partitions if partitions >= 0 else None,
-        replication_factor=row.replication_factor if partitions >= 0 else None,
+        replication_factor=row.get("replication_factor") if partitions >= 0 else None,
     )
 
 
-def _named(topic: TopicName | TopicId) -> Message:
+def _deletable(topic: TopicName | TopicId) -> DeleteTopicState:
     if isinstance(topic, str):
-        return Message(name=topic, topic_id=None)
-    return Message(name=None, topic_id=topic)
+        return DeleteTopicState(name=topic, topic_id=NO_TOPIC_ID)
+    return DeleteTopicState(name=None, topic_id=topic)
 
 
-def _enlarged(name: TopicName, wanted: int | NewPartitions) -> Message:
+def _enlarged(name: TopicName, wanted: int | NewPartitions) -> CreatePartitionsTopic:
     new = NewPartitions(wanted) if isinstance(wanted, int) else wanted
-    assignments = None if new.assignments is None else [Message(broker_ids=list(nodes)) for nodes in new.assignments]
-    return Message(name=name, count=new.total, assignments=assignments)
+    assignments = (
+        None
+        if new.assignments is None
+        else [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in new.assignments]
+    )
+    return CreatePartitionsTopic(name=name, count=new.total, assignments=assignments)
 
 
-def _details(row: Message, before: tuple[PartitionDetails, ...] = ()) -> TopicDetails:
+def _details(row: DescribeTopicPartitionsResponseTopic, before: tuple[PartitionDetails, ...] = ()) -> TopicDetails:
     """`before` are the partitions that earlier pages had."""
     return TopicDetails(
-        name=row.name,
-        topic_id=row.topic_id or NO_TOPIC_ID,
+        name=row.name or "",
+        topic_id=row.topic_id,
         is_internal=row.is_internal,
         error=ErrorCode(row.error_code),
         partitions=(*before, *map(_partition_details, row.partitions)),
     )
 
 
-def _partition_details(row: Message) -> PartitionDetails:
+def _partition_details(row: DescribeTopicPartitionsResponsePartition) -> PartitionDetails:
     return PartitionDetails(
         index=row.partition_index,
         leader=row.leader_id,
-        leader_epoch=row.get("leader_epoch", NO_LEADER_EPOCH),
+        leader_epoch=row.leader_epoch,
         replicas=tuple(row.replica_nodes),
         in_sync_replicas=tuple(row.isr_nodes),
         offline_replicas=tuple(row.offline_replicas),

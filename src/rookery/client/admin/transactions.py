@@ -27,7 +27,19 @@ from rookery.client.admin.base import AdminPart, partition_rows, several
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.client.prepared import EndOutcome, PreparedTransaction
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    DescribeProducersRequest,
+    DescribeProducersRequestTopicRequest,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponseTransactionState,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    PartitionResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 ONGOING = "Ongoing"
 # A transaction whose markers are being written.
@@ -159,7 +171,7 @@ class TransactionAdmin(AdminPart):
         id_pattern: str | None = None,
     ) -> list[TransactionListing]:
         """The transactions of all coordinators, by transactional id; `id_pattern` is a regular expression (RE2)."""
-        request = Message(
+        request = ListTransactionsRequest(
             state_filters=several(states, "states"),
             producer_id_filters=several(producer_ids, "producer_ids"),
             duration_filter=_NO_FILTER if running_longer_than_ms is None else running_longer_than_ms,
@@ -172,7 +184,9 @@ class TransactionAdmin(AdminPart):
             found += await self._retry(partial(self._list_transactions_of, node, request, version_min))
         return sorted(found, key=lambda transaction: transaction.transactional_id)
 
-    async def _list_transactions_of(self, node: NodeId, request: Message, version_min: int) -> list[TransactionListing]:
+    async def _list_transactions_of(
+        self, node: NodeId, request: ListTransactionsRequest, version_min: int
+    ) -> list[TransactionListing]:
         connection = await self._cluster.connection(node)
         if connection.version(ApiKey.LIST_TRANSACTIONS) < version_min:
             # It would answer as if nothing had been filtered.
@@ -196,7 +210,7 @@ class TransactionAdmin(AdminPart):
             response = await self._transactions.call(
                 transactional_id,
                 ApiKey.DESCRIBE_TRANSACTIONS,
-                lambda: Message(transactional_ids=[transactional_id]),
+                lambda: DescribeTransactionsRequest(transactional_ids=[transactional_id]),
                 codes=lambda answer: [row.error_code for row in answer.transaction_states],
             )
             row = response.transaction_states[0]
@@ -212,12 +226,21 @@ class TransactionAdmin(AdminPart):
         wanted = several(partitions, "partitions")
         if node is None:
             rows = await self._ask_leaders(
-                ApiKey.DESCRIBE_PRODUCERS, wanted, _producers_request, blank=Message(active_producers=[])
+                ApiKey.DESCRIBE_PRODUCERS,
+                wanted,
+                _producers_request,
+                rows=lambda response: partition_rows(response.topics),
+                failed=lambda tp, error: PartitionResponse(
+                    partition_index=tp.partition,
+                    error_code=error.code,
+                    error_message=error.message,
+                    active_producers=[],
+                ),
             )
         else:
             request = _producers_request(wanted)
             response = await self._retry(partial(self._ask, ApiKey.DESCRIBE_PRODUCERS, request, node=node))
-            rows = dict(partition_rows(response))
+            rows = dict(partition_rows(response.topics))
         return {tp: _producers(tp, row) for tp, row in rows.items()}
 
     async def open_transactions(
@@ -236,8 +259,8 @@ class TransactionAdmin(AdminPart):
         await self._retry(partial(self._abort, target))
 
     async def _abort(self, target: AbortTarget) -> None:
-        topic = Message(name=target.partition.topic, partition_indexes=[target.partition.partition])
-        marker = Message(
+        topic = WritableTxnMarkerTopic(name=target.partition.topic, partition_indexes=[target.partition.partition])
+        marker = WritableTxnMarker(
             producer_id=target.producer_id,
             producer_epoch=target.producer_epoch,
             transaction_result=False,
@@ -245,7 +268,9 @@ class TransactionAdmin(AdminPart):
             coordinator_epoch=target.coordinator_epoch,
         )
         leader = await self._cluster.leader(target.partition)
-        response = await self._cluster.call(ApiKey.WRITE_TXN_MARKERS, Message(markers=[marker]), node=leader)
+        response = await self._cluster.call(
+            ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), node=leader
+        )
         answer = response.markers[0].topics[0].partitions[0]
         check(answer.error_code, f"partition {target.partition}, producer id {target.producer_id}")
 
@@ -254,7 +279,7 @@ class TransactionAdmin(AdminPart):
 
         Returns when the outcome is certain; readers see it soon after. Raises ApiError where there is no telling.
         """
-        request = Message(
+        request = EndTxnRequest(
             transactional_id=prepared.transactional_id,
             producer_id=prepared.producer_id,
             producer_epoch=prepared.producer_epoch,
@@ -262,7 +287,7 @@ class TransactionAdmin(AdminPart):
         )
         return await self._cluster.retry(partial(self._end, prepared, request), retriable=_is_being_ended)
 
-    async def _end(self, prepared: PreparedTransaction, request: Message) -> EndOutcome:
+    async def _end(self, prepared: PreparedTransaction, request: EndTxnRequest) -> EndOutcome:
         version = _END_VERSIONS[prepared.is_v2]
         response = await self._transactions.call(
             prepared.transactional_id,
@@ -287,7 +312,7 @@ class TransactionAdmin(AdminPart):
         return [await self._fence(each, timeout_ms) for each in wanted]
 
     async def _fence(self, transactional_id: str, timeout_ms: int) -> FencedProducer:
-        request = Message(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
         async def ask() -> FencedProducer:
             response = await self._transactions.call(
@@ -310,7 +335,7 @@ def _is_being_ended(code: ErrorCode) -> bool:
     return code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _description(row: Message, coordinator: NodeId) -> TransactionDescription:
+def _description(row: DescribeTransactionsResponseTransactionState, coordinator: NodeId) -> TransactionDescription:
     partitions = (TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions)
     return TransactionDescription(
         transactional_id=row.transactional_id,
@@ -324,12 +349,15 @@ def _description(row: Message, coordinator: NodeId) -> TransactionDescription:
     )
 
 
-def _producers_request(partitions: Iterable[TopicPartition]) -> Message:
-    topics = indexes_by_topic(partitions).items()
-    return Message(topics=[Message(name=topic, partition_indexes=indexes) for topic, indexes in topics])
+def _producers_request(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
+    topics = [
+        DescribeProducersRequestTopicRequest(name=topic, partition_indexes=indexes)
+        for topic, indexes in indexes_by_topic(partitions).items()
+    ]
+    return DescribeProducersRequest(topics=topics)
 
 
-def _producers(tp: TopicPartition, row: Message) -> PartitionProducers:
+def _producers(tp: TopicPartition, row: PartitionResponse) -> PartitionProducers:
     found = (
         ActiveProducer(
             producer_id=producer.producer_id,

@@ -7,18 +7,38 @@ errors are retried after a backoff; any other error becomes the partition's fail
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from rookery.base.clock import Clock
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition
+from rookery.base.types import (
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+    indexes_by_topic,
+)
 from rookery.client.cluster import Cluster
 from rookery.client.consume.records import OffsetAndMetadata, OffsetAndTimestamp
 from rookery.client.consume.subscription import FetchPosition, PartitionState, Stage, Subscription
 from rookery.client.errors import AuthenticationError, NoOffsetError, OffsetOutOfRangeError
 from rookery.client.settings.consumer import OffsetReset, OffsetResetStrategy
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
+from rookery.protocol.messages import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 # Special timestamps of ListOffsets.
 LATEST: Final[TimestampMs] = -1
@@ -33,6 +53,9 @@ CommittedLookup: TypeAlias = Callable[
 ]
 
 
+RowT = TypeVar("RowT", bound="Row")
+
+
 class EpochEnd(NamedTuple):
     """The end offset of a leader epoch; both fields are -1 if the leader has no such epoch."""
 
@@ -40,10 +63,17 @@ class EpochEnd(NamedTuple):
     end_offset: Offset
 
 
-class LeaderReplies(NamedTuple):
+class Row(Protocol):
+    """A partition's row of a response."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+class LeaderReplies(NamedTuple, Generic[RowT]):
     """The rows of the leaders' responses by partition, and the errors of the partitions without a row."""
 
-    rows: dict[TopicPartition, Message]
+    rows: dict[TopicPartition, RowT]
     errors: dict[TopicPartition, ApiError]
 
 
@@ -88,55 +118,62 @@ class OffsetQueries:
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, TimestampMs], *, auto_create: bool = False
-    ) -> LeaderReplies:
+    ) -> LeaderReplies[ListOffsetsPartitionResponse]:
         """Send ListOffsets once, without retries. `auto_create` lets the broker create missing topics."""
 
-        def request(partitions: Sequence[TopicPartition]) -> Message:
-            rows = _by_topic(
-                partitions,
-                lambda tp: Message(
-                    partition_index=tp.partition,
-                    current_leader_epoch=leader_epoch(self._cluster, tp),
-                    timestamp=wanted[tp],
-                ),
+        def row(tp: TopicPartition) -> ListOffsetsPartition:
+            return ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=leader_epoch(self._cluster, tp),
+                timestamp=wanted[tp],
             )
-            topics = [Message(name=name, partitions=partitions) for name, partitions in rows]
-            timeout_ms = int(self._cluster.timeout_s * 1000)
-            return Message(
+
+        def request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+            return ListOffsetsRequest(
                 replica_id=_CONSUMER_REPLICA_ID,
                 isolation_level=self._isolation_level,
-                topics=topics,
-                timeout_ms=timeout_ms,
+                topics=[
+                    ListOffsetsTopic(name=name, partitions=[row(TopicPartition(name, index)) for index in indexes])
+                    for name, indexes in indexes_by_topic(partitions).items()
+                ],
+                timeout_ms=int(self._cluster.timeout_s * 1000),
             )
 
-        return await self._query_leaders(ApiKey.LIST_OFFSETS, wanted, request, auto_create=auto_create)
+        return await self._query_leaders(ApiKey.LIST_OFFSETS, wanted, request, _offset_rows, auto_create=auto_create)
 
-    async def epoch_ends(self, positions: Mapping[TopicPartition, FetchPosition]) -> LeaderReplies:
+    async def epoch_ends(
+        self, positions: Mapping[TopicPartition, FetchPosition]
+    ) -> LeaderReplies[OffsetForLeaderEpochResponseEpochEndOffset]:
         """Ask for the end offsets of the leader epochs of `positions`, once, without retries."""
 
-        def request(partitions: Sequence[TopicPartition]) -> Message:
-            rows = _by_topic(
-                partitions,
-                lambda tp: Message(
-                    partition=tp.partition,
-                    current_leader_epoch=leader_epoch(self._cluster, tp),
-                    leader_epoch=positions[tp].leader_epoch,
-                ),
+        def row(tp: TopicPartition) -> OffsetForLeaderPartition:
+            return OffsetForLeaderPartition(
+                partition=tp.partition,
+                current_leader_epoch=leader_epoch(self._cluster, tp),
+                leader_epoch=positions[tp].leader_epoch,
             )
-            topics = [Message(topic=name, partitions=partitions) for name, partitions in rows]
-            return Message(replica_id=_CONSUMER_REPLICA_ID, topics=topics)
 
-        return await self._query_leaders(ApiKey.OFFSET_FOR_LEADER_EPOCH, positions, request)
+        def request(partitions: Sequence[TopicPartition]) -> OffsetForLeaderEpochRequest:
+            return OffsetForLeaderEpochRequest(
+                replica_id=_CONSUMER_REPLICA_ID,
+                topics=[
+                    OffsetForLeaderTopic(topic=name, partitions=[row(TopicPartition(name, index)) for index in indexes])
+                    for name, indexes in indexes_by_topic(partitions).items()
+                ],
+            )
+
+        return await self._query_leaders(ApiKey.OFFSET_FOR_LEADER_EPOCH, positions, request, _epoch_rows)
 
     async def _query_leaders(
         self,
         api_key: ApiKey,
         partitions: Iterable[TopicPartition],
-        request: Callable[[Sequence[TopicPartition]], Message],
+        request: Callable[[Sequence[TopicPartition]], Request[ResponseT]],
+        rows: Callable[[ResponseT], Iterable[tuple[TopicPartition, RowT]]],
         *,
         auto_create: bool = False,
-    ) -> LeaderReplies:
-        replies = LeaderReplies({}, {})
+    ) -> LeaderReplies[RowT]:
+        replies: LeaderReplies[RowT] = LeaderReplies({}, {})
         wanted = sorted(partitions)
         try:
             await self._refresh_leaders(wanted, auto_create=auto_create)
@@ -156,7 +193,7 @@ class OffsetQueries:
             except ApiError as error:
                 replies.errors.update(dict.fromkeys(theirs, error))
                 return
-            for tp, row in _rows(response):
+            for tp, row in rows(response):
                 code = ErrorCode(row.error_code)
                 if code is ErrorCode.NONE:
                     replies.rows[tp] = row
@@ -197,27 +234,24 @@ def _is_transient(code: ErrorCode) -> bool:
     return code.retriable and code not in _FINAL
 
 
-def _offset_of(row: Message) -> OffsetAndTimestamp | None:
+def _offset_of(row: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
     if row.offset < 0:
         return None
     return OffsetAndTimestamp(row.offset, row.timestamp, row.get("leader_epoch", NO_LEADER_EPOCH))
 
 
-def _by_topic(
-    partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]
-) -> Iterable[tuple[str, list[Message]]]:
-    topics: dict[str, list[Message]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(row(tp))
-    return topics.items()
-
-
-def _rows(response: Message) -> Iterable[tuple[TopicPartition, Message]]:
+def _offset_rows(response: ListOffsetsResponse) -> Iterable[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
     for topic in response.topics:
-        name = topic.get("name") or topic.get("topic")
         for row in topic.partitions:
-            index = row.get("partition_index")
-            yield TopicPartition(name, row.partition if index is None else index), row
+            yield TopicPartition(topic.name, row.partition_index), row
+
+
+def _epoch_rows(
+    response: OffsetForLeaderEpochResponse,
+) -> Iterable[tuple[TopicPartition, OffsetForLeaderEpochResponseEpochEndOffset]]:
+    for topic in response.topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.topic, row.partition), row
 
 
 class PositionKeeper:
@@ -354,7 +388,7 @@ class PositionKeeper:
         positions = {tp: state.position for tp, state in missing.items() if state.position is not None}
         replies = await self._queries.epoch_ends(positions)
         for tp, row in replies.rows.items():
-            end = EpochEnd(row.get("leader_epoch", positions[tp].leader_epoch), row.end_offset)
+            end = EpochEnd(row.leader_epoch, row.end_offset)
             self._apply_epoch_end(tp, generations[tp], positions[tp], end)
         for tp, error in list(replies.errors.items()):
             if error.code is ErrorCode.UNSUPPORTED_VERSION:

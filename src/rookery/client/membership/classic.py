@@ -26,7 +26,18 @@ from enum import Enum, auto
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.membership.interfaces import NO_GENERATION, NO_MEMBER_ID, ConsumerGroupMetadata
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 
 PROTOCOL_TYPE = "consumer"
 _REASON_LENGTH_MAX = 255
@@ -70,7 +81,7 @@ class ClassicMember:
         self.is_leader = False
         self.must_assign = False
         """A leader that came back within its session need not: the group keeps its assignment (KIP-814)."""
-        self.members: Sequence[Message] = ()
+        self.members: Sequence[JoinGroupResponseMember] = ()
         self.assignment = b""
         self.rejoin_reason: str | None = "initialized"
         self._group_id = group_id
@@ -96,21 +107,21 @@ class ClassicMember:
         if self.rejoin_reason is None:
             self.rejoin_reason = reason
 
-    def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> Message:
+    def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> JoinGroupRequest:
         """`protocols`: the assignors that we know, the preferred one first, each with our subscription."""
         self.state = State.PREPARING_REBALANCE
-        return Message(
+        return JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=self._session_timeout_ms,
             rebalance_timeout_ms=self._rebalance_timeout_ms,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
             protocol_type=self._protocol_type,
-            protocols=[Message(name=name, metadata=metadata) for name, metadata in protocols],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
             reason=(self.rejoin_reason or "")[:_REASON_LENGTH_MAX],
         )
 
-    def joined(self, response: Message) -> Step:
+    def joined(self, response: JoinGroupResponse) -> Step:
         match ErrorCode(response.error_code):
             case ErrorCode.NONE:
                 self.member_id = response.member_id
@@ -133,19 +144,21 @@ class ClassicMember:
             case code:
                 raise self._refused(code, "join")
 
-    def sync_request(self, assignments: Mapping[str, bytes]) -> Message:
+    def sync_request(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
         """`assignments`: of all members if we lead, none otherwise."""
-        return Message(
+        return SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
             protocol_type=self._protocol_type,
             protocol_name=self.assignor,
-            assignments=[Message(member_id=name, assignment=data) for name, data in assignments.items()],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in assignments.items()
+            ],
         )
 
-    def synced(self, response: Message) -> Step:
+    def synced(self, response: SyncGroupResponse) -> Step:
         match ErrorCode(response.error_code):
             case ErrorCode.NONE:
                 self.state = State.STABLE
@@ -162,8 +175,8 @@ class ClassicMember:
             case code:
                 raise self._refused(code, "share the partitions of")
 
-    def heartbeat_request(self) -> Message:
-        return Message(
+    def heartbeat_request(self) -> HeartbeatRequest:
+        return HeartbeatRequest(
             group_id=self._group_id,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -200,15 +213,15 @@ class ClassicMember:
         """Another member has our instance id: from now on we join as one more."""
         self._instance_id = None
 
-    def leave_request(self, reason: str, *, for_good: bool = False) -> Message | None:
+    def leave_request(self, reason: str, *, for_good: bool = False) -> LeaveGroupRequest | None:
         """None if there is nothing to leave. Static members leave only for good: else they are back within their
         session."""
         if self.member_id == NO_MEMBER_ID or (self._instance_id is not None and not for_good):
             return None
-        leaving = Message(
+        leaving = MemberIdentity(
             member_id=self.member_id, group_instance_id=self._instance_id, reason=reason[:_REASON_LENGTH_MAX]
         )
-        return Message(group_id=self._group_id, member_id=self.member_id, members=[leaving])
+        return LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id, members=[leaving])
 
     def _refused(self, code: ErrorCode, what: str) -> ApiError:
         text = f"cannot {what} group {self._group_id}"

@@ -33,7 +33,14 @@ from rookery.client.membership.settings import GroupSettings
 from rookery.protocol import consumer_protocol
 from rookery.protocol.api import ApiKey
 from rookery.protocol.consumer_protocol import NEWEST_VERSION, Subscription
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
 from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
@@ -250,7 +257,7 @@ class ClassicMembership:
         return self._member.lose("the last try to join failed", keep_member_id=True)
 
     async def _join_once(self) -> Step:
-        def build() -> Message:
+        def build() -> JoinGroupRequest:
             self._told_topics = self._host.subscribed_topics()
             return self._member.join_request([(each.name, self._subscription(each)) for each in self._assignors])
 
@@ -351,12 +358,12 @@ class ClassicMembership:
         self.wake.set()
         await self._leave(request, timeout_s=_LEAVE_TIMEOUT_S)
 
-    def _give_notice(self, reason: str) -> Message | None:
+    def _give_notice(self, reason: str) -> LeaveGroupRequest | None:
         request = self._member.leave_request(reason)
         self._member.lose(reason)
         return request
 
-    async def _leave(self, request: Message | None, *, timeout_s: float) -> None:
+    async def _leave(self, request: LeaveGroupRequest | None, *, timeout_s: float) -> None:
         if request is None:
             return
         # The call's own time-out does not count looking for the coordinator.
@@ -400,7 +407,7 @@ class ClassicMembership:
         return asyncio.get_running_loop().time()
 
 
-def _code(response: Message) -> list[int]:
+def _code(response: JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse) -> list[int]:
     return [response.error_code]
 
 

@@ -29,7 +29,7 @@ from rookery.client.membership.interfaces import (
 from rookery.client.membership.offset_requests import OFFSETS_VERSION_MAX
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request, ResponseT
 from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
@@ -265,8 +265,12 @@ class Committer:
             raise
 
     async def _call(
-        self, api_key: ApiKey, request: Message, codes: Callable[[Message], Iterable[int]], timeout_s: float
-    ) -> Message:
+        self,
+        api_key: ApiKey,
+        request: Request[ResponseT],
+        codes: Callable[[ResponseT], Iterable[int]],
+        timeout_s: float,
+    ) -> ResponseT:
         return await self._coordinators.call(
             self._settings.group_id,
             api_key,

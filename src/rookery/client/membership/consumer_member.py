@@ -23,7 +23,11 @@ from typing import NamedTuple
 from rookery.base.errors import ErrorCode
 from rookery.base.types import PartitionIndex, TopicId, TopicName
 from rookery.client.membership.interfaces import ConsumerGroupMetadata
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
@@ -103,7 +107,7 @@ class ConsumerMember:
         """The next heartbeat should not wait for its time."""
         return self._told != _Told(self.owned, self.topics)
 
-    def heartbeat(self) -> Message:
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
         """The next ConsumerGroupHeartbeat. If the last one was not answered, nobody knows what became of it."""
         if not self._is_answered:
             self.failed()
@@ -119,7 +123,7 @@ class ConsumerMember:
             first=told is None,
         )
 
-    def answered(self, response: Message) -> None:
+    def answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
         """The answer, which carries no error, to the last heartbeat."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
@@ -149,7 +153,7 @@ class ConsumerMember:
         self.may_be_known = self.is_assigned = False
         self._told = None
 
-    def leave(self) -> Message:
+    def leave(self) -> ConsumerGroupHeartbeatRequest:
         """Goodbye; it is as if fenced afterwards."""
         epoch = LEAVING_EPOCH if self._instance_id is None else STATIC_LEAVING_EPOCH
         self.fence()
@@ -163,8 +167,8 @@ class ConsumerMember:
         topics: frozenset[TopicName] | None,
         owned: frozenset[Owned] | None,
         first: bool,
-    ) -> Message:
-        return Message(
+    ) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self.member_id,
             member_epoch=epoch,
@@ -178,6 +182,8 @@ class ConsumerMember:
         )
 
 
-def _by_topic(owned: Iterable[Owned]) -> Iterator[Message]:
+def _by_topic(owned: Iterable[Owned]) -> Iterator[ConsumerGroupHeartbeatRequestTopicPartitions]:
     for topic_id, partitions in groupby(sorted(owned), key=lambda partition: partition.topic_id):
-        yield Message(topic_id=topic_id, partitions=[partition.partition for partition in partitions])
+        yield ConsumerGroupHeartbeatRequestTopicPartitions(
+            topic_id=topic_id, partitions=[partition.partition for partition in partitions]
+        )

@@ -27,7 +27,7 @@ from rookery.client.membership.interfaces import AssignmentHost, ConsumerGroupMe
 from rookery.client.membership.poll_timer import PollTimer
 from rookery.client.membership.settings import GroupSettings
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
@@ -255,8 +255,10 @@ class ConsumerMembership:
         if not self._follows_target():
             self.wake.set()
 
-    async def _send(self, build: Callable[[], Message], *, timeout_s: float | None) -> Message:
-        def codes(response: Message) -> list[int]:
+    async def _send(
+        self, build: Callable[[], ConsumerGroupHeartbeatRequest], *, timeout_s: float | None
+    ) -> ConsumerGroupHeartbeatResponse:
+        def codes(response: ConsumerGroupHeartbeatResponse) -> list[int]:
             if is_transient(ErrorCode(response.error_code)):
                 self._member.failed()
             return [response.error_code]

@@ -17,13 +17,13 @@ from rookery.client.membership.assignors.base import (
 )
 from rookery.client.metadata import ClusterMetadata, Partition
 from rookery.protocol import consumer_protocol
-from rookery.protocol.message import Message
+from rookery.protocol.messages import JoinGroupResponseMember
 
 
 class GroupMembers:
     """What the members said when they joined. Raises ApiError if that is nothing we can read."""
 
-    def __init__(self, rows: Sequence[Message]) -> None:
+    def __init__(self, rows: Sequence[JoinGroupResponseMember]) -> None:
         self._versions: dict[MemberId, int] = {}
         self.subscriptions: dict[MemberId, MemberSubscription] = {}
         for row in rows:

@@ -1,11 +1,22 @@
 """OffsetCommit and OffsetFetch as a consumer writes and reads them. Pure; `committer` sends them."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from rookery.base.errors import ErrorCode
-from rookery.base.types import NO_LEADER_EPOCH, TopicPartition, indexes_by_topic
+from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition, indexes_by_topic
 from rookery.client.membership.interfaces import NO_GENERATION, ConsumerGroupMetadata, OffsetAndMetadata
-from rookery.protocol.message import Message
+from rookery.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 
 # Offsets are kept by topic name here; from version 10 on these APIs speak of topic ids only.
 OFFSETS_VERSION_MAX = 9
@@ -13,90 +24,135 @@ OFFSETS_VERSION_MAX = 9
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-def commit_request(who: ConsumerGroupMetadata, offsets: Offsets) -> Message:
-    def row(tp: TopicPartition) -> Message:
-        return Message(
+class _Fetched(NamedTuple):
+    """What a response says of one partition."""
+
+    partition: TopicPartition
+    error: ErrorCode
+    offset: Offset
+    metadata: str
+    leader_epoch: LeaderEpoch
+
+
+def commit_request(who: ConsumerGroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
+    def row(tp: TopicPartition) -> OffsetCommitRequestPartition:
+        return OffsetCommitRequestPartition(
             partition_index=tp.partition,
             committed_offset=offsets[tp].offset,
             committed_leader_epoch=offsets[tp].leader_epoch,
             committed_metadata=offsets[tp].metadata,
         )
 
-    return Message(
+    return OffsetCommitRequest(
         group_id=who.group_id,
         generation_id_or_member_epoch=who.generation_id,
         member_id=who.member_id,
         group_instance_id=who.group_instance_id,
         retention_time_ms=-1,
-        topics=_by_topic(offsets, row),
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=[row(TopicPartition(name, index)) for index in indexes])
+            for name, indexes in indexes_by_topic(offsets).items()
+        ],
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Message]) -> list[Message]:
-    topics = indexes_by_topic(partitions)
-    return [
-        Message(name=name, partitions=[row(TopicPartition(name, index)) for index in indexes])
-        for name, indexes in topics.items()
-    ]
-
-
-def commit_errors(response: Message) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that were not committed."""
+def commit_results(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
     return {
-        TopicPartition(topic.name, row.partition_index): ErrorCode(row.error_code)
+        TopicPartition(topic.get("name", ""), row.partition_index): ErrorCode(row.error_code)
         for topic in response.topics
         for row in topic.partitions
-        if row.error_code != ErrorCode.NONE
     }
 
 
-def commit_codes(response: Message) -> list[int]:
+def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that were not committed."""
+    return {tp: code for tp, code in commit_results(response).items() if code != ErrorCode.NONE}
+
+
+def commit_codes(response: OffsetCommitResponse) -> list[int]:
     return [row.error_code for topic in response.topics for row in topic.partitions]
 
 
-def fetch_request(who: ConsumerGroupMetadata, partitions: Collection[TopicPartition], *, as_member: bool) -> Message:
-    """Members of groups of the new protocol say who they are, and are refused in another epoch than the group's.
+def fetch_request(
+    who: ConsumerGroupMetadata,
+    partitions: Collection[TopicPartition] | None,
+    *,
+    as_member: bool,
+    require_stable: bool = True,
+) -> OffsetFetchRequest:
+    """An OffsetFetch for these partitions, or (None) for everything that the group committed.
 
-    Offsets that a transaction has not committed yet are waited for (`require_stable`), whatever the isolation level:
-    who starts before them would read again what the transaction has processed.
+    Members of groups of the new protocol send their id and epoch, and are refused in another epoch than the group's.
+
+    Consumers wait for offsets that a transaction has not committed yet (`require_stable`), whatever the isolation
+    level: one that starts before them would read again what the transaction has processed.
     """
-    topics = [Message(name=name, partition_indexes=found) for name, found in indexes_by_topic(partitions).items()]
-    asked = Message(
+    everything = partitions is None
+    topics = indexes_by_topic(partitions or ()).items()
+    asked = OffsetFetchRequestGroup(
         group_id=who.group_id,
         member_id=who.member_id if as_member else None,
         member_epoch=who.generation_id if as_member else NO_GENERATION,
-        topics=topics,
+        topics=None
+        if everything
+        else [OffsetFetchRequestTopics(name=t, partition_indexes=found) for t, found in topics],
     )
-    return Message(group_id=who.group_id, topics=topics, groups=[asked], require_stable=True)
+    return OffsetFetchRequest(
+        group_id=who.group_id,
+        topics=None
+        if everything
+        else [OffsetFetchRequestTopic(name=t, partition_indexes=found) for t, found in topics],
+        groups=[asked],
+        require_stable=require_stable,
+    )
 
 
-def fetch_codes(response: Message) -> list[int]:
-    group = _group(response)
-    return [group.get("error_code", 0), *(row.error_code for topic in group.topics for row in topic.partitions)]
+def fetch_codes(response: OffsetFetchResponse) -> list[int]:
+    return [_group_code(response), *(row.error for row in _rows(response))]
 
 
-def fetch_errors(response: Message) -> dict[TopicPartition | None, ErrorCode]:
+def fetch_errors(response: OffsetFetchResponse) -> dict[TopicPartition | None, ErrorCode]:
     """By partition; None is the group itself."""
-    group = _group(response)
-    found: dict[TopicPartition | None, ErrorCode] = {None: ErrorCode(group.get("error_code", 0))}
-    for topic in group.topics:
-        for row in topic.partitions:
-            found[TopicPartition(topic.name, row.partition_index)] = ErrorCode(row.error_code)
+    found: dict[TopicPartition | None, ErrorCode] = {None: _group_code(response)}
+    found |= {row.partition: row.error for row in _rows(response)}
     return {tp: code for tp, code in found.items() if code != ErrorCode.NONE}
 
 
-def fetched_offsets(response: Message) -> dict[TopicPartition, OffsetAndMetadata]:
+def fetched_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     """Without the partitions for which nothing is committed."""
     return {
-        TopicPartition(topic.name, row.partition_index): OffsetAndMetadata(
-            row.committed_offset, row.metadata or "", row.get("committed_leader_epoch", NO_LEADER_EPOCH)
-        )
-        for topic in _group(response).topics
-        for row in topic.partitions
-        if row.error_code == ErrorCode.NONE and row.committed_offset >= 0
+        row.partition: OffsetAndMetadata(row.offset, row.metadata, row.leader_epoch)
+        for row in _rows(response)
+        if row.error == ErrorCode.NONE and row.offset >= 0
     }
 
 
-def _group(response: Message) -> Message:
+def _group_code(response: OffsetFetchResponse) -> ErrorCode:
     """Several groups at once came with version 8; before, the response itself was the group's."""
-    return response.groups[0] if response.get("groups") else response
+    groups = response.get("groups")
+    if groups is None:
+        return ErrorCode(response.get("error_code", ErrorCode.NONE))
+    # If a response without the group counted as one without offsets, the consumer would start from scratch.
+    return ErrorCode(groups[0].error_code if groups else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _rows(response: OffsetFetchResponse) -> Iterator[_Fetched]:
+    groups = response.get("groups")
+    for topic in groups[0].topics if groups else ():
+        for row in topic.partitions:
+            yield _Fetched(
+                TopicPartition(topic.get("name", ""), row.partition_index),
+                ErrorCode(row.error_code),
+                row.committed_offset,
+                row.metadata or "",
+                row.committed_leader_epoch,
+            )
+    for older in response.get("topics", ()):
+        for answer in older.partitions:
+            yield _Fetched(
+                TopicPartition(older.name, answer.partition_index),
+                ErrorCode(answer.error_code),
+                answer.committed_offset,
+                answer.metadata or "",
+                answer.get("committed_leader_epoch", NO_LEADER_EPOCH),
+            )

@@ -12,7 +12,7 @@ take the same place from each other would do so for ever. `registry.election` us
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.values import value_class
@@ -20,10 +20,13 @@ from rookery.client.cluster import Cluster
 from rookery.client.coordinators import Coordinators, is_transient
 from rookery.client.membership.classic import ClassicMember, Step
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request
+from rookery.protocol.messages import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from rookery.telemetry.library_logs import LibraryLogger
 
 _log = LibraryLogger(__name__)
+
+AnsweredT = TypeVar("AnsweredT", JoinGroupResponse, SyncGroupResponse, HeartbeatResponse, LeaveGroupResponse)
 
 _JOIN_LANE = "join"
 # A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.
@@ -163,8 +166,8 @@ class GroupWorker:
             step = self._member.joined(joined)
             if step is not Step.SYNC:
                 return step
-            request = self._member.sync_request(self._assignments())
-            synced = await self._call(self._join_coordinators, ApiKey.SYNC_GROUP, request, timeout_s=timeout_s)
+            to_sync = self._member.sync_request(self._assignments())
+            synced = await self._call(self._join_coordinators, ApiKey.SYNC_GROUP, to_sync, timeout_s=timeout_s)
         except ApiError as error:
             if not is_transient(error.code):
                 raise
@@ -196,8 +199,13 @@ class GroupWorker:
             self._protocol.lost()
 
     async def _call(
-        self, coordinators: Coordinators, api_key: ApiKey, request: Message, *, timeout_s: float
-    ) -> Message:
+        self,
+        coordinators: Coordinators,
+        api_key: ApiKey,
+        request: Request[AnsweredT],
+        *,
+        timeout_s: float,
+    ) -> AnsweredT:
         response = await coordinators.call(
             self._settings.group_id,
             api_key,

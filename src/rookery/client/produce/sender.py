@@ -39,7 +39,7 @@ from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.settings.producer import Acks, ProducerSettings
 from rookery.net.channel import Channel
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.messages import InitProducerIdRequest
 from rookery.protocol.produce import (
     OutgoingPartition,
     OutgoingTopic,
@@ -521,7 +521,7 @@ class Sender:
             self.wake()
 
     async def _ask_identity(self) -> ProducerIdentity:
-        request = Message(
+        request = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,
             producer_id=NO_IDENTITY.producer_id,

@@ -14,7 +14,7 @@ the classic protocol raises the epoch before the next transaction.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import groupby
-from typing import NoReturn
+from typing import Any, Generic, NoReturn
 
 from rookery.base.coordinator_codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
@@ -36,7 +36,24 @@ from rookery.client.produce.transactions import (
 )
 from rookery.net.channel import software
 from rookery.protocol.api import ApiKey
-from rookery.protocol.message import Message
+from rookery.protocol.message import Request as ApiRequest
+from rookery.protocol.message import ResponseT
+from rookery.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    ApiVersionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 FEATURE = "transaction.version"
 _V2_LEVEL = 2
@@ -57,7 +74,6 @@ _CONCURRENT_BACKOFF = Backoff(0.02, 0.5)
 _COORDINATOR_STAYS = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 IdentityListener = Callable[[ProducerIdentity], object]
-Codes = Callable[[Message], Iterable[int]]
 
 
 class Transactions:
@@ -246,7 +262,7 @@ class Transactions:
     async def _learn_protocol(self, deadline_s: float) -> None:
         """Which protocol the cluster speaks: the level of its feature `transaction.version`."""
 
-        async def ask() -> Message:
+        async def ask() -> ApiVersionsResponse:
             return await self._cluster.call(ApiKey.API_VERSIONS, software(), lane=_LANE)
 
         try:
@@ -256,21 +272,26 @@ class Transactions:
             raise self._late("ApiVersions", None) from None
         except ApiError as error:
             raise self._late("ApiVersions", error) if error.code.retriable else error from None
-        features = response.get("finalized_features") or ()
+        features = response.get("finalized_features", ())
         level = next((row.max_version_level for row in features if row.name == FEATURE), 0)
         self._machine.saw_protocol(is_v2=level >= _V2_LEVEL)
         self._is_protocol_known = True
 
     async def _init(self, deadline_s: float) -> None:
         expected = self._machine.identity
-        request = Message(
+        request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._transaction_timeout_ms,
             producer_id=expected.producer_id,
             producer_epoch=expected.producer_epoch,
         )
         response = await self._ask(
-            Request.INIT, ApiKey.INIT_PRODUCER_ID, request, version_max=_INIT_VERSION, deadline_s=deadline_s
+            Request.INIT,
+            ApiKey.INIT_PRODUCER_ID,
+            request,
+            codes=_code,
+            version_max=_INIT_VERSION,
+            deadline_s=deadline_s,
         )
         if response is not None:
             self._machine.initialized(ProducerIdentity(response.producer_id, response.producer_epoch))
@@ -278,15 +299,20 @@ class Transactions:
 
     async def _add_partitions(self, partitions: Collection[TopicPartition], deadline_s: float) -> None:
         wanted = self._machine.partitions_to_add(partitions)
-        fields = {f"v3_and_below_{name}": value for name, value in self._fields().items()}
-        topics = [
-            Message(name=name, partitions=[tp.partition for tp in some])
-            for name, some in groupby(wanted, key=lambda tp: tp.topic)
-        ]
+        identity = self._machine.identity
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=[tp.partition for tp in some])
+                for name, some in groupby(wanted, key=lambda tp: tp.topic)
+            ],
+        )
         await self._ask(
             Request.ADD_PARTITIONS,
             ApiKey.ADD_PARTITIONS_TO_TXN,
-            Message(**fields, v3_and_below_topics=topics),
+            message,
             version_max=_ADD_PARTITIONS_VERSION,
             deadline_s=deadline_s,
             codes=_partition_codes,
@@ -296,10 +322,18 @@ class Transactions:
     async def _commit_offsets(self, offsets: GroupOffsets, deadline_s: float) -> None:
         group = offsets.group
         if self._machine.needs_group(group.group_id):
+            identity = self._machine.identity
+            message = AddOffsetsToTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                group_id=group.group_id,
+            )
             await self._ask(
                 Request.ADD_OFFSETS,
                 ApiKey.ADD_OFFSETS_TO_TXN,
-                Message(**self._fields(), group_id=group.group_id),
+                message,
+                codes=_code,
                 version_max=_ADD_OFFSETS_VERSION,
                 deadline_s=deadline_s,
             )
@@ -317,16 +351,22 @@ class Transactions:
 
     async def _end(self, request: Request, deadline_s: float) -> None:
         before, is_v2 = self._machine.identity, self.is_v2
+        message = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=before.producer_id,
+            producer_epoch=before.producer_epoch,
+            committed=request is Request.END_COMMIT,
+        )
         response = await self._ask(
             request,
             ApiKey.END_TXN,
-            Message(**self._fields(), committed=request is Request.END_COMMIT),
+            message,
+            codes=_code,
             version_max=_END_VERSIONS[is_v2],
             deadline_s=deadline_s,
         )
         if response is not None:
-            after = ProducerIdentity(response.producer_id, response.producer_epoch) if is_v2 else None
-            self._machine.ended(after)
+            self._machine.ended(_identity_after(response, before) if is_v2 else None)
             self._tell_identity(before)
 
     def _tell_identity(self, before: ProducerIdentity) -> None:
@@ -335,22 +375,16 @@ class Transactions:
 
     # Requests
 
-    def _fields(self) -> dict[str, object]:
-        identity = self._machine.identity
-        return {
-            "transactional_id": self.transactional_id,
-            "producer_id": identity.producer_id,
-            "producer_epoch": identity.producer_epoch,
-        }
-
-    def _offsets_request(self, offsets: GroupOffsets) -> Message:
-        group = offsets.group
+    def _offsets_request(self, offsets: GroupOffsets) -> TxnOffsetCommitRequest:
+        group, identity = offsets.group, self._machine.identity
         topics = [
-            Message(name=name, partitions=[_offset_row(tp, offsets.offsets[tp]) for tp in some])
+            TxnOffsetCommitRequestTopic(name=name, partitions=[_offset_row(tp, offsets.offsets[tp]) for tp in some])
             for name, some in groupby(sorted(offsets.offsets), key=lambda tp: tp.topic)
         ]
-        return Message(
-            **self._fields(),
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
             group_id=group.group_id,
             generation_id=group.generation_id,
             member_id=group.member_id,
@@ -362,13 +396,13 @@ class Transactions:
         self,
         request: Request,
         api_key: ApiKey,
-        message: Message,
+        message: ApiRequest[ResponseT],
         *,
+        codes: Callable[[ResponseT], Iterable[int]],
         version_max: int,
         deadline_s: float,
         group_id: str | None = None,
-        codes: Codes = lambda response: [response.error_code],
-    ) -> Message | None:
+    ) -> ResponseT | None:
         """The answer, after as many tries as it takes; None if the machine says that the error does not matter."""
         asking = _Asking(message, codes)
         coordinators = self._coordinators if group_id is None else self._groups
@@ -392,7 +426,7 @@ class Transactions:
         return asking.answer
 
     async def _try(
-        self, ask: Callable[[], Awaitable[None]], request: Request, asking: "_Asking", deadline_s: float
+        self, ask: Callable[[], Awaitable[None]], request: Request, asking: "_Asking[Any]", deadline_s: float
     ) -> ApiError | None:
         """One try; what went wrong."""
         try:
@@ -407,7 +441,7 @@ class Transactions:
             self._note_losses(request, asking)
         return asking.error
 
-    def _note_losses(self, request: Request, asking: "_Asking") -> None:
+    def _note_losses(self, request: Request, asking: "_Asking[Any]") -> None:
         if asking.has_lost_answer:
             self._is_protocol_known = False
             self._machine.lost(request)
@@ -447,28 +481,28 @@ class Transactions:
         return _now_s() + self._max_block_s
 
 
-class _Asking:
+class _Asking(Generic[ResponseT]):
     """One request: how often it was sent and answered, the last answer, and the last error."""
 
-    def __init__(self, message: Message, codes: Codes) -> None:
+    def __init__(self, message: ApiRequest[ResponseT], codes: Callable[[ResponseT], Iterable[int]]) -> None:
         self._message = message
         self._codes = codes
         self._tries = 0
         self._answers = 0
-        self.answer: Message | None = None
+        self.answer: ResponseT | None = None
         self.error: ApiError | None = None
 
-    def begin(self) -> Message:
+    def begin(self) -> ApiRequest[ResponseT]:
         self._tries += 1
         return self._message
 
-    def end(self, response: Message) -> None:
+    def end(self, response: ResponseT) -> None:
         self._answers += 1
         self.answer = response
         found = [ErrorCode(code) for code in self._codes(response) if code]
         # What is final comes before what may be tried again.
         code = next((code for code in found if not code.retriable), found[0] if found else None)
-        self.error = None if code is None else ApiError(code, response.get("error_message"))
+        self.error = None if code is None else ApiError(code)
 
     @property
     def has_lost_answer(self) -> bool:
@@ -489,20 +523,31 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _partition_codes(response: Message) -> list[int]:
+def _code(response: InitProducerIdResponse | AddOffsetsToTxnResponse | EndTxnResponse) -> list[int]:
+    return [response.error_code]
+
+
+def _identity_after(response: EndTxnResponse, before: ProducerIdentity) -> ProducerIdentity:
+    """The identity for the next transaction. A version that does not report one has not changed it."""
+    return ProducerIdentity(
+        response.get("producer_id", before.producer_id), response.get("producer_epoch", before.producer_epoch)
+    )
+
+
+def _partition_codes(response: AddPartitionsToTxnResponse) -> list[int]:
     return [
         row.partition_error_code
-        for topic in response.results_by_topic_v3_and_below
+        for topic in response.get("results_by_topic_v3_and_below", ())
         for row in topic.results_by_partition
     ]
 
 
-def _offset_codes(response: Message) -> list[int]:
+def _offset_codes(response: TxnOffsetCommitResponse) -> list[int]:
     return [row.error_code for topic in response.topics for row in topic.partitions]
 
 
-def _offset_row(partition: TopicPartition, offset: OffsetLike) -> Message:
-    return Message(
+def _offset_row(partition: TopicPartition, offset: OffsetLike) -> TxnOffsetCommitRequestPartition:
+    return TxnOffsetCommitRequestPartition(
         partition_index=partition.partition,
         committed_offset=offset.offset,
         committed_leader_epoch=_NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
