@@ -6,11 +6,11 @@ See group-coordinator/src/main/resources/common/message in apache/kafka for the 
     ----  ---------------------------------  ------------------------------------------------------------
     3     group                              the group's epoch
     4     group                              the subscribed topics: id, name, number of partitions
-    5     group, member                      what the member is and subscribes to
+    5     group, member                      the member's metadata and subscription
     6     group                              the epoch of the target assignment
     7     group, member                      the member's part of the target assignment
-    8     group, member                      where the member is: epochs, state, partitions
-    16    group, regular expression          the topics that it matches
+    8     group, member                      the member's current assignment: epochs, state, partitions
+    16    group, regular expression          the topics that the expression matches
 """
 
 from typing import ClassVar, TypeAlias
@@ -223,7 +223,7 @@ class CurrentValue(_Value):
 
 @value_class
 class RegexValue(_Value):
-    """`version` is the metadata offset that was looked at, `timestamp_ms` when."""
+    """`version` is the metadata offset at which Kafka matched the topics, 0 here; `timestamp_ms` is the time of it."""
 
     SCHEMA: ClassVar[Schema] = Schema(
         0,

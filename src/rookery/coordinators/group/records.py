@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`, byte for byte as Kafka writes them, so that its tools read our log.
+"""The records of `__consumer_offsets`, byte for byte as Kafka writes them, so that Kafka's tools can read this log.
 
-A record's key is its kind's number as 16 bits, then the key's fields; its value is a version as 16 bits, then the
-value's fields; no value is a tombstone. `docs/formats/offsets-topic.md` has a worked example. The records of the new
-group protocol are in `consumer_records`.
+A record's key is the number of its kind as 16 bits, then the key's fields; its value is a version as 16 bits, then the
+value's fields. A record without a value is a tombstone. `docs/formats/offsets-topic.md` has a worked example. The
+records of the new group protocol are in `consumer_records`.
 """
 
 import struct
@@ -40,7 +40,7 @@ class OffsetCommitKey:
 
 @value_class(kw_only=True)
 class OffsetCommitValue:
-    """`expire_timestamp_ms` is for clients that still set a retention time; it exists in version 1 only."""
+    """`expire_timestamp_ms` serves clients that set a retention time; only version 1 has it."""
 
     SCHEMA: ClassVar = Schema(
         4,
@@ -99,7 +99,7 @@ class StoredMember:
 
 @value_class(kw_only=True)
 class GroupMetadataValue:
-    """A classic group in a generation: Kafka since 2.3 writes version 3, the only one that is read here."""
+    """A generation of a classic group. Kafka since 2.3 writes version 3, the only one that is read here."""
 
     SCHEMA: ClassVar = Schema(
         3,
@@ -130,14 +130,14 @@ Value: TypeAlias = OffsetCommitValue | GroupMetadataValue | ConsumerValue
 
 
 class GroupRecord(NamedTuple):
-    """A value of None removes what the key names."""
+    """A record; a `value` of None is a tombstone of `key`."""
 
     key: Key
     value: Value | None
 
 
 _KINDS: dict[int, tuple[type[Key], type[Value]]] = {
-    # Kafka wrote 0 long ago.
+    # Old versions of Kafka wrote the kind 0.
     0: (OffsetCommitKey, OffsetCommitValue),
     OffsetCommitKey.KIND: (OffsetCommitKey, OffsetCommitValue),
     GroupMetadataKey.KIND: (GroupMetadataKey, GroupMetadataValue),
@@ -154,9 +154,9 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """The record, or None if it is of a kind that is not known here; CorruptionError if it is malformed."""
+    """Return the record, or None if its kind is unknown. Raises CorruptionError if it is malformed."""
     if len(key) < _INT16.size or (value is not None and len(value) < _INT16.size):
-        raise CorruptionError("a record of a group is cut off")
+        raise CorruptionError("a group record is truncated")
     kinds = _KINDS.get(_INT16.unpack_from(key)[0])
     if kinds is None:
         return None

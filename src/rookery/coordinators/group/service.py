@@ -1,7 +1,7 @@
-"""The group coordinator as handlers see it: one method per request, each answered by a future.
+"""The group coordinator's interface to the request handlers: one method per request, each of which returns a future.
 
-The future's result is the answer, or an ErrorCode where there is no coordinator at work for the group. It is done at
-once unless the answer must wait for other members or for replicas.
+The future's result is the response, or an ErrorCode if this node has no active shard for the group. It is already done
+when the method returns, unless the response must wait for other members or for replicas.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
 class GroupCoordinator:
-    """`runtime` is there for requests that are decided elsewhere (the new protocol's)."""
+    """`runtime` is public for FindCoordinator, and for the writer of transaction markers."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class GroupCoordinator:
         )
 
     def start(self, image: ClusterImage) -> None:
-        """Load what this node leads; the replicas must be there."""
+        """Load the partitions that this node leads; their replicas must exist."""
         self._topics = image.topics
         self.runtime.apply(image)
 
@@ -94,16 +94,22 @@ class GroupCoordinator:
         self.runtime.apply(image)
         deleted = frozenset(topic.name for topic in delta.deleted)
         if deleted:
-            self.runtime.write_all(lambda shard, _: shard.forget_topics(deleted))
+            self.runtime.write_all(lambda shard, _: shard.delete_topic_offsets(deleted))
 
     def partition_of(self, group_id: str) -> TopicPartition | None:
-        """Where a group is kept: a transaction that commits its offsets must know it. None while there is no topic."""
+        """The partition that stores a group, which a transaction that commits its offsets must include.
+
+        None while the topic does not exist.
+        """
         if not self.runtime.partition_count:
             return None
         return TopicPartition(OFFSETS_TOPIC, self.runtime.partition_of(group_id))
 
     def guard(self, group_id: str, producer_id: ProducerId) -> object | ErrorCode:
-        """To be taken before a transaction is verified, and given with its offsets; see `Coordinator.guard`."""
+        """Return a guard, to be taken before a transaction is verified and passed with its offsets.
+
+        See `Coordinator.guard`.
+        """
         return self.runtime.guard(group_id, producer_id)
 
     async def close(self) -> None:
@@ -113,7 +119,7 @@ class GroupCoordinator:
             await asyncio.gather(self._matching, return_exceptions=True)
 
     def _match_waiting(self) -> None:
-        """Find the topics of patterns that take long; later heartbeats of their groups ask again."""
+        """Match patterns with many topics in the background; later heartbeats of their groups get the result."""
         if self._matching is None or self._matching.done():
             self._matching = asyncio.ensure_future(self._match_in_slices())
 
@@ -143,7 +149,7 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest
     ) -> Answer[ConsumerHeartbeatResponse | ErrorResponse]:
-        """A member without an id, as old clients join, is given one."""
+        """Process a heartbeat. A member without an id, as in the first request of old clients, is assigned one."""
         named = request if request.member_id else replace(request, member_id=encode_uuid(self._new_uuid()))
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(named, now_ms))
 

@@ -1,4 +1,4 @@
-"""The settings that group coordinators obey, read once at the start: Kafka cannot change them at run time either."""
+"""The settings of group coordinators, read once at the start: Kafka cannot change them at run time either."""
 
 from rookery.base.config import BrokerLayers
 from rookery.base.values import value_class

@@ -73,7 +73,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupShard:
-    """`new_id` gives the random part of member ids, `topics` the cluster's topics as they are now."""
+    """`new_id` returns the random part of member ids, `topics` the cluster's present topics."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GroupShard:
         self.offsets = OffsetStore()
         self._new_id = new_id
 
-    # What the runtime needs
+    # The runtime's protocol
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
@@ -115,7 +115,7 @@ class GroupShard:
                 self._replay_consumer(key, record)
 
     def replay_pending(self, record: GroupRecord, producer_id: ProducerId) -> None:
-        """Only commits of offsets wait for the end of a transaction; nothing else is written in one."""
+        """Replay a record of an open transaction. Only offset commits are written in one, and wait for its end."""
         key, value = record
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
             self.offsets.replay_pending(key, value, producer_id)
@@ -128,7 +128,7 @@ class GroupShard:
             self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
-        """Offsets without members make a simple group."""
+        """Create a simple group: one that has offsets and no members."""
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id=group_id)
 
@@ -136,12 +136,14 @@ class GroupShard:
         if value is not None:
             self.groups[group_id] = from_stored(group_id, value)
         elif isinstance(self.groups.get(group_id), ClassicGroup):
+            # Under the id of a consumer group the tombstone belongs to the classic group that it replaced.
             del self.groups[group_id]
 
     def _replay_consumer(self, key: Key, record: GroupRecord) -> None:
         group = self.groups.get(key.group_id)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
+                # Compaction has removed the records that this tombstone deletes.
                 return
             group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
         if record.value is None and isinstance(key, GroupKey):
@@ -158,7 +160,7 @@ class GroupShard:
                 group.volatile = change.state
 
     def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
-        """Members go on as if nothing had happened; their sessions begin anew."""
+        """Restart the timers. Members continue in their generation or epoch, each with a full session."""
         timers = [Timer(ExpiryTimer(), self.settings.offsets_check_interval_ms)]
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
@@ -182,7 +184,7 @@ class GroupShard:
                 records = removal.expire(self.groups, self.offsets, self.settings, now_ms)
                 again = Timer(key, self.settings.offsets_check_interval_ms)
                 return CoordinatorResult(response=None, records=records, timers=(again,), divisible=True)
-        raise AssertionError(f"a timer that nobody set: {key}")
+        raise AssertionError(f"unknown timer: {key}")
 
     def _on_classic_timer(
         self, group_id: str, now_ms: TimestampMs, act: Callable[[ClassicDraft], None]
@@ -201,11 +203,11 @@ class GroupShard:
         if isinstance(group, ConsumerGroup) and group.members:
             return consumer.classic_join(group, request, self._new_id, self._environment(now_ms))
         classic = self._classic(request.group_id)
-        decision = join.join(classic, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
-        if isinstance(group, ConsumerGroup) and decision.volatile_changes:
-            # An empty group is of no kind: it gives way to the new one.
-            return replace(decision, records=[*tombstones(group), *decision.records])
-        return decision
+        result = join.join(classic, request, token, settings=self.settings, new_id=self._new_id, now_ms=now_ms)
+        if isinstance(group, ConsumerGroup) and result.volatile_changes:
+            # The new classic group replaces an empty consumer group: the log must not hold two groups of one id.
+            return replace(result, records=[*tombstones(group), *result.records])
+        return result
 
     def sync(self, request: SyncRequest, token: Token, now_ms: TimestampMs) -> CoordinatorResult[SyncResult]:
         group = self.groups.get(request.group_id)
@@ -266,8 +268,8 @@ class GroupShard:
     ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
         return removal.delete_offsets(self.groups.get(group_id), self.offsets, group_id, partitions)
 
-    def forget_topics(self, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
-        return removal.forget_topics(self.offsets, topics)
+    def delete_topic_offsets(self, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
+        return removal.delete_topic_offsets(self.offsets, topics)
 
     # Groups of both kinds
 

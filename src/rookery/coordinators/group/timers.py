@@ -1,11 +1,11 @@
-"""The names of a group shard's timers. They are classes of their own, so that equal fields do not make equal timers."""
+"""The keys of a group shard's timers. They are separate classes, so that keys with equal fields differ."""
 
 from rookery.base.values import value_class
 
 
 @value_class
 class SessionTimer:
-    """A member of a classic group, or one that was given its id, has not been heard of for its session's time-out."""
+    """A member of a classic group, or a pending member id, sent nothing for the session's time-out."""
 
     group_id: str
     member_id: str
@@ -13,18 +13,18 @@ class SessionTimer:
 
 @value_class
 class JoinTimer:
-    """A classic group has waited long enough for its members to join."""
+    """A classic group's time for its members to join has expired."""
 
     group_id: str
 
 
 @value_class
 class SyncTimer:
-    """A classic group has waited long enough for its members to fetch their assignments."""
+    """A classic group's time for its members to send SyncGroup has expired."""
 
     group_id: str
 
 
 @value_class
 class ExpiryTimer:
-    """It is time to look for expired offsets."""
+    """Expired offsets are due to be removed."""

@@ -190,7 +190,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     on = stage()
     commit(on, "gone", "kept")
     commit(on, "gone", group_id="other")
-    on.run(lambda shard, _: shard.forget_topics({"gone", "never seen"}))
+    on.run(lambda shard, _: shard.delete_topic_offsets({"gone", "never seen"}))
     assert topics_of(on) == ["kept"]
     assert topics_of(on, "other") == []
     on.restart()

@@ -203,7 +203,7 @@ def test_a_deleted_topic_takes_pending_offsets_along() -> None:
     kept = TopicPartition("kept", 0)
     pend(on, 7, 5)
     pend(on, 7, 5, kept)
-    on.run(lambda shard, _: shard.forget_topics({"t"}))
+    on.run(lambda shard, _: shard.delete_topic_offsets({"t"}))
     on.end_transaction(7, committed=True)
     assert (fetch(on), fetch(on, kept)) == (-1, 5)
 

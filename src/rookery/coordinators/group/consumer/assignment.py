@@ -1,7 +1,7 @@
-"""Sets of partitions by topic id: what a member owns, gives up, or is meant to own.
+"""Sets of partitions by topic id: those that a member owns, must revoke, or has as its target.
 
-An assignment is never changed after it was built, has no empty sets, and is compared by value. Targets, records and
-responses share them freely.
+An assignment is never modified after it is built, has no empty sets, and is compared by value. Targets, records and
+responses may share one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ def collect(partitions: Iterable[Partition]) -> Assignment:
 
 
 def partitions_of(assignment: Assignment) -> Iterator[Partition]:
-    """Every partition, in one order everywhere: that of topic ids and indexes."""
+    """Yield every partition, in the order of topic ids and indexes."""
     for topic_id, indexes in in_order(assignment):
         for index in indexes:
             yield topic_id, index

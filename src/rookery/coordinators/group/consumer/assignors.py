@@ -1,15 +1,15 @@
-"""Server-side assignors: who of a group shall own which partition.
+"""Server-side assignors: they compute which member of a group shall own which partition.
 
-Both give every partition of every subscribed topic to exactly one of its subscribers, and nothing else. Racks are not
-looked at, as in Kafka 4.
+Both assign every partition of every subscribed topic to exactly one of the topic's subscribers. Racks are ignored, as
+in Kafka 4.
 
-`range` lays the members in a row, static ones first, and cuts each topic into ranges of equal length, the first ones
-one longer where it does not come out even. Members of equal subscriptions get the same partitions of equally large
-topics.
+`range` sorts the members, static ones first, and cuts each topic into one range per subscriber. The ranges have equal
+lengths; if the division leaves a remainder, the first ones are one longer. Members with equal subscriptions get the
+same partitions of equally large topics.
 
-`uniform` balances the number of partitions over all topics, and within that moves as few as it can: where all members
-subscribe to the same topics, their sizes differ by one at most, and only what is too much for a member leaves it;
-otherwise no single partition could move to a subscriber that has at least two partitions less.
+`uniform` balances the number of partitions over all topics, and within that moves as few partitions as it can. If all
+members subscribe to the same topics, their sizes differ by at most one, and a member loses only its surplus. If they do
+not, the result is such that no partition could move to a subscriber that has at least two partitions fewer.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from rookery.coordinators.group.consumer.assignment import Assignment, Partition
 
 @value_class
 class Subscriber:
-    """A member as an assignor sees it; `current` is its target so far."""
+    """A member as the input of an assignor; `current` is its present target."""
 
     member_id: str
     instance_id: str | None
@@ -38,9 +38,9 @@ Assignor: TypeAlias = Callable[[Sequence[Subscriber], Mapping[TopicId, int]], Ta
 
 def assign_range(subscribers: Sequence[Subscriber], partition_counts: Mapping[TopicId, int]) -> Targets:
     targets: dict[str, dict[TopicId, frozenset[int]]] = {subscriber.member_id: {} for subscriber in subscribers}
-    in_a_row = sorted(subscribers, key=_range_order)
+    ordered = sorted(subscribers, key=_range_order)
     for topic_id, count in partition_counts.items():
-        members = [subscriber.member_id for subscriber in in_a_row if topic_id in subscriber.topic_ids]
+        members = [subscriber.member_id for subscriber in ordered if topic_id in subscriber.topic_ids]
         start = 0
         for position, member_id in enumerate(members):
             end = start + count // len(members) + (position < count % len(members))
@@ -57,14 +57,14 @@ def _range_order(subscriber: Subscriber) -> tuple[bool, str]:
 def assign_uniform(subscribers: Sequence[Subscriber], partition_counts: Mapping[TopicId, int]) -> Targets:
     balance = _Balance(subscribers, partition_counts)
     balance.keep_current()
-    balance.place_the_rest()
+    balance.assign_unowned()
     while balance.improve():
         pass
     return {member_id: assignment.collect(owned) for member_id, owned in balance.owned.items()}
 
 
 class _Balance:
-    """Partitions on their way to members. Topics with the same subscribers are one class and are balanced together."""
+    """An assignment under construction. Topics with the same subscribers form a class and are balanced together."""
 
     def __init__(self, subscribers: Iterable[Subscriber], partition_counts: Mapping[TopicId, int]) -> None:
         self._subscribers = sorted(subscribers, key=lambda subscriber: subscriber.member_id)
@@ -72,11 +72,11 @@ class _Balance:
         self._classes = self._group_topics()
         self._class_of = {topic_id: members for members, topic_ids in self._classes for topic_id in topic_ids}
         self._taken: set[Partition] = set()
-        # Ordered sets of partitions.
+        # The dictionaries are used as ordered sets.
         self.owned: dict[str, dict[Partition, None]] = {subscriber.member_id: {} for subscriber in self._subscribers}
 
     def _group_topics(self) -> list[tuple[tuple[str, ...], list[TopicId]]]:
-        """Classes, those with the fewest subscribers first: they have the least choice."""
+        """Return the classes, those with the fewest subscribers first: they have the least choice."""
         subscribers_of: dict[TopicId, list[str]] = {topic_id: [] for topic_id in sorted(self._counts)}
         for subscriber in self._subscribers:
             for topic_id in subscriber.topic_ids & subscribers_of.keys():
@@ -96,7 +96,7 @@ class _Balance:
                     self._taken.add(partition)
                     self.owned[subscriber.member_id][partition] = None
 
-    def place_the_rest(self) -> None:
+    def assign_unowned(self) -> None:
         for members, topic_ids in self._classes:
             sizes = [(len(self.owned[member_id]), member_id) for member_id in members]
             heapify(sizes)
@@ -108,7 +108,10 @@ class _Balance:
                         heappush(sizes, (size + 1, member_id))
 
     def improve(self) -> bool:
-        """Balance every class for itself; whether anything moved. Each move makes the sizes more even, so it ends."""
+        """Balance every class by itself; return whether a partition moved.
+
+        Each move makes the sizes more even, so that repeated calls come to an end.
+        """
         moved = False
         for members, _topic_ids in self._classes:
             moved |= self._balance_class(members)
@@ -120,28 +123,29 @@ class _Balance:
             for member_id in members
         }
         sizes = {member_id: len(self.owned[member_id]) for member_id in members}
-        givers = [(-sizes[member_id], member_id) for member_id in members if movable[member_id]]
-        takers = [(sizes[member_id], member_id) for member_id in members]
-        heapify(givers)
-        heapify(takers)
+        donors = [(-sizes[member_id], member_id) for member_id in members if movable[member_id]]
+        recipients = [(sizes[member_id], member_id) for member_id in members]
+        heapify(donors)
+        heapify(recipients)
         moved = False
-        while givers:
-            if sizes[givers[0][1]] != -givers[0][0] or not movable[givers[0][1]]:
-                heappop(givers)
-            elif sizes[takers[0][1]] != takers[0][0]:
-                heappop(takers)
-            elif sizes[givers[0][1]] - sizes[takers[0][1]] < 2:
+        while donors:
+            # Heap entries are not updated in place: an entry whose size is no longer the member's is dropped.
+            if sizes[donors[0][1]] != -donors[0][0] or not movable[donors[0][1]]:
+                heappop(donors)
+            elif sizes[recipients[0][1]] != recipients[0][0]:
+                heappop(recipients)
+            elif sizes[donors[0][1]] - sizes[recipients[0][1]] < 2:
                 break
             else:
-                giver, taker = givers[0][1], takers[0][1]
-                partition = movable[giver].pop()
-                del self.owned[giver][partition]
-                self.owned[taker][partition] = None
-                movable[taker].append(partition)
-                for member_id, change in ((giver, -1), (taker, 1)):
+                donor, recipient = donors[0][1], recipients[0][1]
+                partition = movable[donor].pop()
+                del self.owned[donor][partition]
+                self.owned[recipient][partition] = None
+                movable[recipient].append(partition)
+                for member_id, change in ((donor, -1), (recipient, 1)):
                     sizes[member_id] += change
-                    heappush(givers, (-sizes[member_id], member_id))
-                    heappush(takers, (sizes[member_id], member_id))
+                    heappush(donors, (-sizes[member_id], member_id))
+                    heappush(recipients, (sizes[member_id], member_id))
                 moved = True
         return moved
 

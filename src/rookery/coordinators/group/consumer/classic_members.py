@@ -1,8 +1,9 @@
-"""Members of a consumer group that still speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""Members of a consumer group that still use the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The server assigns for them as for the others, and nobody leads. A member's generation is its epoch. JoinGroup is its
-step towards the target; SyncGroup fetches what it owns; Heartbeat tells it with REBALANCE_IN_PROGRESS that there is a
-step to take. It then has its rebalance time-out to join, and after that as long to fetch its assignment.
+The server assigns their partitions as it does for the others, and there is no leader. A member's generation is its
+epoch. JoinGroup moves the member towards its target, SyncGroup returns the partitions that it owns, and Heartbeat
+returns REBALANCE_IN_PROGRESS when the member must join again. It then has its rebalance time-out to join, and after
+that the same time to send SyncGroup.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import known_static_member, unknown_member
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member, MemberState
 from rookery.coordinators.group.consumer.migration import embedded_assignment, to_ids
-from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
+from rookery.coordinators.group.consumer.rebalance import advance_member, assign, refresh, remove, restart_session
 from rookery.coordinators.result import Timer
 from rookery.protocol import consumer_protocol
 
@@ -53,7 +54,7 @@ def join(draft: Draft, request: JoinRequest, new_member_id: str, environment: En
     changed = is_new or (member.topic_names, member.topic_regex) != (found.topic_names, found.topic_regex)
     refresh(draft, environment, changed=changed)
     assign(draft, environment)
-    member = step(draft, member, to_ids(subscription.owned, environment))
+    member = advance_member(draft, member, to_ids(subscription.owned, environment))
     _expect_sync(draft, member, environment)
     assert member.classic is not None
     return JoinResult(
@@ -89,7 +90,7 @@ def _updated(member: Member, request: JoinRequest, subscription: consumer_protoc
 
 
 def _supports(group: ConsumerGroup, protocol_type: str, protocols: Protocols, member_id: str) -> bool:
-    """Classic members must have a protocol in common, or the group could not go back to being a classic one."""
+    """Whether all classic members would have a protocol in common; without one, a downgrade would be impossible."""
     if protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         return False
     shared = {name for name, _ in protocols}
@@ -100,7 +101,7 @@ def _supports(group: ConsumerGroup, protocol_type: str, protocols: Protocols, me
 
 
 def _expect_sync(draft: Draft, member: Member, environment: Environment) -> None:
-    keep_alive(draft, member, environment)
+    restart_session(draft, member, environment)
     _set_timer(draft, TimerKind.REJOIN, member, None)
     _set_timer(draft, TimerKind.SYNC, member, member.rebalance_timeout_ms)
     if member.member_id in draft.volatile.rejoining:
@@ -118,11 +119,13 @@ def sync(draft: Draft, request: SyncRequest, environment: Environment) -> SyncRe
     code = _check_sync(member, request)
     if code is not ErrorCode.NONE:
         return SyncResult(code)
+    # A member with partitions to revoke gets its reduced assignment first: it revokes them upon that, and the others
+    # wait for it.
     if draft.group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _expect_rejoin(draft, member)
         return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
     _set_timer(draft, TimerKind.SYNC, member, None)
-    keep_alive(draft, member, environment)
+    restart_session(draft, member, environment)
     assigned = embedded_assignment(member, environment)
     return SyncResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, assigned)
 
@@ -145,14 +148,15 @@ def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment)
         return member
     if request.generation != member.member_epoch:
         return ErrorCode.ILLEGAL_GENERATION
-    keep_alive(draft, member, environment)
-    if not _has_step_to_take(group, member):
+    restart_session(draft, member, environment)
+    if not _must_rejoin(group, member):
         return ErrorCode.NONE
     _expect_rejoin(draft, member)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def _has_step_to_take(group: ConsumerGroup, member: Member) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
+    """Whether a JoinGroup could move the member towards its target."""
     if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is not MemberState.UNRELEASED_PARTITIONS:
@@ -162,7 +166,10 @@ def _has_step_to_take(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_rejoin(draft: Draft, member: Member) -> None:
-    """The time to rejoin runs from the first time that the member was told."""
+    """Start the member's rejoin timer, unless it runs.
+
+    Restarting it with each Heartbeat would let a member that never joins hold its partitions for ever.
+    """
     if member.member_id not in draft.volatile.rejoining:
         draft.set_volatile(rejoining=draft.volatile.rejoining | {member.member_id})
         _set_timer(draft, TimerKind.REJOIN, member, member.rebalance_timeout_ms)
@@ -185,14 +192,14 @@ def leave(draft: Draft, members: Sequence[LeavingMember], environment: Environme
 
 
 def _find_leaving(group: ConsumerGroup, leaving: LeavingMember) -> Member | ErrorCode:
-    """An administrator removes a static member by its instance id alone, whichever protocol it speaks."""
+    """Find a leaving member. An administrator names a static member by its instance id alone, of either protocol."""
     if leaving.instance_id is not None and not leaving.member_id:
         return group.static_member(leaving.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
     return _find(group, leaving.member_id, leaving.instance_id)
 
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member | ErrorCode:
-    """A member that uses the classic protocol."""
+    """Find a member that uses the classic protocol."""
     found: Member | ErrorResponse
     if instance_id is not None:
         found = known_static_member(group.static_member(instance_id), member_id, instance_id)

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe's view of a group, with the names of its topics."""
+"""ConsumerGroupDescribe: a group with the names of its topics."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def describe_missing(group_id: str, *, is_classic: bool) -> DescribedConsumerGro
 
 
 def _with_names(partitions: Assignment, names: Mapping[TopicId, TopicName]) -> list[DescribedTopic]:
-    """Without topics that were deleted meanwhile."""
+    """Return the partitions with topic names, without topics that have been deleted."""
     return [
         DescribedTopic(topic_id, names[topic_id], indexes)
         for topic_id, indexes in in_order(partitions)

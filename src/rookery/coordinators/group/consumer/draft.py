@@ -1,7 +1,7 @@
-"""A group while a request is decided: records are collected and applied to a copy, so that later steps see them.
+"""A consumer group while a request or timer is decided: records are collected, and applied to a copy of the group.
 
-The state of the coordinator stays as it is until the records were written and replayed. Most heartbeats change nothing,
-so the copy is made with the first record.
+The shard's own group changes only when the records have been written and are replayed. Most heartbeats change nothing,
+so that the copy is made with the first record.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rookery.coordinators.group.consumer.assignment import Assignment
-from rookery.coordinators.group.consumer.environment import all_timers_off
+from rookery.coordinators.group.consumer.environment import cancel_timers
 from rookery.coordinators.group.consumer.group import (
     ConsumerGroup,
     Subscription,
@@ -44,7 +44,7 @@ from rookery.coordinators.result import Completion, CoordinatorResult, Timer
 
 
 class Draft:
-    """`records` may begin with those that delete what was under the group's id before."""
+    """`group` reflects all collected records. `records` may start with tombstones of another group of the id."""
 
     def __init__(self, group: ConsumerGroup, records: Iterable[GroupRecord] = ()) -> None:
         self._original = group
@@ -69,7 +69,7 @@ class Draft:
 
     @property
     def had_consumer_members(self) -> bool:
-        """Whether a member spoke the new protocol before."""
+        """Whether a member used the new protocol before this draft."""
         return self._original.has_consumer_members
 
     def emit(self, records: Iterable[GroupRecord]) -> None:
@@ -105,11 +105,11 @@ class Draft:
         self._put(RegexKey(self.group.group_id, pattern), None)
 
     def set_member(self, member: Member) -> None:
-        """Who a member is and what it subscribes to."""
+        """Write a member's metadata: its ids, its client and its subscription."""
         self._put(MemberKey(self.group.group_id, member.member_id), _member_value(member))
 
-    def set_position(self, member: Member) -> None:
-        """Where a member is on its way to its target."""
+    def set_current(self, member: Member) -> None:
+        """Write a member's current assignment: its epochs, state and partitions."""
         value = CurrentValue(
             member_epoch=member.member_epoch,
             previous_member_epoch=member.previous_member_epoch,
@@ -123,14 +123,17 @@ class Draft:
         self.emit(member_tombstones(self.group.group_id, member_id))
 
     def replace_member(self, old: Member, member_id: str) -> Member:
-        """Put a static member's new incarnation in its place, with its partitions."""
+        """Replace a static member by its next incarnation `member_id`, which keeps the partitions and the target.
+
+        It starts at epoch 0, as every member that joins.
+        """
         target = self.group.target_of(old.member_id)
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
-        self.timers += all_timers_off(self.group.group_id, old.member_id)
+        self.timers += cancel_timers(self.group.group_id, old.member_id)
         self.set_member(new)
         self.set_target(member_id, target)
-        self.set_position(new)
+        self.set_current(new)
         return new
 
 

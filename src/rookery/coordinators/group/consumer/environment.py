@@ -1,4 +1,4 @@
-"""What decisions about consumer groups depend on besides the group: the cluster's topics, the settings, the time."""
+"""The inputs of decisions about consumer groups, in addition to the group: the cluster's topics, settings and time."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -16,7 +16,7 @@ from rookery.metadata.image import TopicImage
 
 
 class MigrationPolicy(Enum):
-    """Whether a group may become one of the other kind while it has members."""
+    """Whether a group that has members may be converted to the other kind."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -37,7 +37,7 @@ class ConsumerSettings:
     heartbeat_interval_ms: int = 5000
     session_timeout_ms: int = 45_000
     size_max: int = 2**31 - 1
-    # By name; the first is the default.
+    # Names; the first one is the default.
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
@@ -58,7 +58,7 @@ class ConsumerSettings:
 
 
 def _within_limits(config: BrokerLayers, name: str) -> int:
-    """A setting that has two others for its limits."""
+    """Return a setting, which must lie between two others."""
     value = config.integer(f"group.consumer.{name}")
     least, most = config.integer(f"group.consumer.min.{name}"), config.integer(f"group.consumer.max.{name}")
     if not least <= value <= most:
@@ -70,7 +70,7 @@ def _within_limits(config: BrokerLayers, name: str) -> int:
 
 
 def _assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Kafka also takes the names of its own classes, org.apache.kafka...UniformAssignor."""
+    """Return the assignors' names. As in Kafka, a class name such as org.apache.kafka...UniformAssignor is accepted."""
     names = tuple(text.rpartition(".")[2].removesuffix("Assignor").lower() for text in texts)
     unknown = [text for text, name in zip(texts, names, strict=True) if name not in ASSIGNORS]
     if unknown or not names:
@@ -84,27 +84,28 @@ Match: TypeAlias = Callable[[str, Mapping[TopicName, TopicImage]], frozenset[Top
 class Environment(NamedTuple):
     topics: Mapping[TopicName, TopicImage]
     settings: ConsumerSettings
-    # For members of the classic protocol, and for groups that go back to it.
+    # For members of the classic protocol, and for groups that are converted back to it.
     classic_settings: GroupSettings
     now_ms: TimestampMs
-    # The topics that match a pattern; None while that is being found out.
+    # Returns the topics that match a pattern, or None while they are being matched.
     match: Match = regex.matching
 
 
 class ErrorResponse(NamedTuple):
-    """A request that is answered with an error, and why in words."""
+    """The response to a rejected request: an error code and its explanation."""
 
     code: ErrorCode
     message: str
 
 
 class TimerKind(Enum):
-    # No heartbeat for the session's time.
+    # No heartbeat arrived within the session's time-out.
     SESSION = "session"
-    # Partitions were not given up in time.
+    # The member did not acknowledge the revocation of partitions within its rebalance time-out.
     REVOCATION = "revocation"
-    # A classic member did not rejoin in time, or not fetch its assignment.
+    # A classic member did not send JoinGroup within its rebalance time-out.
     REJOIN = "rejoin"
+    # A classic member did not send SyncGroup within its rebalance time-out.
     SYNC = "sync"
 
 
@@ -114,5 +115,5 @@ class MemberTimer(NamedTuple):
     member_id: str
 
 
-def all_timers_off(group_id: str, member_id: str) -> list[Timer]:
+def cancel_timers(group_id: str, member_id: str) -> list[Timer]:
     return [Timer(MemberTimer(kind, group_id, member_id), None) for kind in TimerKind]

@@ -1,15 +1,15 @@
-"""A consumer group as its records tell it: state that changes only by `apply`.
+"""A consumer group as the log defines it: state that changes only by `apply` of its records.
 
-Three epochs drive a group (KIP-848). The group's epoch grows whenever something happens that an assignment depends on:
-members, subscriptions, topics. The target's epoch is that of the group when the newest target assignment was computed.
-A member's epoch is that of the target that it was moved to. From these follows what the group is doing:
+Three epochs drive a group (KIP-848). The group's epoch is incremented with every change that an assignment depends on:
+members, subscriptions, topics. The target's epoch is the group's epoch for which the newest target assignment was
+computed. A member's epoch is that of the target to which it has been moved. The group's state follows from them:
 
     EMPTY        it has no members
     ASSIGNING    the group's epoch is ahead of the target's
     RECONCILING  a member is not yet at the target
     STABLE       every member owns its target
 
-Invariant: a partition has one owner at most, the member that has it assigned or still has to give it up.
+Invariant: a partition has at most one owner, the member to which it is assigned or that must still revoke it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ from rookery.coordinators.group.consumer_records import (
 from rookery.coordinators.group.records import GroupRecord, Key
 from rookery.metadata.image import TopicImage
 
-# After the target was deleted with the rest of a group.
+# The target was deleted by the tombstones of the group.
 NO_TARGET_EPOCH = -1
 
 
@@ -84,7 +84,7 @@ class VolatileChange(NamedTuple):
 
 
 class ConsumerGroup:
-    """Members by id in the order in which they came, and what was computed for them."""
+    """`members` are in the order in which they joined; `targets` and `subscriptions` were computed from them."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -99,7 +99,7 @@ class ConsumerGroup:
         self.volatile = VolatileState()
 
     def copy(self) -> "ConsumerGroup":
-        """A group to try changes on."""
+        """Return a copy to which a draft applies its records."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.target_epoch = self.epoch, self.target_epoch
         other.members, other.static_members = dict(self.members), dict(self.static_members)
@@ -118,7 +118,7 @@ class ConsumerGroup:
         return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
     def has_capacity_for(self, member_id: str, instance_id: str | None, size_max: int) -> bool:
-        """Whether a member may come; those who are in, or take the place of one who is, always may."""
+        """Whether a member may join; one that is in the group, or replaces one that is, always may."""
         is_known = member_id in self.members or self.static_member(instance_id) is not None
         return is_known or len(self.members) < size_max
 
@@ -133,7 +133,7 @@ class ConsumerGroup:
         return partition not in self._owners
 
     def topics_of(self, member: Member) -> frozenset[TopicName]:
-        """What a member subscribes to, by name and by pattern."""
+        """The topics to which a member subscribes, by name and by pattern."""
         return member.topic_names | self.regexes.get(member.topic_regex, frozenset())
 
     def subscribed_topics(self) -> set[TopicName]:
@@ -144,19 +144,19 @@ class ConsumerGroup:
 
     @property
     def has_consumer_members(self) -> bool:
-        """Whether a member speaks the new protocol."""
+        """Whether a member uses the new protocol."""
         return any(member.classic is None for member in self.members.values())
 
     def assignor_name(self, default: str) -> str:
-        """What most members ask for; those asked for equally often are taken by name."""
-        wishes: dict[str, int] = {}
+        """Return the assignor that most members request; of several, the first in alphabetical order."""
+        votes: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
-                wishes[member.server_assignor] = wishes.get(member.server_assignor, 0) + 1
-        return min(wishes, key=lambda name: (-wishes[name], name), default=default)
+                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+        return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def apply(self, record: GroupRecord) -> None:
-        """Change the state as a record of this group says."""
+        """Apply a record of this group to its state."""
         match record.key, record.value:
             case GroupKey(), GroupValue() as value:
                 self.epoch = value.epoch
@@ -165,13 +165,13 @@ class ConsumerGroup:
                     topic.name: Subscription(topic.topic_id, topic.partition_count) for topic in value.topics
                 }
             case MemberKey() as key, MemberValue() as value:
-                self._put(_with_identity(self._member(key.member_id), value))
+                self._put(_with_metadata(self._member(key.member_id), value))
             case TargetEpochKey(), TargetEpochValue() as value:
                 self.target_epoch = value.epoch
             case TargetKey() as key, TargetValue() as value:
                 self.targets[key.member_id] = from_topics(value.topics)
             case CurrentKey() as key, CurrentValue() as value:
-                self._put(_with_position(self._member(key.member_id), value))
+                self._put(_with_current(self._member(key.member_id), value))
             case RegexKey() as key, RegexValue() as value:
                 self.regexes[key.pattern] = frozenset(value.topics)
             case key, None:
@@ -188,7 +188,7 @@ class ConsumerGroup:
             case RegexKey():
                 self.regexes.pop(key.pattern, None)
             case CurrentKey() if key.member_id in self.members:
-                self._put(_without_position(self.members[key.member_id]))
+                self._put(_without_current(self.members[key.member_id]))
             case MemberKey() if key.member_id in self.members:
                 self._remove(self.members[key.member_id])
 
@@ -219,7 +219,7 @@ class ConsumerGroup:
                     del self._owners[partition]
 
 
-def _with_identity(member: Member, value: MemberValue) -> Member:
+def _with_metadata(member: Member, value: MemberValue) -> Member:
     classic = None
     if value.classic is not None:
         protocols = tuple(ClassicProtocol(protocol.name, protocol.metadata) for protocol in value.classic.protocols)
@@ -238,7 +238,7 @@ def _with_identity(member: Member, value: MemberValue) -> Member:
     )
 
 
-def _with_position(member: Member, value: CurrentValue) -> Member:
+def _with_current(member: Member, value: CurrentValue) -> Member:
     return replace(
         member,
         member_epoch=value.member_epoch,
@@ -249,7 +249,7 @@ def _with_position(member: Member, value: CurrentValue) -> Member:
     )
 
 
-def _without_position(member: Member) -> Member:
+def _without_current(member: Member) -> Member:
     return replace(
         member,
         member_epoch=LEAVE_EPOCH,
@@ -268,7 +268,7 @@ def to_topics(partitions: Assignment) -> tuple[TopicPartitions, ...]:
 
 
 def tombstones(group: ConsumerGroup) -> Iterator[GroupRecord]:
-    """What deletes a group, in an order in which every step is a group that could be."""
+    """Yield the tombstones of a group, in an order that leaves a valid group after each of them."""
     for member_id in group.members:
         yield from member_tombstones(group.group_id, member_id)
     for pattern in group.regexes:

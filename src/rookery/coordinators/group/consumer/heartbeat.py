@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: the one request by which members of the new protocol join, live and leave (KIP-848).
+"""ConsumerGroupHeartbeat: the request by which members of the new protocol join, stay and leave (KIP-848).
 
-A member joins with epoch 0 and then says only what changed. The coordinator answers with the member's epoch, and with
-its partitions when they changed or the member told everything about itself.
+A member joins with epoch 0 and then sends only the fields that changed. The response has the member's epoch, and its
+partitions when they changed or the request was a full one.
 """
 
 from dataclasses import replace
@@ -15,14 +15,14 @@ from rookery.coordinators.group.consumer.draft import Draft
 from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse
 from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Member, MemberState
-from rookery.coordinators.group.consumer.rebalance import assign, keep_alive, refresh, remove, step
+from rookery.coordinators.group.consumer.rebalance import advance_member, assign, refresh, remove, restart_session
 
 UNCHANGED_TIMEOUT = -1
 
 
 @value_class(kw_only=True)
 class HeartbeatRequest:
-    """None is for what did not change since the last request; `owned` is what the member says that it owns."""
+    """A field of None has not changed since the last request; `owned` are the partitions that the member reports."""
 
     group_id: str
     member_id: str
@@ -44,13 +44,13 @@ class HeartbeatRequest:
     @property
     def is_full(self) -> bool:
         subscribes = self.topic_names is not None or self.topic_regex is not None
-        says_all = self.rebalance_timeout_ms != UNCHANGED_TIMEOUT and subscribes and self.owned is not None
-        return self.member_epoch == JOIN_EPOCH or says_all
+        has_all_fields = self.rebalance_timeout_ms != UNCHANGED_TIMEOUT and subscribes and self.owned is not None
+        return self.member_epoch == JOIN_EPOCH or has_all_fields
 
 
 @value_class(kw_only=True)
 class HeartbeatResponse:
-    """`assignment` is None where the member knows it already."""
+    """`assignment` is None where it has not changed."""
 
     member_id: str
     member_epoch: int
@@ -61,7 +61,7 @@ class HeartbeatResponse:
 def validate(
     request: HeartbeatRequest, assignors: tuple[str, ...], *, member_id_required: bool
 ) -> ErrorResponse | None:
-    """What can be said about a request without looking at its group."""
+    """Return the error of a request that is invalid in any group, None if it is valid."""
     reason = _problem(request, member_id_required=member_id_required)
     if reason is not None:
         return ErrorResponse(ErrorCode.INVALID_REQUEST, reason)
@@ -102,7 +102,7 @@ def _join_problem(request: HeartbeatRequest) -> str | None:
 
 
 def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment) -> HeartbeatResponse | ErrorResponse:
-    """A member joins or lives on; it has an id."""
+    """Let a member join, or process its regular heartbeat. The request has a member id."""
     group, settings = draft.group, environment.settings
     if not group.has_capacity_for(request.member_id, request.instance_id, settings.size_max):
         reason = f"The consumer group has reached its maximum capacity of {settings.size_max} members."
@@ -118,19 +118,19 @@ def heartbeat(draft: Draft, request: HeartbeatRequest, environment: Environment)
     changed = is_new or (member.topic_names, member.topic_regex) != (found.topic_names, found.topic_regex)
     refresh(draft, environment, changed=changed)
     assign(draft, environment)
-    member = step(draft, member, request.owned)
-    keep_alive(draft, member, environment)
-    told = request.is_full or member.assigned != found.assigned
+    member = advance_member(draft, member, request.owned)
+    restart_session(draft, member, environment)
+    includes_assignment = request.is_full or member.assigned != found.assigned
     return HeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        assignment=member.assigned if told else None,
+        assignment=member.assigned if includes_assignment else None,
     )
 
 
 def _update(draft: Draft, request: HeartbeatRequest, member: Member) -> Member:
-    """The member with what the request says about it, written if that is news."""
+    """Return the member with the fields of the request, and write it if they changed it."""
     changes: dict[str, Any] = {
         "instance_id": request.instance_id,
         "rack_id": request.rack_id,
@@ -138,10 +138,10 @@ def _update(draft: Draft, request: HeartbeatRequest, member: Member) -> Member:
         "topic_regex": request.topic_regex,
         "server_assignor": request.server_assignor,
     }
-    said = {name: value for name, value in changes.items() if value is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
     if request.rebalance_timeout_ms != UNCHANGED_TIMEOUT:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
-    updated = replace(member, client_id=request.client_id, client_host=request.client_host, classic=None, **said)
+        given["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    updated = replace(member, client_id=request.client_id, client_host=request.client_host, classic=None, **given)
     if updated != member or member.member_id not in draft.group.members:
         draft.set_member(updated)
     return updated
@@ -178,6 +178,8 @@ def _find_static_member(draft: Draft, request: HeartbeatRequest, instance_id: st
     if existing.member_id == request.member_id:
         return existing
     if existing.classic is None and not existing.has_left_for_now:
+        # The instance id is in use. Replacing its member would let two processes that were started with the same id
+        # by mistake fence each other for ever.
         reason = (
             f"Static member {request.member_id} with instance id {instance_id} cannot join the group because the "
             f"instance id is owned by {existing.member_id} member."
@@ -200,12 +202,14 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> ErrorResponse:
 
 
 def _epoch_problem(member: Member, request: HeartbeatRequest) -> ErrorResponse | None:
-    """A member may be at its epoch, start anew with 0, or have missed the last answer and own nothing else."""
+    """Return the fencing error, unless the epoch is the member's, or 0, or the response with the newest was lost."""
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return None
-    missed_answer = epoch == member.previous_member_epoch and epoch < member.member_epoch
-    if missed_answer and request.owned is not None and is_subset(request.owned, member.assigned):
+    # A member whose last response was lost still reports the epoch before. It may continue only if it owns nothing
+    # beyond its present assignment: other partitions may belong to another member by now.
+    missed_response = epoch == member.previous_member_epoch and epoch < member.member_epoch
+    if missed_response and request.owned is not None and is_subset(request.owned, member.assigned):
         return None
     relation = "greater" if epoch > member.member_epoch else "smaller"
     reason = (
@@ -223,9 +227,9 @@ def find_leaving(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Er
 
 
 def leave(draft: Draft, request: HeartbeatRequest, member: Member, environment: Environment) -> HeartbeatResponse:
-    """A member leaves for good, or a static one for a while: then it keeps its partitions until its session ends."""
+    """Remove a member; one that leaves temporarily (a static one) keeps its partitions until its session ends."""
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        draft.set_position(
+        draft.set_current(
             replace(
                 member,
                 member_epoch=STATIC_LEAVE_EPOCH,

@@ -1,7 +1,7 @@
-"""A member of a consumer group, as the log knows it.
+"""A member of a consumer group, as stored in the log.
 
-A member's epoch says which target assignment it has been moved to. It joins with epoch 0, leaves with -1, and a static
-member that will be back leaves with -2. What it owns moves towards its target through three states (see
+A member's epoch is that of the target assignment to which it has been moved. It joins with epoch 0 and leaves with -1;
+a static member that will return leaves with -2. Its partitions move towards its target through three states (see
 `reconciliation`).
 """
 
@@ -18,19 +18,19 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those of Kafka's records."""
+    """A member's progress towards its target; the numbers are those of Kafka's records."""
 
-    # It owns its target.
+    # It owns all partitions of its target.
     STABLE = 0
-    # It was told to give partitions up and has not said yet that it did.
+    # It must revoke partitions and has not acknowledged that yet.
     UNREVOKED_PARTITIONS = 1
-    # It waits for partitions that others still own.
+    # It waits for partitions that other members still own.
     UNRELEASED_PARTITIONS = 2
 
 
 @value_class
 class ClassicProtocol:
-    """One of the protocols that a classic member offered, with its subscription as the client wrote it."""
+    """One of the protocols that a classic member offered, with its subscription as encoded by the client."""
 
     name: str
     metadata: bytes
@@ -38,14 +38,14 @@ class ClassicProtocol:
 
 @value_class
 class ClassicMembership:
-    """What is known of a member that uses the classic protocol inside a consumer group."""
+    """The additional state of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
 
     @property
     def protocol_name(self) -> str:
-        """The member's first choice: with the server assigning, members need not agree on one."""
+        """The member's first choice: since the server assigns, members need not agree on one."""
         return self.protocols[0].name
 
 
@@ -53,7 +53,7 @@ class ClassicMembership:
 class Member:
     member_id: str
     member_epoch: int = JOIN_EPOCH
-    # The response that told the present epoch may have been lost; a member may then come with this one.
+    # If the response with the present epoch was lost, the member's next request has this one.
     previous_member_epoch: int = -1
     instance_id: str | None = None
     rack_id: str | None = None
@@ -70,7 +70,7 @@ class Member:
 
     @property
     def has_left_for_now(self) -> bool:
-        """A static member that said it would be back: its partitions are kept for it until its session ends."""
+        """Whether this static member left temporarily: its partitions are kept until its session ends."""
         return self.member_epoch == STATIC_LEAVE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:

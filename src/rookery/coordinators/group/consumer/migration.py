@@ -1,9 +1,13 @@
-"""A group that becomes one of the other kind while it has members, in one batch of records.
+"""Conversion of a group that has members to the other kind.
 
-The first member of the new protocol that joins a classic group of consumers makes it a consumer group. Its classic
-members stay: they keep their partitions, and rejoin with JoinGroup as soon as they hear of the change (see
-`classic_members`). When the last member of the new protocol goes and classic ones remain, the group becomes a classic
-group again, which rebalances. `group.consumer.migration.policy` says which way is open.
+The first member of the new protocol that joins a classic group of consumers converts it to a consumer group. Its
+classic members stay: they keep their partitions, and rejoin with JoinGroup when a response of REBALANCE_IN_PROGRESS
+asks for it (see `classic_members`). When the last member of the new protocol leaves and classic ones remain, the group
+is converted back to a classic group, which rebalances. `group.consumer.migration.policy` says which directions are
+allowed.
+
+A conversion is one batch: the tombstones of the one kind and the records of the other. If they were written separately,
+a crash between them would lose the group, or some of its members.
 """
 
 from collections.abc import Iterable
@@ -21,10 +25,10 @@ from rookery.coordinators.group.classic.states import State
 from rookery.coordinators.group.consumer import assignment
 from rookery.coordinators.group.consumer.assignment import Assignment
 from rookery.coordinators.group.consumer.draft import Draft
-from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, all_timers_off
+from rookery.coordinators.group.consumer.environment import Environment, ErrorResponse, cancel_timers
 from rookery.coordinators.group.consumer.group import ConsumerGroup, tombstones
 from rookery.coordinators.group.consumer.member import ClassicMembership, ClassicProtocol, Member
-from rookery.coordinators.group.consumer.rebalance import keep_alive
+from rookery.coordinators.group.consumer.rebalance import restart_session
 from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord
 from rookery.coordinators.group.timers import JoinTimer, SessionTimer, SyncTimer
 from rookery.coordinators.result import Completion, CoordinatorResult, Timer
@@ -32,11 +36,11 @@ from rookery.protocol import consumer_protocol
 
 
 def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | ErrorResponse:
-    """A consumer group in the place of a classic one, with its members."""
+    """Return a draft of a consumer group that replaces a classic one and has its members."""
     tombstone = GroupRecord(GroupMetadataKey(classic.group_id), None)
     draft = Draft(ConsumerGroup(classic.group_id), [tombstone])
     if not classic.members:
-        _stop_classic(draft, classic)
+        _close_classic(draft, classic)
         return draft
     settings = environment.settings
     is_possible = settings.migration_policy.may_upgrade and classic.uses_consumer_protocol
@@ -45,10 +49,10 @@ def upgrade(classic: ClassicGroup, environment: Environment) -> Draft | ErrorRes
     members = [_upgraded(member, classic, environment) for member in classic.members.values()]
     if None in members:
         return _not_a_consumer_group(classic.group_id)
-    _stop_classic(draft, classic)
+    _close_classic(draft, classic)
     _write_members(draft, _without_overlaps(member for member in members if member is not None), classic.generation)
     for member in draft.group.members.values():
-        keep_alive(draft, member, environment)
+        restart_session(draft, member, environment)
     return draft
 
 
@@ -56,12 +60,12 @@ def _not_a_consumer_group(group_id: str) -> ErrorResponse:
     return ErrorResponse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
-def _stop_classic(draft: Draft, classic: ClassicGroup) -> None:
-    """Who waits is sent to join again; the classic group's timers have nothing to do any more."""
+def _close_classic(draft: Draft, classic: ClassicGroup) -> None:
+    """Fail the classic group's waiting requests, upon which their clients join again, and cancel its timers."""
     for member in classic.members.values():
         if member.join_token is not None:
-            answer = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-            draft.completions.append(Completion(member.join_token, answer))
+            result = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            draft.completions.append(Completion(member.join_token, result))
         if member.sync_token is not None:
             draft.completions.append(Completion(member.sync_token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)))
     sessions = [SessionTimer(classic.group_id, member_id) for member_id in (*classic.members, *classic.pending_joins)]
@@ -70,13 +74,13 @@ def _stop_classic(draft: Draft, classic: ClassicGroup) -> None:
 
 
 def _upgraded(member: ClassicMember, classic: ClassicGroup, environment: Environment) -> Member | None:
-    """A classic member in a consumer group, with what it was assigned; None if its bytes cannot be read."""
+    """Return a classic member as one of a consumer group, with its assignment; None if its bytes are unreadable."""
     chosen = classic.protocol_name or member.protocols[0][0]
     subscription = consumer_protocol.read_subscription(member.metadata(chosen))
     partitions = consumer_protocol.read_assignment(member.assignment)
     if subscription is None or partitions is None:
         return None
-    # Its first choice is what it will be told in JoinGroup's answers; it knows the one that was chosen.
+    # JoinGroup responses will name its first choice, which must be the protocol that it uses at present.
     protocols = sorted(member.protocols, key=lambda offered: offered[0] != chosen)
     return Member(
         member_id=member.member_id,
@@ -96,7 +100,7 @@ def _upgraded(member: ClassicMember, classic: ClassicGroup, environment: Environ
 
 
 def to_ids(partitions: Iterable[tuple[TopicName, PartitionIndex]], environment: Environment) -> Assignment:
-    """Partitions by topic id, without those that do not exist."""
+    """Return partitions by topic id, without those that do not exist."""
     found = ((environment.topics.get(name), index) for name, index in partitions)
     return assignment.collect(
         (topic.topic_id, index) for topic, index in found if topic is not None and index in topic.partitions
@@ -104,7 +108,11 @@ def to_ids(partitions: Iterable[tuple[TopicName, PartitionIndex]], environment: 
 
 
 def _without_overlaps(members: Iterable[Member]) -> Iterable[Member]:
-    """A client-side assignor may have given a partition to two; the first keeps it."""
+    """Yield the members with disjoint assignments.
+
+    A faulty client-side assignor may have assigned a partition to two members; the first keeps it. A consumer group
+    with two owners of a partition would hand it to a third while one of the two still reads it.
+    """
     taken: Assignment = {}
     for member in members:
         assigned = assignment.difference(member.assigned, taken)
@@ -117,12 +125,12 @@ def _write_members(draft: Draft, members: Iterable[Member], epoch: int) -> None:
     for member in members:
         draft.set_member(member)
         draft.set_target(member.member_id, member.assigned)
-        draft.set_position(member)
+        draft.set_current(member)
     draft.set_target_epoch(epoch)
 
 
 def finish(draft: Draft, response: Any, environment: Environment) -> CoordinatorResult[Any]:
-    """The decision that a draft makes, and the way back to a classic group if nobody needs the new protocol now."""
+    """Return the result of a draft; if no member uses the new protocol any more, converted to a classic group."""
     classic = _downgraded(draft, environment)
     if classic is None:
         return draft.result(response)
@@ -132,7 +140,7 @@ def finish(draft: Draft, response: Any, environment: Environment) -> Coordinator
         classic_draft.restart_session(member)
     begin_rebalance(classic_draft)
     downgrade = classic_draft.result(response)
-    timers_off = [timer for member_id in classic.members for timer in all_timers_off(classic.group_id, member_id)]
+    timers_off = [timer for member_id in classic.members for timer in cancel_timers(classic.group_id, member_id)]
     return replace(
         downgrade,
         records=[*draft.records, *tombstones(draft.group), *downgrade.records],
@@ -181,7 +189,7 @@ def _classic(member: Member, environment: Environment) -> ClassicMember:
 
 
 def embedded_assignment(member: Member, environment: Environment) -> bytes:
-    """What a classic member owns, as it wants to be told."""
+    """Encode a classic member's partitions in the version of its subscription."""
     assert member.classic is not None
     subscription = consumer_protocol.read_subscription(member.classic.protocols[0].metadata)
     names = {topic.topic_id: name for name, topic in environment.topics.items() if topic.topic_id in member.assigned}

@@ -1,4 +1,4 @@
-"""From what happened to a new target assignment: topics, the group's epoch, the assignor, and a member's next step."""
+"""The phases of a rebalance: subscribed topics, the group's epoch, the target assignment, and a member's next step."""
 
 from rookery.base.types import TopicName
 from rookery.coordinators.group.consumer.assignment import Assignment
@@ -8,7 +8,7 @@ from rookery.coordinators.group.consumer.environment import (
     Environment,
     MemberTimer,
     TimerKind,
-    all_timers_off,
+    cancel_timers,
 )
 from rookery.coordinators.group.consumer.group import ConsumerGroup, Subscription
 from rookery.coordinators.group.consumer.member import Member, MemberState
@@ -17,7 +17,10 @@ from rookery.coordinators.result import Timer
 
 
 def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
-    """Look at the topics again if the members changed or the topics did; a new epoch if it makes a difference."""
+    """Compute the subscribed topics again if the members (`changed`) or the cluster's topics did.
+
+    A difference increments the group's epoch, upon which `assign` computes another target.
+    """
     if not changed and draft.volatile.seen_topics is environment.topics:
         return
     resolved, is_complete = _resolve_regexes(draft, environment)
@@ -29,12 +32,12 @@ def refresh(draft: Draft, environment: Environment, *, changed: bool) -> None:
     if changed:
         draft.set_epoch(draft.group.epoch + 1)
     if is_complete:
-        # Otherwise the next heartbeat looks again.
+        # While a pattern is still being matched, the topics do not count as seen: the next heartbeat tries again.
         draft.set_volatile(seen_topics=environment.topics)
 
 
 def assign(draft: Draft, environment: Environment) -> None:
-    """Compute a new target assignment if the group's epoch is ahead of it."""
+    """Compute a new target assignment if the group's epoch is ahead of the target's."""
     group = draft.group
     if group.epoch <= group.target_epoch:
         return
@@ -48,47 +51,49 @@ def assign(draft: Draft, environment: Environment) -> None:
 
 
 def assignor_name(group: ConsumerGroup, environment: Environment) -> str:
-    """What the members prefer, or the default where that is not offered any more."""
+    """Return the assignor that the members prefer, or the default if that one is no longer enabled."""
     default = environment.settings.assignors[0]
     preferred = group.assignor_name(default)
     return preferred if preferred in environment.settings.assignors else default
 
 
-def step(draft: Draft, member: Member, owned: Assignment | None) -> Member:
-    """Move a member towards its target as far as it can go now."""
+def advance_member(draft: Draft, member: Member, owned: Assignment | None) -> Member:
+    """Move a member as far towards its target as is possible now; `owned` are the partitions that it reports."""
     group = draft.group
     target = group.target_of(member.member_id)
     after = reconcile(member, target, target_epoch=group.target_epoch, owned=owned, is_free=group.is_free)
     if after == member:
         return member
-    draft.set_position(after)
+    draft.set_current(after)
     if after.classic is None:
+        # Without a limit, a member that never acknowledges a revocation would keep the partitions from their next
+        # owner for as long as it sends heartbeats. Classic members have their REJOIN timer for that.
         delay_ms = after.rebalance_timeout_ms if after.state is MemberState.UNREVOKED_PARTITIONS else None
         draft.timers.append(Timer(MemberTimer(TimerKind.REVOCATION, group.group_id, member.member_id), delay_ms))
     return after
 
 
 def remove(draft: Draft, members: list[Member], environment: Environment) -> None:
-    """Take members out of the group; the others get their partitions with the next target assignment."""
+    """Remove members from the group; the others get their partitions with the next target assignment."""
     for member in members:
         draft.remove_member(member.member_id)
-        draft.timers += all_timers_off(draft.group.group_id, member.member_id)
+        draft.timers += cancel_timers(draft.group.group_id, member.member_id)
     rejoining = draft.volatile.rejoining.difference(member.member_id for member in members)
     if rejoining != draft.volatile.rejoining:
         draft.set_volatile(rejoining=rejoining)
     refresh(draft, environment, changed=True)
 
 
-def keep_alive(draft: Draft, member: Member, environment: Environment) -> None:
+def restart_session(draft: Draft, member: Member, environment: Environment) -> None:
     delay_ms = environment.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
     draft.timers.append(Timer(MemberTimer(TimerKind.SESSION, draft.group.group_id, member.member_id), delay_ms))
 
 
 def _resolve_regexes(draft: Draft, environment: Environment) -> tuple[bool, bool]:
-    """Match the patterns that are new, or all if the topics changed.
+    """Match the patterns that are new, or all if the cluster's topics changed.
 
-    Tells whether that gave other topics, and whether it is complete: a pattern that takes long to match leaves its
-    members with the topics that they have.
+    Returns whether the matched topics changed, and whether the result is complete: while a pattern is still being
+    matched, its members keep the topics that they have.
     """
     known, used = draft.group.regexes, draft.group.used_regexes()
     for pattern in sorted(known.keys() - used):

@@ -1,7 +1,7 @@
-"""The consumer groups of a shard: what each request and timer means for them.
+"""The consumer groups of a shard: decisions for each request and timer that concerns them.
 
-`Groups` is the shard's own mapping; groups of both kinds share one space of ids. It is only read here. Where a function
-takes a ConsumerGroup, the shard has looked it up and found it to be one.
+`Groups` is the shard's own mapping, in which groups of both kinds share one namespace of ids; it is only read here. A
+function that takes a ConsumerGroup is called after the shard has found the id's group to be one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from rookery.coordinators.group.consumer.group import ConsumerGroup
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
 from rookery.coordinators.group.consumer.member import JOIN_EPOCH, MemberState
 from rookery.coordinators.group.consumer.migration import finish, upgrade
-from rookery.coordinators.group.consumer.rebalance import keep_alive, remove
+from rookery.coordinators.group.consumer.rebalance import remove, restart_session
 from rookery.coordinators.result import CoordinatorResult, Timer, TimerKey
 
 Groups: TypeAlias = Mapping[str, ClassicGroup | ConsumerGroup]
@@ -34,7 +34,7 @@ Groups: TypeAlias = Mapping[str, ClassicGroup | ConsumerGroup]
 def consumer_heartbeat(
     groups: Groups, request: HeartbeatRequest, environment: Environment
 ) -> CoordinatorResult[HeartbeatResponse | ErrorResponse]:
-    """A valid ConsumerGroupHeartbeat (see `heartbeat.validate`) of a member that has an id."""
+    """Decide a valid ConsumerGroupHeartbeat (see `heartbeat.validate`) that has a member id."""
     draft = _open(groups.get(request.group_id), request, environment)
     if isinstance(draft, ErrorResponse):
         return CoordinatorResult(response=draft)
@@ -45,12 +45,10 @@ def consumer_heartbeat(
         response: Any = heartbeat.leave(draft, request, member, environment)
     else:
         response = heartbeat.heartbeat(draft, request, environment)
-    # What is refused changes nothing, not even the kind of the group.
-    return (
-        CoordinatorResult(response=response)
-        if isinstance(response, ErrorResponse)
-        else finish(draft, response, environment)
-    )
+    if isinstance(response, ErrorResponse):
+        # A rejected request changes nothing, not even the kind of the group: the draft is discarded.
+        return CoordinatorResult(response=response)
+    return finish(draft, response, environment)
 
 
 def _open(
@@ -70,7 +68,9 @@ def classic_join(
     draft = Draft(group)
     member_id = f"{request.instance_id or request.client_id}-{new_id()}"
     result = classic_members.join(draft, request, member_id, environment)
-    return _finish_if(result.error_code is ErrorCode.NONE, draft, result, environment)
+    if result.error_code is not ErrorCode.NONE:
+        return CoordinatorResult(response=result)
+    return finish(draft, result, environment)
 
 
 def classic_sync(group: ConsumerGroup, request: SyncRequest, environment: Environment) -> CoordinatorResult[SyncResult]:
@@ -93,18 +93,15 @@ def classic_leave(
     return finish(draft, LeaveResult(ErrorCode.NONE, left), environment)
 
 
-def _finish_if(succeeded: bool, draft: Draft, result: Any, environment: Environment) -> CoordinatorResult[Any]:
-    return finish(draft, result, environment) if succeeded else CoordinatorResult(response=result)
-
-
 def expire_member(groups: Groups, timer: TimerKey, environment: Environment) -> CoordinatorResult[None]:
-    """A member's time is over: it is out of the group."""
+    """Remove a member whose timer has fired."""
     assert isinstance(timer, MemberTimer)
     group = groups.get(timer.group_id)
     member = group.members.get(timer.member_id) if isinstance(group, ConsumerGroup) else None
     if not isinstance(group, ConsumerGroup) or member is None:
         return CoordinatorResult(response=None)
     if timer.kind is TimerKind.REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        # It has acknowledged the revocation in time.
         return CoordinatorResult(response=None)
     draft = Draft(group)
     remove(draft, [member], environment)
@@ -112,13 +109,13 @@ def expire_member(groups: Groups, timer: TimerKey, environment: Environment) -> 
 
 
 def timers_after_loading(groups: Groups, environment: Environment) -> Iterator[Timer]:
-    """Members have their whole session, and their whole time to give partitions up, to be heard of again."""
+    """Yield the timers of a loaded shard: each member has its full session, and its full time for a revocation."""
     for group in groups.values():
         if not isinstance(group, ConsumerGroup):
             continue
         draft = Draft(group)
         for member in group.members.values():
-            keep_alive(draft, member, environment)
+            restart_session(draft, member, environment)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 key = MemberTimer(TimerKind.REVOCATION, group.group_id, member.member_id)
                 draft.timers.append(Timer(key, member.rebalance_timeout_ms))

@@ -1,6 +1,6 @@
-"""OffsetCommit and OffsetFetch: writing down how far a group has read, and reading it back.
+"""OffsetCommit and OffsetFetch: storing a group's offsets, and reading them back.
 
-Commits inside of transactions are in `transactional`.
+Commits within transactions are in `transactional`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, 
 from rookery.base.values import value_class
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.classic.membership import session_timer
-from rookery.coordinators.group.offsets.pending import PlacedOffset
+from rookery.coordinators.group.offsets.pending import LoggedOffset
 from rookery.coordinators.group.offsets.rules import Group, check_commit, check_fetch
 from rookery.coordinators.group.offsets.store import OffsetStore
 from rookery.coordinators.group.records import NO_EXPIRY, GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -29,7 +29,7 @@ class OffsetToCommit(NamedTuple):
 
 @value_class(kw_only=True)
 class CommitRequest:
-    """`generation` is the member's epoch in groups of the new protocol; `retention_ms` was given up with v5."""
+    """`generation` is the member's epoch in consumer groups; `retention_ms` exists only before v5 of the request."""
 
     group_id: str
     member_id: str = ""
@@ -47,9 +47,10 @@ class CommittedPartition(NamedTuple):
 
 @value_class(kw_only=True)
 class FetchRequest:
-    """`partitions` of None are all that the group has committed for.
+    """`partitions` of None selects all partitions for which the group has committed.
 
-    `require_stable` asks not to be told an offset that an open transaction is about to replace.
+    `require_stable`: a partition for which an open transaction may commit gets UNSTABLE_OFFSET_COMMIT instead of an
+    offset that the transaction is about to replace.
     """
 
     group_id: str
@@ -83,17 +84,17 @@ def commit(
         api_version=request.api_version,
     )
     if code is not ErrorCode.NONE:
-        return refuse(request.offsets, code)
+        return reject(request.offsets, code)
     expire_ms = NO_EXPIRY if request.retention_ms is None else now_ms + request.retention_ms
-    written = write_down(request.group_id, request.offsets, settings=settings, now_ms=now_ms, expire_ms=expire_ms)
-    return replace(written, timers=_sign_of_life(group, request))
+    written = store_offsets(request.group_id, request.offsets, settings=settings, now_ms=now_ms, expire_ms=expire_ms)
+    return replace(written, timers=_session_timers(group, request))
 
 
-def refuse(offsets: Iterable[OffsetToCommit], code: ErrorCode) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
+def reject(offsets: Iterable[OffsetToCommit], code: ErrorCode) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
     return CoordinatorResult(response=tuple(CommittedPartition(item.partition, code) for item in offsets))
 
 
-def write_down(
+def store_offsets(
     group_id: str,
     offsets: Iterable[OffsetToCommit],
     *,
@@ -101,7 +102,7 @@ def write_down(
     now_ms: TimestampMs,
     expire_ms: TimestampMs = NO_EXPIRY,
 ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
-    """The records of a commit that is allowed; metadata that is too long concerns its partition only."""
+    """Return the records of an admitted commit. Metadata that is too long fails only its own partition."""
     results, records = [], []
     for item in offsets:
         fits = len(item.metadata.encode()) <= settings.offset_metadata_max_bytes
@@ -125,19 +126,22 @@ def _record(group_id: str, item: OffsetToCommit, now_ms: TimestampMs, expire_ms:
     )
 
 
-def _sign_of_life(group: Group | None, request: CommitRequest) -> tuple[Timer, ...]:
+def _session_timers(group: Group | None, request: CommitRequest) -> tuple[Timer, ...]:
+    """Restart the session of a classic member: a commit counts as a heartbeat."""
     if isinstance(group, ClassicGroup) and request.member_id in group.members:
         return (session_timer(group, request.member_id),)
     return ()
 
 
 def fetch(group: Group | None, store: OffsetStore, request: FetchRequest) -> FetchedOffsets:
-    """A group that is not known has no offsets, which is no error."""
+    """Read a group's offsets. An unknown group has none, which is no error."""
     code = check_fetch(group, request.member_id, request.member_epoch)
     if code is not ErrorCode.NONE:
         return FetchedOffsets(code)
     known = store.of(request.group_id)
     wanted = known if request.partitions is None else request.partitions
+    # A consumer that started at the committed offset while a transaction is about to replace it would read and process
+    # the same records a second time.
     unstable = store.pending.of(request.group_id) if request.require_stable else ()
     fetched = (
         FetchedOffset(partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -148,7 +152,7 @@ def fetch(group: Group | None, store: OffsetStore, request: FetchRequest) -> Fet
     return FetchedOffsets(ErrorCode.NONE, tuple(fetched))
 
 
-def _fetched(partition: TopicPartition, offset: PlacedOffset | None) -> FetchedOffset:
+def _fetched(partition: TopicPartition, offset: LoggedOffset | None) -> FetchedOffset:
     if offset is None:
         return FetchedOffset(partition)
     return FetchedOffset(partition, offset.value.offset, offset.value.leader_epoch, offset.value.metadata)

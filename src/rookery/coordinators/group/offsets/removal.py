@@ -1,4 +1,4 @@
-"""How offsets, and groups with them, go away: deleted on request, with their topic, or because nobody uses them."""
+"""Removal of offsets, and of groups with them: by a request, with their topic, or when their retention has expired."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import TimestampMs, TopicName, TopicPartition
 from rookery.coordinators.group.classic.group import ClassicGroup
 from rookery.coordinators.group.offsets.commit import CommittedPartition
-from rookery.coordinators.group.offsets.pending import PlacedOffset
+from rookery.coordinators.group.offsets.pending import LoggedOffset
 from rookery.coordinators.group.offsets.rules import (
     Group,
     check_delete,
@@ -26,7 +26,7 @@ from rookery.coordinators.result import CoordinatorResult
 def delete_offsets(
     group: Group | None, store: OffsetStore, group_id: str, partitions: Iterable[TopicPartition]
 ) -> CoordinatorResult[tuple[CommittedPartition, ...]]:
-    """The response is an ErrorCode where the whole request is refused."""
+    """Decide an OffsetDelete. The response is an ErrorCode if the whole request is rejected."""
     code = check_offset_delete(group)
     if group is None or code is not ErrorCode.NONE:
         return CoordinatorResult(response=code)
@@ -49,8 +49,11 @@ def delete_group(group: Group | None, store: OffsetStore, group_id: str) -> Coor
     return CoordinatorResult(response=ErrorCode.NONE, records=[*records, *group_tombstones(group)])
 
 
-def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
-    """A topic that is made anew under the name begins without offsets."""
+def delete_topic_offsets(store: OffsetStore, topics: Iterable[TopicName]) -> CoordinatorResult[None]:
+    """Delete the offsets of deleted topics.
+
+    A group would otherwise start at an old offset in a new topic of the same name, and skip its first records.
+    """
     deleted = frozenset(topics)
     records = [
         tombstone(group_id, partition)
@@ -64,9 +67,10 @@ def forget_topics(store: OffsetStore, topics: Iterable[TopicName]) -> Coordinato
 def expire(
     groups: Mapping[str, Group], store: OffsetStore, settings: GroupSettings, now_ms: TimestampMs
 ) -> list[GroupRecord]:
-    """Tombstones of offsets whose time is over, and of groups that have neither offsets nor members left.
+    """Return the tombstones of expired offsets, and of groups that have neither offsets nor members left.
 
-    What an open transaction is about to commit for is in use, and so is the group.
+    A partition for which an open transaction has an offset is in use, and so is its group: a tombstone would drop the
+    pending offset, and the transaction's commit would have no effect.
     """
     records: list[GroupRecord] = []
     for group_id, group in groups.items():
@@ -80,7 +84,7 @@ def expire(
 
 def _expired(
     group: Group,
-    offsets: Mapping[TopicPartition, PlacedOffset],
+    offsets: Mapping[TopicPartition, LoggedOffset],
     settings: GroupSettings,
     now_ms: TimestampMs,
 ) -> list[TopicPartition]:
@@ -101,5 +105,5 @@ def _is_expired(value: OffsetCommitValue, base_ms: TimestampMs, settings: GroupS
 
 
 def _awaits_members(group: Group) -> bool:
-    """Whether members were given an id and are about to come."""
+    """Whether the group has assigned member ids that have not joined yet."""
     return isinstance(group, ClassicGroup) and bool(group.pending_joins)

@@ -1,4 +1,4 @@
-"""What the two kinds of groups allow to be done with their offsets and with themselves."""
+"""The rules of the two kinds of groups: which commits, fetches and deletions they accept, and when offsets expire."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from rookery.coordinators.group.records import GroupMetadataKey, GroupRecord, Of
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
-# From here on OffsetCommit knows member epochs, and may say that a group does not exist.
+# Since this version OffsetCommit has member epochs, and GROUP_ID_NOT_FOUND among its errors.
 MEMBER_EPOCHS_SINCE = 9
 
 
@@ -24,7 +24,11 @@ def is_empty(group: Group) -> bool:
 def check_commit(
     group: Group | None, member_id: str, instance_id: str | None, *, generation: int, api_version: int
 ) -> ErrorCode:
-    """Without a member id and generation it is a consumer without a group's management, or an administrator."""
+    """Return the error of an OffsetCommit, NONE if it is allowed.
+
+    A commit without a member id and generation comes from an administrator, or from a consumer that assigns its
+    partitions itself. The members of a group are the only ones that may commit while it has any.
+    """
     if group is None:
         if generation < 0:
             return ErrorCode.NONE
@@ -37,7 +41,8 @@ def check_commit(
     if generation < 0 and not member_id and instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     code = _check_classic_commit(group, member_id, instance_id, generation)
-    # The member knows the new generation, and must not commit for what it has not been assigned yet.
+    # The member has joined the new generation and has no assignment of it yet: the partitions that it read before may
+    # be assigned to another member.
     is_completing = code is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE
     return ErrorCode.REBALANCE_IN_PROGRESS if is_completing else code
 
@@ -45,7 +50,11 @@ def check_commit(
 def check_transactional_commit(
     group: Group | None, member_id: str, instance_id: str | None, *, generation: int
 ) -> ErrorCode:
-    """As `check_commit`, but a producer need not say for whom it commits (old ones cannot), nor await a rebalance."""
+    """Return the error of a TxnOffsetCommit, NONE if it is allowed.
+
+    The differences to `check_commit`: the request need not name a member (before v3 it cannot), and it may come while a
+    rebalance completes.
+    """
     if group is None:
         return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if generation < 0 and is_empty(group):
@@ -62,6 +71,8 @@ def check_transactional_commit(
 def _check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     code = group.check_member(member_id, instance_id)
     if code is ErrorCode.NONE and generation != group.generation:
+        # A member that missed a rebalance still processes partitions that have other owners now. Its commit would
+        # overwrite the owner's offset: after the next restart, records would be skipped or processed twice.
         return ErrorCode.ILLEGAL_GENERATION
     return code
 
@@ -75,13 +86,14 @@ def _check_consumer_commit(member: Member | None, epoch: int, api_version: int) 
 
 
 def _check_epoch(member: Member, epoch: int) -> ErrorCode:
+    """Fence a member that acts on an older assignment, as `_check_classic_commit` does by the generation."""
     if epoch == member.member_epoch:
         return ErrorCode.NONE
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def check_fetch(group: Group | None, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """Only members of the new protocol say who they are."""
+    """Return the error of an OffsetFetch. Only members of the new protocol send their id and epoch with it."""
     if not isinstance(group, ConsumerGroup) or (member_id is None and member_epoch < 0):
         return ErrorCode.NONE
     member = group.members.get(member_id or "")
@@ -95,7 +107,11 @@ def check_delete(group: Group | None) -> ErrorCode:
 
 
 def check_offset_delete(group: Group | None) -> ErrorCode:
-    """A group that is in use loses offsets of topics only that it is known not to subscribe to."""
+    """Return the error of an OffsetDelete.
+
+    A classic group with members allows it only if they are consumers, because the topics that are in use (see
+    `subscription`) are known only then.
+    """
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
@@ -104,18 +120,22 @@ def check_offset_delete(group: Group | None) -> ErrorCode:
 
 
 def subscription(group: Group) -> Callable[[TopicName], bool]:
-    """Whether the group subscribes to a topic; where that cannot be told, it may be any."""
+    """Return a function that says whether the group subscribes to a topic; to all, if its subscriptions are unknown."""
     topics = group.subscribed_topics()
     return lambda topic: topics is None or topic in topics
 
 
 def may_expire(group: Group) -> bool:
-    """What a classic group will subscribe to is known when its rebalance is over."""
+    """Whether offsets may expire: not while a classic group rebalances, since its subscriptions may change."""
     return isinstance(group, ConsumerGroup) or group.state in (State.EMPTY, State.STABLE)
 
 
 def expiry_base_ms(group: Group, offset: OffsetCommitValue) -> TimestampMs:
-    """Since when the retention of an offset runs that the group does not use."""
+    """The time from which the retention of an unused offset runs.
+
+    For a classic group without members that is not before its last member left: the offsets of an application that
+    was in use for longer than the retention would otherwise expire as soon as it is stopped.
+    """
     if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type and group.state_timestamp_ms >= 0:
         return max(group.state_timestamp_ms, offset.commit_timestamp_ms)
     return offset.commit_timestamp_ms
