@@ -1,9 +1,9 @@
-"""Patterns of clients, for topics and transactional ids, in RE2's syntax and in linear time; the only door to re2.
+"""Clients' patterns for topics and transactional ids, in RE2's syntax and in linear time. The only importer of re2.
 
-The pattern comes from a client and is matched against every name on the event loop, so an engine that backtracks would
-let one client stop a broker. RE2 is also what Kafka's coordinator uses (as RE2/J). A match takes time with the size of
-the compiled pattern and the length of the name, and so does its memory for each capture group; hence groups do not
-capture, and large patterns are refused. Whole names are matched. An empty pattern is no pattern: it matches nothing.
+The pattern comes from a client and is matched against every name on the event loop, so that with a backtracking engine
+one client could stop a broker. Kafka's coordinator uses RE2 too (as RE2/J). The time of a match is proportional to the
+size of the compiled pattern and the length of the name, and so is the memory for each capture group; hence groups do
+not capture, and large patterns are rejected. Whole names are matched. An empty pattern matches nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,16 +17,16 @@ from rookery.base.types import TopicName
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
-# A pattern with thousands of groups took gigabytes for the places that they would have captured.
+# With captures, a pattern with thousands of groups took gigabytes.
 _OPTIONS.never_capture = True
-# A pattern may be large when it is unrolled; RE2 refuses what does not fit.
+# A short pattern may be large when its repetitions are unrolled; RE2 rejects those that need more.
 _OPTIONS.max_mem = PATTERN_BYTES_MAX
 
 
 def problem(pattern: str) -> str | None:
-    """Why a pattern cannot be used, None if it can."""
+    """Return why a pattern cannot be used, None if it can."""
     if len(pattern) > PATTERN_LENGTH_MAX:
-        return f"a pattern of {len(pattern)} characters, where {PATTERN_LENGTH_MAX} are the most"
+        return f"a pattern of {len(pattern)} characters exceeds the limit of {PATTERN_LENGTH_MAX}"
     try:
         if _compile(pattern).programsize > PATTERN_PROGRAM_MAX:
             return "pattern too large"
@@ -37,14 +37,14 @@ def problem(pattern: str) -> str | None:
 
 
 def matching(pattern: str, names: Iterable[TopicName]) -> frozenset[TopicName]:
-    # A pattern may come from the log of a broker that took larger ones: it matches nothing then.
+    # The log may have a pattern of a broker with larger limits. It matches nothing here.
     if not pattern or problem(pattern) is not None:
         return frozenset()
     return frozenset(filter(matcher(pattern), names))
 
 
 def names_per_slice(pattern: str) -> int:
-    """How many names may be matched in one turn of the event loop."""
+    """Return how many names may be matched in one iteration of the event loop."""
     if problem(pattern) is not None:
         return NAMES_PER_SLICE
     instructions: int = _compile(pattern).programsize
@@ -52,7 +52,7 @@ def names_per_slice(pattern: str) -> int:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole name matches."""
+    """Return a function that says whether a whole name matches."""
     fullmatch = _compile(pattern).fullmatch
     return lambda name: fullmatch(name) is not None
 

@@ -1,7 +1,7 @@
-"""A shard's timers: many, set again and again, and seldom due.
+"""A shard's timers: there are many, they are often postponed, and seldom fire.
 
-A heartbeat moves a session's time-out every few seconds. So setting a timer later than it is armed only notes the new
-time; the event loop's timer is armed anew when it fires too early.
+Each heartbeat postpones a session's time-out. Postponing a timer therefore only stores the new time; the event loop's
+timer is armed again when it fires before that time.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class Handle(Protocol):
 
 
 class Loop(Protocol):
-    """The part of an event loop that is needed here."""
+    """The part of an event loop that `Timers` uses."""
 
     def time(self) -> float: ...
 
@@ -23,7 +23,7 @@ class Loop(Protocol):
 
 
 class Timers:
-    """Calls `fired(key)` once for each timer that comes due."""
+    """Calls `fired(key)` once for each timer that is due."""
 
     def __init__(self, loop: Loop, fired: Callable[[TimerKey], None]) -> None:
         self._loop = loop

@@ -1,9 +1,9 @@
-"""The topics that match the patterns of consumer groups, brought up to date name by name.
+"""The topics that match the patterns of consumer groups, updated incrementally.
 
-A pattern that is new is matched with all topics, and every pattern with each new topic: never twice with the same name.
-Where these are more names than one turn of the event loop allows, `find` answers None, and `advance` matches them slice
-by slice; a group keeps the topics that it has until a later heartbeat finds the answer. Pure: `group.service` calls
-`advance` when `on_waiting` has said that there is something to do.
+A new pattern is matched with all topics, and every pattern with each new topic, never twice with the same name. If
+these are more names than one iteration of the event loop allows, `find` returns None, and `advance` matches them slice
+by slice; a group keeps its present topics until a later heartbeat gets the result. Pure: `group.service` calls
+`advance` after `on_waiting` has been called.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -19,23 +19,23 @@ class _Match:
 
     def __init__(self, names: Set[TopicName]) -> None:
         self.matched: frozenset[TopicName] = frozenset()
-        # Names that the pattern was not compared with yet.
+        # Names with which the pattern has not been matched yet.
         self.unseen = set(names)
 
 
 class TopicMatches:
-    """`on_waiting` is called when a pattern has more unseen names than may be matched at once."""
+    """`on_waiting` is called when a pattern has more unseen names than one slice allows."""
 
     def __init__(self, on_waiting: Callable[[], None], *, patterns_max: int = TOPIC_PATTERNS_MAX) -> None:
         self._on_waiting = on_waiting
         self._patterns_max = patterns_max
         self._topics: Mapping[TopicName, object] = {}
-        # The pattern that was not used for longest is the first.
+        # The least recently used pattern comes first.
         self._matches: dict[str, _Match] = {}
         self._waiting: dict[str, None] = {}
 
     def find(self, pattern: str, topics: Mapping[TopicName, object]) -> frozenset[TopicName] | None:
-        """The topics that match; None while that is being found out."""
+        """Return the topics that match, or None while they are being matched."""
         if topics is not self._topics:
             self._follow(topics)
         match = self._matches.pop(pattern, None) or _Match(topics.keys())
@@ -52,7 +52,7 @@ class TopicMatches:
         return None
 
     def advance(self) -> bool:
-        """Match one slice of what is waited for; whether there is more to do."""
+        """Match one slice of a waiting pattern; return whether patterns are still waiting."""
         pattern = next(iter(self._waiting), None)
         if pattern is None:
             return False

@@ -43,7 +43,7 @@ from rookery.records.batch import Codec
 from rookery.replication.pending import Pending
 
 ResultT = TypeVar("ResultT")
-Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
+ResponseFuture: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
 class GroupCoordinator:
@@ -128,54 +128,56 @@ class GroupCoordinator:
         while self._matches.advance():
             await self._slices.pause()
 
-    def join(self, request: JoinRequest) -> Answer[JoinResult]:
+    def join(self, request: JoinRequest) -> ResponseFuture[JoinResult]:
         token = self.runtime.new_token()
         return self.runtime.write(
             request.group_id, lambda shard, now_ms: shard.join(request, token, now_ms), token=token
         )
 
-    def sync(self, request: SyncRequest) -> Answer[SyncResult]:
+    def sync(self, request: SyncRequest) -> ResponseFuture[SyncResult]:
         token = self.runtime.new_token()
         return self.runtime.write(
             request.group_id, lambda shard, now_ms: shard.sync(request, token, now_ms), token=token
         )
 
-    def heartbeat(self, request: HeartbeatRequest) -> Answer[ErrorCode]:
+    def heartbeat(self, request: HeartbeatRequest) -> ResponseFuture[ErrorCode]:
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.heartbeat(request, now_ms))
 
-    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Answer[LeaveResult]:
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> ResponseFuture[LeaveResult]:
         return self.runtime.write(group_id, lambda shard, now_ms: shard.leave(group_id, members, now_ms))
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeatRequest
-    ) -> Answer[ConsumerHeartbeatResponse | ErrorResponse]:
+    ) -> ResponseFuture[ConsumerHeartbeatResponse | ErrorResponse]:
         """Process a heartbeat. A member without an id, as in the first request of old clients, is assigned one."""
         named = request if request.member_id else replace(request, member_id=encode_uuid(self._new_uuid()))
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(named, now_ms))
 
-    def describe_consumer(self, group_id: str) -> Answer[DescribedConsumerGroup]:
+    def describe_consumer(self, group_id: str) -> ResponseFuture[DescribedConsumerGroup]:
         return self.runtime.write(
             group_id, lambda shard, now_ms: CoordinatorResult(response=shard.describe_consumer(group_id, now_ms))
         )
 
-    def commit(self, request: CommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
+    def commit(self, request: CommitRequest) -> ResponseFuture[tuple[CommittedPartition, ...]]:
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit(request, now_ms))
 
-    def commit_transactional(self, request: TransactionalCommitRequest) -> Answer[tuple[CommittedPartition, ...]]:
+    def commit_transactional(
+        self, request: TransactionalCommitRequest
+    ) -> ResponseFuture[tuple[CommittedPartition, ...]]:
         return self.runtime.write(request.group_id, lambda shard, now_ms: shard.commit_transactional(request, now_ms))
 
-    def fetch(self, request: FetchRequest) -> Answer[FetchedOffsets]:
+    def fetch(self, request: FetchRequest) -> ResponseFuture[FetchedOffsets]:
         return self.runtime.read(request.group_id, lambda shard: shard.fetch(request))
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> Answer[tuple[CommittedPartition, ...]]:
+    ) -> ResponseFuture[tuple[CommittedPartition, ...]]:
         return self.runtime.write(group_id, lambda shard, _: shard.delete_offsets(group_id, partitions))
 
-    def delete(self, group_id: str) -> Answer[ErrorCode]:
+    def delete(self, group_id: str) -> ResponseFuture[ErrorCode]:
         return self.runtime.write(group_id, lambda shard, _: shard.delete(group_id))
 
-    def describe(self, group_id: str) -> Answer[DescribedGroup]:
+    def describe(self, group_id: str) -> ResponseFuture[DescribedGroup]:
         return self.runtime.read(group_id, lambda shard: shard.describe(group_id))
 
     def list(self) -> list[ListedGroup] | ErrorCode:

@@ -1,7 +1,8 @@
-"""Delivering the markers of one ended transaction to all of its partitions, again and again until all have them.
+"""Delivery of the markers of one ended transaction to all of its partitions, with retries until all have them.
 
-A transaction that is prepared must be completed: whoever reads its partitions waits for it. So nothing here gives up,
-but for a coordinator that has been replaced, or whose state was let go of; the next one begins anew.
+A prepared transaction must be completed: consumers that read committed records wait at its first offset until the
+partition has the marker. Retries therefore have no limit. They stop only when this node no longer coordinates the
+transaction; the next coordinator finds it prepared in the log and delivers the markers again.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _WRITTEN = frozenset(
         ErrorCode.NONE,
         # The topic was deleted: there is nothing left to end.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        # The partition has heard of a later epoch of the producer, which begins only after this transaction's end.
+        # The partition has seen a later epoch of the producer, which is given out only after this transaction's end.
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
@@ -35,7 +36,7 @@ class Writer(Protocol):
 
 
 class Delivery:
-    """`start` it once. `is_wanted` is asked before each try; `done` is called when all partitions have the marker."""
+    """Call `start` once. `is_wanted` is called before each attempt, `done` when all partitions have the marker."""
 
     def __init__(
         self,
@@ -51,46 +52,48 @@ class Delivery:
         self._remaining = set(partitions)
         self._is_wanted = is_wanted
         self._done = done
-        self._under_way = 0
+        self._in_flight = 0
         self._is_fenced = False
         self._retry_s = _RETRY_FIRST_S
 
     def start(self) -> None:
         if not self._is_wanted():
             return
-        # One more than there are partitions, so that the end is found once, after all of them were asked.
-        self._under_way = len(self._remaining) + 1
+        # Counts one more than the writes: a write may complete within the call, and without the extra one the attempt
+        # would count as ended before the other partitions were written to.
+        self._in_flight = len(self._remaining) + 1
         for partition in sorted(self._remaining):
             self._write(partition)
-        self._settle()
+        self._on_result()
 
     def _write(self, partition: TopicPartition) -> None:
-        def answered(future: "asyncio.Future[ErrorCode]") -> None:
+        def on_done(future: "asyncio.Future[ErrorCode]") -> None:
             if not future.cancelled():
-                self._note(partition, future.result())
-                self._settle()
+                self._record_result(partition, future.result())
+                self._on_result()
 
-        answer = self._writer.write(partition, self._marker)
-        if answer.done():
-            answered(answer)
+        written = self._writer.write(partition, self._marker)
+        if written.done():
+            on_done(written)
         else:
-            answer.add_done_callback(answered)
+            written.add_done_callback(on_done)
 
-    def _note(self, partition: TopicPartition, code: ErrorCode) -> None:
+    def _record_result(self, partition: TopicPartition, code: ErrorCode) -> None:
         if code in _WRITTEN:
             self._remaining.discard(partition)
         elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             self._is_fenced = True
         elif self._retry_s == _RETRY_FIRST_S:
-            logger.warning("a transaction's marker must wait", partition=str(partition), reason=code.name)
+            logger.warning("transaction marker not written yet, retrying", partition=str(partition), reason=code.name)
 
-    def _settle(self) -> None:
-        self._under_way -= 1
-        if self._under_way:
+    def _on_result(self) -> None:
+        self._in_flight -= 1
+        if self._in_flight:
             return
         if not self._remaining:
             self._done()
         elif self._is_fenced:
+            # A partition has a marker of a newer coordinator, which has taken over the delivery.
             logger.warning("another coordinator ends this transaction", producer_id=self._marker.producer_id)
         else:
             asyncio.get_running_loop().call_later(self._retry_s, self.start)

@@ -1,4 +1,4 @@
-"""What tools are told about transactions. DEAD ones are as good as gone."""
+"""DescribeTransactions and ListTransactions. A transactional id in state DEAD counts as missing."""
 
 from collections.abc import Iterable
 

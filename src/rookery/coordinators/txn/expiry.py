@@ -1,7 +1,7 @@
-"""What time does: it ends transactions that take too long, and removes transactional ids that nobody uses.
+"""Time-outs of transactions, and expiry of unused transactional ids.
 
-Both are measured with the wall clock, since both outlive a process. If that is set back to before a transaction's
-beginning, the transaction's time begins anew, so that no clock can make it last for ever.
+Both are measured by the wall clock, since both outlive a process. If the clock is set back to before a transaction's
+start, the transaction's time starts again: it would otherwise stay open until the clock has caught up.
 """
 
 from collections.abc import Iterable
@@ -21,27 +21,27 @@ def timed_out(transactions: Iterable[Transaction], now_ms: TimestampMs) -> list[
     return [
         Timer(TimeoutTimer(each.transactional_id, each.producer_id, each.producer_epoch), 0)
         for each in transactions
-        if _is_over(each, now_ms) or _is_ahead(each, now_ms)
+        if _has_timed_out(each, now_ms) or _starts_in_future(each, now_ms)
     ]
 
 
 def on_timeout(
     transaction: Transaction | None, key: TimeoutTimer, transaction_version: int, now_ms: TimestampMs
 ) -> CoordinatorResult[None]:
-    """Unless the transaction that was found came to its end meanwhile."""
+    """Abort a transaction that was found timed out, unless it has ended since."""
     if transaction is None or (key.producer_id, key.producer_epoch) != (
         transaction.producer_id,
         transaction.producer_epoch,
     ):
         return CoordinatorResult(response=None)
-    if _is_ahead(transaction, now_ms):
-        return _decided(transaction.moved(State.ONGOING, now_ms, start_ms=now_ms))
-    if _is_over(transaction, now_ms):
-        return _decided(fenced(transaction, now_ms, transaction_version, keeps_instance=True))
+    if _starts_in_future(transaction, now_ms):
+        return _written(transaction.moved(State.ONGOING, now_ms, start_ms=now_ms))
+    if _has_timed_out(transaction, now_ms):
+        return _written(fenced(transaction, now_ms, transaction_version, keep_last_epoch=True))
     return CoordinatorResult(response=None)
 
 
-def _decided(transaction: Transaction) -> CoordinatorResult[None]:
+def _written(transaction: Transaction) -> CoordinatorResult[None]:
     return CoordinatorResult(
         response=None,
         records=[TransactionRecord(transaction.transactional_id, transaction)],
@@ -49,18 +49,18 @@ def _decided(transaction: Transaction) -> CoordinatorResult[None]:
     )
 
 
-def _is_over(transaction: Transaction, now_ms: TimestampMs) -> bool:
+def _has_timed_out(transaction: Transaction, now_ms: TimestampMs) -> bool:
     return transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
 
 
-def _is_ahead(transaction: Transaction, now_ms: TimestampMs) -> bool:
+def _starts_in_future(transaction: Transaction, now_ms: TimestampMs) -> bool:
     return transaction.state is State.ONGOING and transaction.start_ms > now_ms
 
 
 def expire(
     transactions: Iterable[Transaction], settings: TransactionSettings, now_ms: TimestampMs
 ) -> list[TransactionRecord]:
-    """Tombstones."""
+    """Return the tombstones of transactional ids that have been unused for longer than their expiration time."""
     return [
         TransactionRecord(each.transactional_id, None)
         for each in transactions

@@ -1,11 +1,11 @@
-"""InitProducerId: a producer's first request, and its way back after some errors (KIP-98, KIP-360).
+"""InitProducerId: a producer's first request, and its recovery from some errors (KIP-98, KIP-360).
 
-A new instance does not say who it is. It gets the next epoch, which fences all instances before it; a transaction that
-one of them left open is aborted first, for which the new instance must ask again.
+A new instance sends no producer id. It gets the next epoch, which fences all earlier instances. If one of them left a
+transaction open, that is aborted first, and the new instance must retry.
 
-An instance that goes on says which id and epoch it has. If these are the present ones, it gets the next epoch. If they
-are those from before its latest raise, this is the same request once more, because the answer was lost, and the answer
-is the same. Any other instance has been fenced.
+An instance that resumes sends its producer id and epoch. If they are the present ones, it gets the next epoch. If they
+are those before its latest bump, the request is a retry whose response was lost, and gets the same response. Any other
+instance has been fenced.
 """
 
 from dataclasses import replace
@@ -41,42 +41,43 @@ def init(
         return CoordinatorResult(response=InitResult(code))
     if transaction is not None and transaction.state is State.ONGOING:
         return _fence(transaction, request, transaction_version, now_ms)
-    begun = _begin(transaction, request, now_ms, new_producer_id)
-    if begun is None:
+    updated = _next_transaction(transaction, request, now_ms, new_producer_id)
+    if updated is None:
         return CoordinatorResult(response=NEEDS_PRODUCER_ID)
     return CoordinatorResult(
-        response=InitResult(ErrorCode.NONE, begun.producer_id, begun.producer_epoch),
-        records=[TransactionRecord(begun.transactional_id, begun)],
+        response=InitResult(ErrorCode.NONE, updated.producer_id, updated.producer_epoch),
+        records=[TransactionRecord(updated.transactional_id, updated)],
     )
 
 
 def _check(transaction: Transaction | None, request: InitRequest, settings: TransactionSettings) -> ErrorCode:
-    is_half = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
-    if not request.transactional_id or is_half:
+    is_incomplete = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
+    if not request.transactional_id or is_incomplete:
         return ErrorCode.INVALID_REQUEST
     if not settings.allows_timeout(request.timeout_ms):
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     if transaction is None:
-        # Also for an instance that goes on: its transactional id has expired meanwhile.
+        # Also for an instance that resumes: its transactional id has expired.
         return ErrorCode.NONE
-    if not _is_known(transaction, request):
+    if not _may_bump(transaction, request):
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_prepared else ErrorCode.NONE
 
 
-def _goes_on(request: InitRequest) -> bool:
+def _is_resuming(request: InitRequest) -> bool:
     return request.producer_id != NO_PRODUCER_ID
 
 
-def _is_known(transaction: Transaction, request: InitRequest) -> bool:
-    """Whether the instance may have another epoch."""
-    if not _goes_on(request):
+def _may_bump(transaction: Transaction, request: InitRequest) -> bool:
+    """Whether the instance may get another epoch; False if a newer instance has fenced it."""
+    if not _is_resuming(request):
         return True
     given = (request.producer_id, request.producer_epoch)
     if given == (transaction.producer_id, transaction.producer_epoch):
         return True
     if transaction.state is State.ONGOING:
-        # Whoever began the transaction had the answer that a repeated request would ask for.
+        # The instance that began the transaction has received its epoch. A retry from before that is of an older one;
+        # if it got an epoch, it would abort the transaction of its successor.
         return False
     return given == transaction.last_producer or (transaction.is_prepared and given == transaction.next_producer)
 
@@ -84,8 +85,8 @@ def _is_known(transaction: Transaction, request: InitRequest) -> bool:
 def _fence(
     transaction: Transaction, request: InitRequest, transaction_version: int, now_ms: TimestampMs
 ) -> CoordinatorResult[InitResult]:
-    """The epoch of the fence is nobody's: a new instance gets the one after it."""
-    aborted = fenced(transaction, now_ms, transaction_version, keeps_instance=_goes_on(request))
+    """Abort the ongoing transaction under a bumped epoch, which no instance gets: the retry gets the one after it."""
+    aborted = fenced(transaction, now_ms, transaction_version, keep_last_epoch=_is_resuming(request))
     return CoordinatorResult(
         response=InitResult(ErrorCode.CONCURRENT_TRANSACTIONS),
         records=[TransactionRecord(aborted.transactional_id, aborted)],
@@ -93,19 +94,19 @@ def _fence(
     )
 
 
-def _begin(
+def _next_transaction(
     transaction: Transaction | None, request: InitRequest, now_ms: TimestampMs, new_producer_id: ProducerId | None
 ) -> Transaction | None:
-    """The transactional id for its next transaction; None if that takes another producer id."""
+    """Return the transactional id prepared for its next transaction; None if that requires a new producer id."""
     if transaction is None:
         return None if new_producer_id is None else _new(request, new_producer_id, now_ms)
-    is_repeated = _goes_on(request) and request.producer_epoch != transaction.producer_epoch
-    if is_repeated and transaction.producer_epoch < EPOCH_MAX:
+    is_retry = _is_resuming(request) and request.producer_epoch != transaction.producer_epoch
+    if is_retry and transaction.producer_epoch < EPOCH_MAX:
         return _emptied(transaction, request, now_ms)
-    last_epoch = request.producer_epoch if _goes_on(request) else NO_PRODUCER_EPOCH
+    last_epoch = request.producer_epoch if _is_resuming(request) else NO_PRODUCER_EPOCH
     if not transaction.is_exhausted:
-        raised = replace(transaction, producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=last_epoch)
-        return _emptied(raised, request, now_ms)
+        bumped = replace(transaction, producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=last_epoch)
+        return _emptied(bumped, request, now_ms)
     if new_producer_id is None:
         return None
     rotated = replace(

@@ -1,8 +1,8 @@
-"""Writing the end of a transaction into the partitions that this node leads.
+"""Writing end markers of transactions to the partitions that this node leads.
 
-The coordinator of a transaction asks for it, here or, as WriteTxnMarkers, from another node. A marker is answered when
-it is committed. In topics that a coordinator keeps its state in, that coordinator writes the marker, for its state
-changes with it.
+The transaction's coordinator calls it, on this node or, by WriteTxnMarkers, from another one. The future of a marker is
+done when the marker is committed. For a topic that stores a coordinator's state, that coordinator writes the marker,
+because its state changes with it.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from rookery.replication.pending import Pending
 
 
 class EndsTransactions(Protocol):
-    """A coordinator's runtime."""
+    """The part of a coordinator's runtime that writes markers to its own topic."""
 
     def end_transaction(self, index: PartitionIndex, marker: Marker) -> "asyncio.Future[ErrorCode]": ...
 
 
 class MarkerWriter:
-    """`coordinators` by the topic that they keep their state in."""
+    """`coordinators` maps the topics that store a coordinator's state to that coordinator."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Which partitions take part in a transaction: adding them, and asking whether they do.
+"""The partitions of a transaction: adding them, and verifying that they were added.
 
-A partition is added before anything is written to it, so that the end of the transaction is told to all of them.
+A partition is added before a record is written to it. The end of the transaction would otherwise not reach it: its
+records would stay open for ever, and hold back all consumers that read committed records.
 """
 
 from rookery.base.errors import ErrorCode
@@ -18,16 +19,16 @@ def add(transaction: Transaction | None, request: AddRequest, now_ms: TimestampM
         return CoordinatorResult(response=code)
     if request.partitions <= transaction.partitions:
         return CoordinatorResult(response=ErrorCode.NONE)
-    begun = transaction.moved(
+    updated = transaction.moved(
         State.ONGOING,
         now_ms,
         partitions=transaction.partitions | request.partitions,
         start_ms=transaction.start_ms if transaction.state is State.ONGOING else now_ms,
-        # The producer uses its epoch, so it has got the answer that told it.
+        # The producer uses its epoch, so that it has received the response with it and will not retry for it.
         last_producer_epoch=NO_PRODUCER_EPOCH,
         client_version=CLASSIC,
     )
-    return CoordinatorResult(response=ErrorCode.NONE, records=[TransactionRecord(begun.transactional_id, begun)])
+    return CoordinatorResult(response=ErrorCode.NONE, records=[TransactionRecord(updated.transactional_id, updated)])
 
 
 def verify(transaction: Transaction | None, request: AddRequest) -> VerifiedPartitions | ErrorCode:
@@ -46,7 +47,7 @@ def _check(transaction: Transaction | None, request: AddRequest) -> ErrorCode:
     if transaction is None or transaction.state is State.DEAD:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if transaction.is_prepared and (request.producer_id, request.producer_epoch) == transaction.next_producer:
-        # Perhaps with an id that is to follow when the transaction is complete.
+        # The client's next transaction. Its producer id may be one that replaces the present id upon completion.
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if request.producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -1,8 +1,8 @@
-"""The records of `__transaction_state`, byte for byte as Kafka writes them, so that its tools read our log.
+"""The records of `__transaction_state`, byte for byte as Kafka writes them, so that Kafka's tools can read this log.
 
 A record's key is a version as 16 bits and the transactional id; its value is a version as 16 bits and the newest
-transaction; no value is a tombstone. Version 0 of the value knows nothing of KIP-890, which put its fields into tags of
-version 1. `docs/formats/transactions-topic.md` has a worked example. See
+transaction. A record without a value is a tombstone. Version 0 of the value has none of the fields of KIP-890, which
+are tags of version 1. `docs/formats/transactions-topic.md` has a worked example. See
 transaction-coordinator/src/main/resources/common/message in apache/kafka for the fields.
 """
 
@@ -38,7 +38,7 @@ FLEXIBLE_VERSION = 1
 
 
 class TransactionRecord(NamedTuple):
-    """A transaction of None removes the transactional id."""
+    """A record; a `transaction` of None is a tombstone of the transactional id."""
 
     transactional_id: str
     transaction: Transaction | None
@@ -62,7 +62,7 @@ class _Partitions:
 
 
 def _partitions_kind() -> Kind:
-    """A structure that is of the version of what holds it."""
+    """Return the kind of a structure that is encoded in the version of the structure that contains it."""
 
     def read(data: Buffer, position: int) -> tuple[_Partitions, int]:
         return structures.read_fields(_Partitions, data, position, version=FLEXIBLE_VERSION)
@@ -81,7 +81,7 @@ def _partitions_kind() -> Kind:
 
 @value_class(kw_only=True)
 class _Value:
-    """Tag 3 belongs to two-phase commits (KIP-939), which are not supported."""
+    """Tag 3 is that of two-phase commits (KIP-939), which are not supported."""
 
     SCHEMA: ClassVar = Schema(
         1,
@@ -112,7 +112,7 @@ class _Value:
 
 
 def encode_record(record: TransactionRecord, *, version: int = FLEXIBLE_VERSION) -> tuple[bytes, bytes | None]:
-    """The record's key, and its value in `version`."""
+    """Return the record's key, and its value in `version`."""
     key = _INT16.pack(_KEY_VERSION) + structures.encode(_Key(record.transactional_id))
     if record.transaction is None:
         return key, None
@@ -120,9 +120,9 @@ def encode_record(record: TransactionRecord, *, version: int = FLEXIBLE_VERSION)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """The record, or None if it is of a kind that is not known here; CorruptionError if it is malformed."""
+    """Return the record, or None if its kind is unknown. Raises CorruptionError if it is malformed."""
     if len(key) < _INT16.size or (value is not None and len(value) < _INT16.size):
-        raise CorruptionError("a record of a transaction is cut off")
+        raise CorruptionError("a transaction record is truncated")
     if _INT16.unpack_from(key)[0] != _KEY_VERSION:
         return None
     transactional_id = structures.decode(_Key, key, _INT16.size).transactional_id
@@ -150,7 +150,7 @@ def _to_value(transaction: Transaction) -> _Value:
 
 def _to_transaction(transactional_id: str, value: _Value) -> Transaction:
     if value.state not in _STATES:
-        raise CorruptionError(f"transaction {transactional_id} is in state {value.state}, which is not known")
+        raise CorruptionError(f"transaction {transactional_id} is in the unknown state {value.state}")
     return Transaction(
         transactional_id=transactional_id,
         producer_id=value.producer_id,

@@ -1,4 +1,4 @@
-"""Requests to the transaction coordinator as plain values, their answers, and what it wants to be done outside."""
+"""Requests to the transaction coordinator as plain values, their results, and the effect `SendMarkers`."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -12,7 +12,7 @@ from rookery.coordinators.txn.transaction import Transaction
 
 
 class NeedsProducerId(Enum):
-    """The answer of a decision that has to be made again, with a new producer id."""
+    """The response of a decision that must be repeated with a new producer id."""
 
     NEEDS_PRODUCER_ID = "needs producer id"
 
@@ -22,7 +22,7 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDS_PRODUCER_ID
 
 @value_class(kw_only=True)
 class InitRequest:
-    """A producer that goes on after an error (KIP-360) says which id and epoch it has; a new instance has none."""
+    """A producer that resumes after an error (KIP-360) sends its id and epoch; a new instance has none."""
 
     transactional_id: str
     timeout_ms: int
@@ -38,7 +38,7 @@ class InitResult(NamedTuple):
 
 @value_class(kw_only=True)
 class AddRequest:
-    """Also asks whether partitions are in the transaction."""
+    """A request to add partitions to a transaction, or to verify that they are in it."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -61,7 +61,7 @@ class EndRequest:
 
 
 class EndResult(NamedTuple):
-    """With the id and epoch for the producer's next transaction."""
+    """The result of EndTxn, with the id and epoch for the producer's next transaction."""
 
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -80,7 +80,7 @@ class DescribedTransaction(NamedTuple):
 
 @value_class(kw_only=True)
 class ListFilters:
-    """What is empty, negative or None does not filter."""
+    """Filters of ListTransactions. An empty, negative or None field does not filter."""
 
     states: frozenset[State] = frozenset()
     producer_ids: frozenset[ProducerId] = frozenset()
@@ -97,9 +97,9 @@ class ListedTransaction(NamedTuple):
 
 @value_class(kw_only=True)
 class SendMarkers:
-    """An effect: write the end of a transaction to its partitions; when all have it, `complete` it.
+    """An effect: write the end marker to all partitions of a transaction, and then `complete` the transaction.
 
-    `prepared` is which one. Producer id and epoch do not tell: in the classic protocol those of the next are the same.
+    `prepared` identifies it; producer id and epoch do not: in the classic protocol the next transaction has the same.
     """
 
     prepared: Transaction

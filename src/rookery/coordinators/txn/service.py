@@ -1,11 +1,12 @@
-"""The transaction coordinator as handlers see it, and what it does beyond deciding: giving ids, delivering markers.
+"""The transaction coordinator's interface to the request handlers; it also allocates producer ids and delivers markers.
 
-The answers are futures, done at once where nothing has to be waited for. Their result is an ErrorCode where there is
-no coordinator at work for the transactional id.
+The methods return futures, which are already done if there is nothing to wait for. Their result is an ErrorCode if this
+node has no active shard for the transactional id.
 
-The life of a transaction after EndTxn: the shard decides PREPARE_COMMIT or PREPARE_ABORT; once that record is
-committed the outcome is certain, the client is answered and the markers are delivered; when all partitions have theirs,
-the shard writes COMPLETE_COMMIT or COMPLETE_ABORT. Whatever is cut short goes on when the shard is loaded again.
+After EndTxn, the shard decides PREPARE_COMMIT or PREPARE_ABORT. Once that record is committed the outcome is fixed: the
+client gets its response and the markers are delivered. When all partitions have theirs, the shard writes
+COMPLETE_COMMIT or COMPLETE_ABORT. If this is interrupted, it continues when the shard is loaded again, here or on
+another node.
 """
 
 import asyncio
@@ -43,12 +44,12 @@ from rookery.replication.pending import Pending
 _COMPLETE_RETRY_S = 1.0
 
 ResultT = TypeVar("ResultT")
-Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
+ResponseFuture: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 Decide: TypeAlias = Callable[[TransactionShard, TimestampMs, ProducerId | None], CoordinatorResult[Any]]
 
 
 class TransactionCoordinator:
-    """`take_producer_id` gives a producer id that nobody has had, or an error."""
+    """`take_producer_id` returns a producer id that was never used, or an error."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class TransactionCoordinator:
         return self._image.feature_level(TRANSACTION_VERSION)
 
     def start(self, image: ClusterImage) -> None:
-        """Load what this node leads; the replicas must be there."""
+        """Load the partitions that this node leads; their replicas must exist."""
         self._image = image
         self.runtime.apply(image)
 
@@ -92,29 +93,30 @@ class TransactionCoordinator:
     async def close(self) -> None:
         await self.runtime.close()
 
-    def init_producer_id(self, request: InitRequest) -> Answer[InitResult]:
+    def init_producer_id(self, request: InitRequest) -> ResponseFuture[InitResult]:
         def decide(shard: TransactionShard, now_ms: TimestampMs, new_id: ProducerId | None) -> CoordinatorResult[Any]:
             return shard.init(request, now_ms, new_producer_id=new_id)
 
-        answer = self._decide(request.transactional_id, decide)
-        if _is_concurrent(answer):
-            # What stood in the way may be over already, as when the new instance has just fenced the old one.
-            answer = self._decide(request.transactional_id, decide)
-        return answer
+        future = self._decide(request.transactional_id, decide)
+        if _is_concurrent(future):
+            # The conflicting transaction may have ended within the call: on a single node, one that this request has
+            # aborted is completed already.
+            future = self._decide(request.transactional_id, decide)
+        return future
 
-    def add_partitions(self, request: AddRequest) -> Answer[ErrorCode]:
+    def add_partitions(self, request: AddRequest) -> ResponseFuture[ErrorCode]:
         return self.runtime.write(request.transactional_id, lambda shard, now_ms: shard.add_partitions(request, now_ms))
 
-    def verify_partitions(self, request: AddRequest) -> Answer[VerifiedPartitions]:
+    def verify_partitions(self, request: AddRequest) -> ResponseFuture[VerifiedPartitions]:
         return self.runtime.read(request.transactional_id, lambda shard: shard.verify_partitions(request))
 
-    def end(self, request: EndRequest) -> Answer[EndResult]:
+    def end(self, request: EndRequest) -> ResponseFuture[EndResult]:
         return self._decide(
             request.transactional_id,
             lambda shard, now_ms, new_id: shard.end(request, now_ms, new_producer_id=new_id),
         )
 
-    def describe(self, transactional_id: str) -> Answer[DescribedTransaction]:
+    def describe(self, transactional_id: str) -> ResponseFuture[DescribedTransaction]:
         return self.runtime.read(transactional_id, lambda shard: shard.describe(transactional_id))
 
     def list(self, filters: ListFilters) -> list[ListedTransaction] | ErrorCode:
@@ -125,23 +127,23 @@ class TransactionCoordinator:
             else [found for shard in shards for found in shard.list(filters, now_ms)]
         )
 
-    def _decide(self, transactional_id: str, decide: Decide) -> Answer[Any]:
-        """Without a new producer id where none is needed, which is nearly always."""
-        answer = self.runtime.write(transactional_id, lambda shard, now_ms: decide(shard, now_ms, None))
-        if answer.done() and not isinstance(answer.result(), NeedsProducerId):
-            return answer
-        return asyncio.ensure_future(self._decide_with_id(transactional_id, decide, answer))
+    def _decide(self, transactional_id: str, decide: Decide) -> ResponseFuture[Any]:
+        """Run a decision without a new producer id first: it rarely needs one."""
+        future = self.runtime.write(transactional_id, lambda shard, now_ms: decide(shard, now_ms, None))
+        if future.done() and not isinstance(future.result(), NeedsProducerId):
+            return future
+        return asyncio.ensure_future(self._decide_with_id(transactional_id, decide, future))
 
-    async def _decide_with_id(self, transactional_id: str, decide: Decide, first: Answer[Any]) -> Any:
-        answer = await first
-        if not isinstance(answer, NeedsProducerId):
-            return answer
+    async def _decide_with_id(self, transactional_id: str, decide: Decide, first: ResponseFuture[Any]) -> Any:
+        response = await first
+        if not isinstance(response, NeedsProducerId):
+            return response
         code, new_id = await self._take_producer_id()
         if code is not ErrorCode.NONE:
             return code
         return await self.runtime.write(transactional_id, lambda shard, now_ms: decide(shard, now_ms, new_id))
 
-    # After the end
+    # Delivery of markers
 
     def _deliver(self, ended: SendMarkers, coordinator_epoch: LeaderEpoch) -> None:
         marker = Marker(
@@ -160,23 +162,23 @@ class TransactionCoordinator:
         ).start()
 
     def _complete(self, ended: SendMarkers) -> None:
-        def answered(future: Answer[ErrorCode]) -> None:
-            # NOT_COORDINATOR: the next one has seen in the log what is left to do.
+        def on_done(future: ResponseFuture[ErrorCode]) -> None:
+            # NOT_COORDINATOR: the next coordinator finds the prepared transaction in the log and completes it.
             if not future.cancelled() and future.result() not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
                 asyncio.get_running_loop().call_later(_COMPLETE_RETRY_S, self._complete, ended)
 
-        answer = self.runtime.write(
+        future = self.runtime.write(
             ended.transactional_id,
             lambda shard, now_ms: shard.complete(ended, now_ms),
         )
-        if answer.done():
-            answered(answer)
+        if future.done():
+            on_done(future)
         else:
-            answer.add_done_callback(answered)
+            future.add_done_callback(on_done)
 
 
-def _is_concurrent(answer: Answer[InitResult]) -> bool:
-    if not answer.done():
+def _is_concurrent(future: ResponseFuture[InitResult]) -> bool:
+    if not future.done():
         return False
-    result = answer.result()
+    result = future.result()
     return not isinstance(result, ErrorCode) and result.error_code is ErrorCode.CONCURRENT_TRANSACTIONS

@@ -1,4 +1,4 @@
-"""What transaction coordinators obey, read once at the start: Kafka cannot change it while it runs either."""
+"""The settings of transaction coordinators, read once at the start: Kafka cannot change them at run time either."""
 
 from rookery.base.config import BrokerLayers
 from rookery.base.values import value_class

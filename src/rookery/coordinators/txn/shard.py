@@ -42,13 +42,13 @@ from rookery.coordinators.txn.transaction import CLASSIC, Transaction
 
 
 class VolatileChange(Enum):
-    """What the log does not carry."""
+    """The state that the log does not carry."""
 
     LOADED = "loaded"
 
 
 class TransactionShard:
-    """`transaction_version` is the level of the cluster's feature of that name, as it is now."""
+    """`transaction_version` returns the present level of the cluster's feature transaction.version."""
 
     def __init__(self, settings: TransactionSettings, *, transaction_version: Callable[[], int]) -> None:
         self.settings = settings
@@ -56,10 +56,11 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         self._is_loaded = False
 
-    # What the runtime needs
+    # The runtime's protocol
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
-        # What a client of the newer protocol has done must survive, even if the level was lowered meanwhile.
+        # The plain version has no fields for the newer protocol. A transaction that was ended by it keeps them, even if
+        # the feature's level has been lowered: without them its retries and markers would be taken for classic ones.
         is_newer = record.transaction is not None and record.transaction.client_version != CLASSIC
         version = FLEXIBLE_VERSION if is_newer or self._transaction_version() else PLAIN_VERSION
         return encode_record(record, version=version)
@@ -79,17 +80,21 @@ class TransactionShard:
         self.transactions[transactional_id] = transaction
 
     def replay_pending(self, record: TransactionRecord, producer_id: ProducerId) -> None:
-        """No record of this topic is part of a transaction: it is not ours, whoever wrote it."""
+        """Ignore a transactional record: the coordinator writes none to this topic."""
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """A client may have added this topic to its transaction; its marker means nothing here."""
+        """Ignore a marker, which appears if a client has added this topic to its transaction."""
 
     def install(self, change: VolatileChange) -> None:
         assert change is VolatileChange.LOADED
         self._is_loaded = True
 
     def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
-        """What was prepared must be completed."""
+        """Set the timers, and return the markers of all prepared transactions.
+
+        The former coordinator may have written some of the markers or none. Without sending them again, the other
+        partitions would stay open for ever.
+        """
         timers = (
             Timer(AbortTimer(), self.settings.timeout_check_interval_ms),
             Timer(ExpiryTimer(), self.settings.expiration_check_interval_ms),
@@ -113,7 +118,7 @@ class TransactionShard:
                 records = expiry.expire(self.transactions.values(), self.settings, now_ms)
                 again = Timer(key, self.settings.expiration_check_interval_ms)
                 return CoordinatorResult(response=None, records=records, timers=(again,), divisible=True)
-        raise AssertionError(f"a timer that nobody set: {key}")
+        raise AssertionError(f"unknown timer: {key}")
 
     # Producers
 

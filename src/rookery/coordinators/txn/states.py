@@ -1,19 +1,18 @@
-"""The states of a transactional id, and the ways between them.
+"""The states of a transactional id, and the transitions between them.
 
 A transactional id is a name that a producer keeps over its restarts. Its first InitProducerId makes it EMPTY, with a
 producer id and an epoch. The first partition that is added begins a transaction, which is then ONGOING. EndTxn decides
-how it ends: PREPARE_COMMIT or PREPARE_ABORT is written with all partitions, and from there nothing can change the
-outcome. When every partition has its marker, COMPLETE_COMMIT or COMPLETE_ABORT is written, and the next transaction may
-begin.
+how it ends: PREPARE_COMMIT or PREPARE_ABORT is written with all partitions, and from then on the outcome is fixed. When
+every partition has its marker, COMPLETE_COMMIT or COMPLETE_ABORT is written, and the next transaction may begin.
 
-Who may do this is told by the producer's epoch. Each InitProducerId raises it, and so fences the instances before; an
-ONGOING transaction is aborted by that, or by its time-out, with the raised epoch. In the newer protocol (KIP-890) the
-end of every transaction raises it too, so that nothing that was sent late can end up in the next transaction; and
-a transaction may be aborted that the coordinator has never heard of, which goes through PREPARE_ABORT without
+The producer's epoch says which instance may do this. Each InitProducerId bumps it, and so fences the instances before;
+an ONGOING transaction is aborted by that, or by its time-out, with the bumped epoch. In the newer protocol (KIP-890)
+the end of every transaction bumps it too, so that records that arrive late cannot become part of the next transaction.
+A client may also abort a transaction of which the coordinator has no partition; that goes through PREPARE_ABORT without
 partitions.
 
-A transactional id that nobody uses expires: it is removed by a tombstone. DEAD is what Kafka calls it on its way there.
-It is not written here; from a log that has it, it is kept until it expires, so that its old producers stay fenced.
+An unused transactional id expires and is removed by a tombstone. Kafka writes the state DEAD before that; this
+coordinator does not. An id that is DEAD in the log is kept until it expires, so that its old producers stay fenced.
 
     from \\ to         EMPTY  ONGOING  PREPARE_COMMIT  PREPARE_ABORT  COMPLETE_COMMIT  COMPLETE_ABORT  DEAD
     (none)              x
@@ -37,7 +36,7 @@ from rookery.coordinators.diagram import state_diagram
 
 
 class State(IntEnum):
-    """The values are what the log says, the labels what DescribeTransactions and ListTransactions say."""
+    """The values are those of the log, the labels those of DescribeTransactions and ListTransactions."""
 
     EMPTY = 0
     ONGOING = 1
@@ -54,17 +53,17 @@ class State(IntEnum):
 
 STATES_BY_LABEL: Final[Mapping[str, State]] = {state.label: state for state in State}
 
-# How it ends is certain, but not all partitions know.
+# The outcome is fixed, but some partitions may lack their markers.
 PREPARED: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-# A transaction came to its end, and no other has begun.
+# A transaction has ended, and no other has begun.
 COMPLETED: Final = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-# There is no transaction: these may expire.
+# No transaction is open: these may expire.
 IDLE: Final = COMPLETED | {State.EMPTY, State.DEAD}
 
 _FROM_IDLE: Final[Mapping[State, str]] = {
     State.EMPTY: "InitProducerId",
     State.ONGOING: "the first partition is added",
-    State.PREPARE_ABORT: "an abort before the coordinator has heard of a partition",
+    State.PREPARE_ABORT: "an abort before a partition was added",
     State.DEAD: "expired",
 }
 
@@ -73,7 +72,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.ONGOING: {
         State.ONGOING: "more partitions",
         State.PREPARE_COMMIT: "EndTxn commits",
-        State.PREPARE_ABORT: "EndTxn aborts, InitProducerId fences, or the time is over",
+        State.PREPARE_ABORT: "EndTxn aborts, InitProducerId fences, or the transaction times out",
     },
     State.PREPARE_COMMIT: {State.COMPLETE_COMMIT: "all markers are written"},
     State.PREPARE_ABORT: {State.COMPLETE_ABORT: "all markers are written"},
@@ -89,8 +88,8 @@ def can_move(before: State | None, after: State) -> bool:
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    ways = (
+    """Return `TRANSITIONS` as a Mermaid state diagram."""
+    transitions = (
         (before.label, after.label, cause) for before, found in TRANSITIONS.items() for after, cause in found.items()
     )
-    return state_diagram(ways, first=State.EMPTY.label, last=State.DEAD.label)
+    return state_diagram(transitions, first=State.EMPTY.label, last=State.DEAD.label)

@@ -1,4 +1,4 @@
-"""The names of a transaction shard's timers."""
+"""The keys of a transaction shard's timers."""
 
 from rookery.base.types import ProducerEpoch, ProducerId
 from rookery.base.values import value_class
@@ -6,12 +6,12 @@ from rookery.base.values import value_class
 
 @value_class
 class AbortTimer:
-    """It is time to look for transactions whose time is over."""
+    """Timed-out transactions are due to be found."""
 
 
 @value_class
 class TimeoutTimer:
-    """This transaction's time is over. Each is aborted by a decision of its own, so that none waits for another."""
+    """One transaction has timed out. Each is aborted by a separate decision, so that none waits for another."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -20,4 +20,4 @@ class TimeoutTimer:
 
 @value_class
 class ExpiryTimer:
-    """It is time to look for transactional ids that nobody uses any more."""
+    """Expired transactional ids are due to be removed."""

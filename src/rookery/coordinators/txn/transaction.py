@@ -1,10 +1,10 @@
-"""What the coordinator knows about one transactional id: its producer and its newest transaction.
+"""The coordinator's state of one transactional id: its producer and its newest transaction.
 
-Epochs go up to 32767, which no producer is ever given: so an instance at 32766 can still be fenced. An id whose epochs
-are used up is replaced by a new producer id that begins at epoch 0. The id before is remembered, so that a repeated
-request of its last instance is known again.
+Epochs go up to 32767, which is never given to a producer, so that an instance at 32766 can still be fenced. An id whose
+epochs are used up is replaced by a new producer id that begins at epoch 0. The previous id is stored, so that a retried
+request of its last instance is recognized.
 
-A transaction never changes: a decision makes another one of it, the record of which replaces it.
+A Transaction is immutable: a decision returns the record of another one, which replaces it.
 """
 
 from dataclasses import replace
@@ -33,29 +33,29 @@ EPOCH_BUMP: Final = 2
 
 @value_class(kw_only=True)
 class Transaction:
-    """`last_producer_epoch` is not in the log, as in Kafka: after a reload a repeated InitProducerId is fenced."""
+    """`last_producer_epoch` is not in the log, as in Kafka: after a reload, a retried InitProducerId is fenced."""
 
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    # Whose epochs were used up; kept until the next one's are.
+    # The id before the present one, whose epochs were used up.
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    # While PREPARE_*: the id that follows at its completion, because the end needs an epoch and there is none left.
+    # While PREPARE_*: the id that replaces the present one upon completion, because it has no epoch left for a bump.
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    # The epoch that the same instance of the producer had before, if it knows the present one or may ask for it again.
+    # The previous epoch of the same instance, if it has received the present one or may request it by a retry.
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     timeout_ms: int
     state: State = State.EMPTY
-    # Not empty while ONGOING; what must get markers while PREPARE_*; empty otherwise.
+    # Not empty while ONGOING; those that must get markers while PREPARE_*; empty in other states.
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: TimestampMs = NO_TIMESTAMP
     update_ms: TimestampMs
-    # By which protocol it was ended; CLASSIC before that.
+    # The protocol by which it was ended; CLASSIC before that.
     client_version: int = CLASSIC
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left to give."""
+        """Whether the producer id has no epoch left."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
@@ -64,7 +64,7 @@ class Transaction:
 
     @property
     def last_producer(self) -> tuple[ProducerId, ProducerEpoch]:
-        """The id and epoch of the same instance before; none if it had no other."""
+        """The previous id and epoch of the same instance; none if it had no other."""
         if self.last_producer_epoch == NO_PRODUCER_EPOCH:
             return NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         is_rotated = self.last_producer_epoch > self.producer_epoch
@@ -78,6 +78,6 @@ class Transaction:
         return self.producer_id, self.producer_epoch
 
     def moved(self, state: State, now_ms: TimestampMs, **changes: Any) -> "Transaction":
-        """What becomes of it at `now_ms`."""
+        """Return the transaction after its transition to `state` at `now_ms`."""
         assert can_move(self.state, state), f"{self.transactional_id} cannot go from {self.state.name} to {state.name}"
         return replace(self, state=state, update_ms=now_ms, **changes)
