@@ -26,7 +26,7 @@ from rookery.records.batch import (
     iterate_headers,
     read_header,
     seal,
-    seal_parts,
+    seal_header,
 )
 from rookery.records.batch_writer import pack_records
 from rookery.records.compression import compress
@@ -319,7 +319,7 @@ def _sealed(batch: SealedBatch, codec: Codec = Codec.NONE) -> bytes:
         base_sequence=NO_SEQUENCE,
         record_count=batch.record_count,
     )
-    sealed = seal_parts(header, batch.payload) + batch.payload
+    sealed = seal_header(header, batch.payload) + batch.payload
     check_batch(sealed)
     return sealed
 
@@ -487,7 +487,7 @@ _VALUE = pa.array([b"v", b"v"])
         (pa.table({"key": _VALUE}), "column value is missing .expected binary or string.; there are: key"),
         (pa.table({"value": [1, 2]}), "column value has type int64; expected binary or string"),
         (pa.table({"value": _VALUE, "key": [1.0, 2.0]}), "column key has type double; expected binary or string"),
-        (pa.table({"value": _VALUE, "kye": _VALUE}), "column kye is not known; expected are value, key, topic"),
+        (pa.table({"value": _VALUE, "kye": _VALUE}), "column kye is unknown; expected are value, key, topic"),
         (pa.table({"value": _VALUE, "partition": ["a", "b"]}), "column partition has type string; expected int32"),
         (pa.table({"value": _VALUE, "partition": [0, -1]}), "column partition, row 1: -1 is negative"),
         (pa.table({"value": _VALUE, "partition": [0, 2**40]}), "column partition: "),
@@ -501,7 +501,7 @@ _VALUE = pa.array([b"v", b"v"])
             pa.table({"value": _VALUE, "headers": pa.array([[], [{"key": None, "value": b"x"}]], _PAIRS)}),
             "column headers, row 1: a header without a key",
         ),
-        (pa.Table.from_arrays([_VALUE, _VALUE], names=["value", "value"]), "column value is there 2 times"),
+        (pa.Table.from_arrays([_VALUE, _VALUE], names=["value", "value"]), "column value appears 2 times"),
         (17, "not a RecordBatch, Table or other Arrow data"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rookery.base.errors import InvalidBatchError
-from rookery.records.batch import BatchHeader, check_batch, read_header, seal, seal_parts
+from rookery.records.batch import BatchHeader, check_batch, read_header, seal, seal_header
 from rookery.records.batch_reader import unpack_records
 from rookery.records.batch_writer import pack_records
 from rookery.records.record import Headers, Record, build_batch, encode_records, open_batch, read_records
@@ -123,11 +123,11 @@ def test_odd_shapes_have_the_same_outcome(payload: bytes) -> None:
 @given(st.binary(max_size=100), _INT64)
 def test_seals_in_two_parts(payload: bytes, timestamp_ms: int) -> None:
     header = read_header(build_batch([Record(0, timestamp_ms, None, None)], producer_id=7, base_sequence=3))
-    assert seal_parts(header, payload) + payload == seal(header, payload)
-    assert seal_parts(header, memoryview(payload)) + payload == seal(header, payload)
+    assert seal_header(header, payload) + payload == seal(header, payload)
+    assert seal_header(header, memoryview(payload)) + payload == seal(header, payload)
 
 
 def test_sealed_parts_pass_the_brokers_check() -> None:
     payload = pack_records([1, 2], [None, b"k"], [b"a", None])
     header = read_header(build_batch([Record(0, 1, None, b"a"), Record(1, 2, b"k", None)]))
-    assert check_batch(seal_parts(header, payload) + payload).record_count == 2
+    assert check_batch(seal_header(header, payload) + payload).record_count == 2

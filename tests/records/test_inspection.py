@@ -16,7 +16,7 @@ from rookery.records.batch_reader import RecordColumns, unpack_pieces
 from rookery.records.compression import DECOMPRESSED_SIZE_MAX, compress
 from rookery.records.inspection import (
     Inspection,
-    Judge,
+    RecordCheck,
     finish,
     inspect,
     must_inspect,
@@ -39,9 +39,9 @@ NEW = GOOD._replace(timestamp_ms=NOW_MS + 3_600_001)
 NO_KEY = "Compacted topic cannot accept message without key in topic partition orders-0"
 
 
-def look(batch: Buffer, policy: ProducePolicy, judge: Judge | None = None) -> Inspection:
+def look(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> Inspection:
     return inspect(
-        batch, policy, partition="orders-0", now_ms=NOW_MS, size_max=policy.decompressed_size_max, judge=judge
+        batch, policy, partition="orders-0", now_ms=NOW_MS, size_max=policy.decompressed_size_max, check=check
     )
 
 
@@ -49,9 +49,9 @@ def numbered(*records: Record) -> list[Record]:
     return [record._replace(offset=index) for index, record in enumerate(records)]
 
 
-def refused(batch: Buffer, policy: ProducePolicy, judge: Judge | None = None) -> InvalidBatchError:
+def refused(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> InvalidBatchError:
     with pytest.raises(InvalidBatchError) as caught:
-        finish(look(batch, policy, judge))
+        finish(look(batch, policy, check))
     return caught.value
 
 
@@ -91,14 +91,14 @@ def test_records_without_keys_alone_are_invalid_records_of_which_three_are_shown
 
 
 def test_a_judge_speaks_after_the_policy() -> None:
-    def judge(columns: RecordColumns) -> dict[int, str]:
+    def check(columns: RecordColumns) -> dict[int, str]:
         return dict.fromkeys(range(len(columns.values)), "no schema")
 
     records = numbered(KEYLESS, GOOD, OLD)
-    error = refused(build_batch(records), BOTH, judge)
+    error = refused(build_batch(records), BOTH, check)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert error.record_errors == ((0, NO_KEY), (1, "no schema"), (2, out_of_range(OLD, 2, BOTH)))
-    assert refused(build_batch(records), PLAIN, judge).code is ErrorCode.INVALID_RECORD
+    assert refused(build_batch(records), PLAIN, check).code is ErrorCode.INVALID_RECORD
 
 
 def test_records_without_timestamps_pass() -> None:
@@ -112,7 +112,7 @@ def test_records_without_timestamps_pass() -> None:
         (PLAIN, False),
         (COMPACTED, True),
         (TIMED, True),
-        (replace(PLAIN, judged=True), True),
+        (replace(PLAIN, has_record_check=True), True),
         (replace(PLAIN, codec=Codec.GZIP), True),
         (replace(PLAIN, codec=Codec.NONE), False),
         (replace(TIMED, log_append_time=True), False),

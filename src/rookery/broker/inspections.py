@@ -152,7 +152,7 @@ def _begin(
         partition=f"{partition.topic}-{partition.partition}",
         now_ms=now_ms,
         size_max=size_max,
-        judge=judge,
+        check=judge,
     )
 
 

@@ -1,8 +1,8 @@
-"""The header of a v2 record batch: 61 bytes that say all the broker needs to know (KIP-98).
+"""The header of a v2 record batch: 61 bytes with everything that the broker needs (KIP-98).
 
-The broker never opens a batch. It reads this header, checks the CRC, stamps the two fields that lie outside the CRC
-(base offset and leader epoch), and stores and serves the same bytes. `docs/formats/record-batch.md` has the layout
-with a worked example.
+The broker does not decode the records of a batch. It reads this header, checks the CRC, stamps the two fields that lie
+outside the CRC (base offset and leader epoch), and stores and serves the same bytes. `docs/formats/record-batch.md` has
+the layout with a worked example.
 """
 
 import struct
@@ -16,7 +16,7 @@ from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 
 HEADER_SIZE = 61
-# Base offset and length: what precedes the bytes that `batch_length` counts.
+# Base offset and length: the bytes that `batch_length` does not count.
 LENGTH_PREFIX_SIZE = 12
 MAGIC_V2 = 2
 NO_SEQUENCE = -1
@@ -41,7 +41,7 @@ _HAS_DELETE_HORIZON = 0x40
 
 
 class Codec(IntEnum):
-    """The compression of a batch's records, as its attributes number it."""
+    """The compression of a batch's records, as numbered in its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -50,7 +50,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-# A name of its own for the hot path: Python 3.11 takes ten times as long to look up an enum's member.
+# A plain integer for the hot path: in Python 3.11 the lookup of an enum member takes ten times as long.
 _LAST_CODEC = int(Codec.ZSTD)
 
 
@@ -73,7 +73,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch's size, header included."""
+        """The size of the whole batch, header included."""
         return self.batch_length + LENGTH_PREFIX_SIZE
 
     @property
@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        """A `Codec`, unless the bytes are untrusted and not yet checked."""
+        """A `Codec`, unless the bytes are untrusted and not checked yet."""
         return self.attributes & _CODEC_MASK
 
     @property
@@ -99,20 +99,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> TimestampMs | None:
-        """When tombstones and markers of a cleaned batch may go; kept in the base timestamp's place (KIP-534)."""
+        """When tombstones and markers of a cleaned batch may be dropped; stored as the base timestamp (KIP-534)."""
         return self.base_timestamp_ms if self.attributes & _HAS_DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence number; sequences wrap from 2**31 - 1 to 0."""
+        """The last record's sequence number; sequence numbers wrap from 2**31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The caller has made sure that 61 bytes are there."""
-    # What `_make` does, without its check and a call: every batch comes here.
+    """Return the header at `position`. The caller has checked that 61 bytes are available."""
+    # Like `_make`, without its length check and a call: this runs for every batch.
     return tuple.__new__(BatchHeader, _HEADER.unpack_from(data, position))
 
 
@@ -138,7 +138,7 @@ def make_attributes(
 
 
 def seal(header: BatchHeader, payload: Buffer) -> bytearray:
-    """A whole batch of `header` and the bytes behind it, with the length and the CRC that these need."""
+    """Return a whole batch of `header` and `payload`, with the matching length and CRC."""
     length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(payload)
     batch = bytearray(write_header(header._replace(batch_length=length, magic=MAGIC_V2, crc=0)))
     batch += payload
@@ -146,8 +146,8 @@ def seal(header: BatchHeader, payload: Buffer) -> bytearray:
     return batch
 
 
-def seal_parts(header: BatchHeader, payload: Buffer) -> bytes:
-    """The header bytes to send in front of `payload`: what `seal` writes, without a copy of the payload."""
+def seal_header(header: BatchHeader, payload: Buffer) -> bytes:
+    """Return the header bytes to send before `payload`: like `seal`, without a copy of the payload."""
     length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(payload)
     sealed = bytearray(_HEADER.pack(header.base_offset, length, header.leader_epoch, MAGIC_V2, 0, *header[5:]))
     crc = crc32c(payload, crc32c(memoryview(sealed)[_ATTRIBUTES_POSITION:]))
@@ -156,24 +156,24 @@ def seal_parts(header: BatchHeader, payload: Buffer) -> bytes:
 
 
 def batch_size_at(data: Buffer, position: int = 0) -> int:
-    """The size of the batch that starts at `position`, from its first 12 bytes."""
+    """Return the size of the batch that starts at `position`, from its first 12 bytes."""
     length: int = _LENGTH.unpack_from(data, position)[1]
     return length + LENGTH_PREFIX_SIZE
 
 
 def compute_crc(batch: Buffer) -> int:
-    """The CRC that the header of `batch` should carry: over everything behind the CRC field."""
+    """Return the CRC that the header of `batch` should have: over everything after the CRC field."""
     return int(crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
 
 
 def stamp(batch: bytearray | memoryview, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-    """Write the two fields that the leader decides; both lie outside the CRC."""
+    """Write the two fields that the leader assigns; both lie outside the CRC."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) -> None:
-    """Mark the batch as timed by the broker and repair its CRC; the records keep their deltas, which readers ignore."""
+    """Mark the batch as timestamped by the broker and update its CRC; readers ignore the records' own timestamps."""
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_POSITION)
     struct.pack_into(">h", batch, _ATTRIBUTES_POSITION, attributes | _LOG_APPEND_TIME)
     struct.pack_into(">q", batch, _MAX_TIMESTAMP_POSITION, now_ms)
@@ -181,11 +181,11 @@ def stamp_log_append_time(batch: bytearray | memoryview, now_ms: TimestampMs) ->
 
 
 def check_batch(data: Buffer) -> BatchHeader:
-    """Check one untrusted batch that should fill `data` exactly, without opening it. The codes are Kafka's."""
+    """Check one untrusted batch that should fill `data` exactly, without decoding it; the error codes are Kafka's."""
     size = len(data)
     if size < HEADER_SIZE or data[_MAGIC_POSITION] != MAGIC_V2:
         raise _not_a_batch(data)
-    # What `read_header` and `compute_crc` do, in line: every produced batch comes here, and calls are what it costs.
+    # `read_header` and `compute_crc`, inlined: this runs for every produced batch, and calls are most of the cost.
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(data))
     if header.batch_length != size - LENGTH_PREFIX_SIZE:
         raise InvalidBatchError(
@@ -215,9 +215,9 @@ def _not_a_batch(data: Buffer) -> InvalidBatchError:
 
 
 def iterate_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each complete batch; a partial batch at the end is left out.
+    """Yield (position, header) of each complete batch; a partial batch at the end is left out.
 
-    It ends before bytes that are no batch, too, such as those of a broken answer.
+    Stops before bytes that are not a batch, such as those of a corrupt response.
     """
     position, end = 0, len(data)
     while end - position >= HEADER_SIZE:

@@ -1,7 +1,7 @@
-"""The records of a batch, written from columns: what the producer does with every record that it sends.
+"""Encodes the records of a batch from columns: the work of the producer for every record that it sends.
 
-One loop collects the parts of all records, and one join copies them. Lengths are written as varints from a table, and a
-timestamp delta is encoded only where it changes. `record.encode_records` says the same in plain words; tests compare.
+One loop collects the parts of all records, and one join copies them. Lengths are looked up in a table of varints, and a
+timestamp delta is encoded only when it changes. `record.encode_records` is the plain equivalent; tests compare the two.
 
 The batch's base offset and base timestamp are those of its first record, and offset deltas count up from 0. Called by
 `client.produce`, once per batch.
@@ -22,7 +22,7 @@ _ATTRIBUTES = b"\x00"
 
 
 def encode_varint(value: int) -> bytes:
-    """`value`, a 64-bit integer, as a zigzag varint."""
+    """Encode a 64-bit integer as a zigzag varint."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 0x7F:
@@ -40,7 +40,7 @@ class _Sizes(Protocol):
     def __getitem__(self, value: int, /) -> int: ...
 
 
-# Lengths that take one or two bytes, as they are written, and with how many bytes they and what they count take.
+# Lengths whose varints have one or two bytes: the varints, and the sizes of the varint plus the data that it counts.
 _TABLE_SIZE = 2**13
 _VARINTS = [encode_varint(value) for value in range(_TABLE_SIZE)]
 _SIZES = [value + len(written) for value, written in enumerate(_VARINTS)]
@@ -62,13 +62,13 @@ def pack_records(
     values: Sequence[bytes | None],
     headers: Sequence[Headers] | None = None,
 ) -> bytearray:
-    """The records of a batch, not compressed, from columns of one length; `headers` is None if no record has any."""
-    endings: Sequence[bytes] | None = None if headers is None else list(map(_pack_headers, headers))
+    """Encode the records of a batch, uncompressed, from columns of equal length; `headers` may be None."""
+    encoded_headers: Sequence[bytes] | None = None if headers is None else list(map(_pack_headers, headers))
     try:
-        parts = _parts(timestamps_ms, keys, values, endings, varints=_VARINTS, sizes=_SIZES)
+        parts = _parts(timestamps_ms, keys, values, encoded_headers, varints=_VARINTS, sizes=_SIZES)
     except IndexError:
-        # A record is longer than the tables.
-        parts = _parts(timestamps_ms, keys, values, endings, varints=_AllVarints(), sizes=_AllSizes())
+        # A record is longer than the tables cover.
+        parts = _parts(timestamps_ms, keys, values, encoded_headers, varints=_AllVarints(), sizes=_AllSizes())
     return bytearray().join(parts)
 
 
@@ -76,24 +76,24 @@ def _parts(
     timestamps_ms: Sequence[TimestampMs],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
-    endings: Sequence[bytes] | None,
+    encoded_headers: Sequence[bytes] | None,
     *,
     varints: _Varints,
     sizes: _Sizes,
 ) -> list[bytes]:
     parts: list[bytes] = []
     base_ms = timestamps_ms[0] if timestamps_ms else 0
-    before_ms, beginning = base_ms, _ATTRIBUTES + _NO_HEADERS
-    # What is in every record: the beginning and the one byte that says there are no headers.
+    before_ms, prefix = base_ms, _ATTRIBUTES + _VARINTS[0]
+    # The size of the prefix plus the one byte that says that there are no headers.
     fixed_size = 3
     deltas = _offset_deltas(len(values))
-    rows = zip(timestamps_ms, deltas, keys, values, endings or repeat(_NO_HEADERS), strict=False)
+    rows = zip(timestamps_ms, deltas, keys, values, encoded_headers or repeat(_NO_HEADERS), strict=False)
     for timestamp_ms, offset_delta, key, value, ending in rows:
         if timestamp_ms != before_ms:
-            before_ms, beginning = timestamp_ms, _ATTRIBUTES + encode_varint(_wrap(timestamp_ms - base_ms))
-            fixed_size = len(beginning) + 1
+            before_ms, prefix = timestamp_ms, _ATTRIBUTES + encode_varint(_wrap(timestamp_ms - base_ms))
+            fixed_size = len(prefix) + 1
         size = fixed_size + len(offset_delta)
-        if endings is not None:
+        if encoded_headers is not None:
             size += len(ending) - 1
         if value is None:
             value_size, value = _NULL, b""
@@ -102,11 +102,11 @@ def _parts(
             value_size = varints[length := len(value)]
             size += sizes[length]
         if key is None:
-            parts += (varints[size + 1], beginning, offset_delta, _NULL, value_size, value, ending)
+            parts += (varints[size + 1], prefix, offset_delta, _NULL, value_size, value, ending)
         else:
             length = len(key)
             size += sizes[length]
-            parts += (varints[size], beginning, offset_delta, varints[length], key, value_size, value, ending)
+            parts += (varints[size], prefix, offset_delta, varints[length], key, value_size, value, ending)
     return parts
 
 
@@ -117,7 +117,7 @@ def _offset_deltas(count: int) -> Iterable[bytes]:
 
 
 def _wrap(value: int) -> int:
-    """`value` as 64-bit arithmetic leaves it: deltas of extreme timestamps overflow, and come back by it."""
+    """Return `value` wrapped to 64 bits: deltas of extreme timestamps overflow, and decoding wraps them back."""
     return (value + _INT64_LIMIT) % 2**64 - _INT64_LIMIT
 
 

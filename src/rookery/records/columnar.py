@@ -1,15 +1,15 @@
-"""Batches of records to and from Arrow columns, by the compiled passes of `kernels`.
+"""Converts batches of records to and from Arrow columns, by the compiled passes of `kernels`.
 
-Decoding: the caller (`client.arrow`) has found the batches, checked and decompressed them, and says for each where its
-records are and which of its offsets are wanted. One pass over the bytes writes every column; a second one writes the
-headers, if there are any. Room is made before, from what bytes can hold at most: a record takes at least 7 of them,
-and no key or value is longer than its batch. Pages of that room that are not written are never real memory.
+Decoding: the caller (`client.arrow`) has found the batches, checked and decompressed them, and passes for each the
+position of its records and the range of offsets to keep. One pass over the bytes writes every column; a second one
+writes the headers, if there are any. Memory is allocated before, for the most that the bytes can hold: a record takes
+at least 7 of them, and no key or value is longer than its batch. Pages that are never written use no physical memory.
 
-Encoding: one pass over the rows writes each into the open batch of its partition, and opens another where the size
-asks for it. All batches lie in one buffer, which is cut up afterwards.
+Encoding: one pass over the rows appends each to the open batch of its partition, and opens another one when the batch
+is full. All batches lie in one buffer, which is divided afterwards.
 
-Needs numpy, pyarrow and numba (the extra `columns`), and is therefore imported only when columns are asked
-for. The schema is that of Spark's Kafka source, with times in milliseconds.
+Needs numpy, pyarrow and numba (the extra `columns`), and is therefore imported only when columns are used. The schema
+is that of Spark's Kafka source, with times in milliseconds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,13 +35,13 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(HEADER_TYPE)),
     ]
 )
-# Offsets into a column's bytes have 32 bits.
+# Arrow's offsets into a column's bytes have 32 bits.
 CHUNKS_SIZE_MAX = 2**31 - 1
 _SMALLEST_RECORD_SIZE = 7
 
 
 def _frozen(array: np.ndarray[tuple[int], np.dtype[Any]]) -> np.ndarray[tuple[int], np.dtype[Any]]:
-    """A view that cannot be written through: kernels are compiled for one kind of input."""
+    """Return a read-only view: kernels are compiled for read-only inputs."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -54,9 +54,9 @@ NO_HEADERS: HeaderColumn = (_NO_INT64S, NO_BINARY, NO_BINARY)
 
 
 class BatchRange(NamedTuple):
-    """One batch to decode, in the order of the kernel's table."""
+    """One batch to decode; the fields are the columns of the kernel's table."""
 
-    # Where its records are in the chunk's data.
+    # The range of its records in the chunk's data.
     start: int
     end: int
     record_count: int
@@ -64,10 +64,10 @@ class BatchRange(NamedTuple):
     base_offset: Offset
     last_offset_delta: int
     base_timestamp_ms: TimestampMs
-    # 0 if the producer timed the records, 1 if the broker did, all at `append_timestamp_ms`.
+    # 0 if the producer set the records' timestamps, 1 if the broker set all of them to `append_timestamp_ms`.
     timestamp_type: int
     append_timestamp_ms: TimestampMs
-    # The offsets that are wanted, the last not included.
+    # The range of offsets to keep, without `end_offset`.
     first_offset: Offset
     end_offset: Offset
 
@@ -81,7 +81,7 @@ class Chunk(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """`kernels.RowArrays`, by name."""
+    """`kernels.RowArrays` with named fields."""
 
     offsets: Int64s
     timestamps: Int64s
@@ -96,7 +96,7 @@ class _Rows(NamedTuple):
 
 class EncodedBatch(NamedTuple):
     group: int
-    # A view of the room that all batches of a pass share: not copied on its way to the socket.
+    # A view of the buffer that all batches of a pass share: not copied on its way to the socket.
     payload: memoryview
     record_count: int
     base_timestamp_ms: TimestampMs
@@ -106,17 +106,17 @@ class EncodedBatch(NamedTuple):
 
 class Decoded(NamedTuple):
     records: pa.RecordBatch
-    # For each chunk, the index of the first batch that is malformed, or None. That batch is left out, and so is
-    # everything behind it of its partition, where the index is 0.
+    # For each chunk, the index of the first malformed batch, or None. That batch is left out, and so is everything
+    # after it in its partition: for later chunks of that partition the index is 0.
     malformed: list[int | None]
 
 
 def decode_columns(chunks: Sequence[Chunk]) -> Decoded:
-    """All records of these chunks, which have together at most `CHUNKS_SIZE_MAX` bytes of records."""
+    """Decode all records of these chunks, which have at most `CHUNKS_SIZE_MAX` bytes of records in total."""
     run = kernels.load_kernels()
     tables = [np.array(chunk.batches, np.int64).reshape(-1, kernels.DECODE_COLUMNS) for chunk in chunks]
     arrays = [np.frombuffer(chunk.data, np.uint8) for chunk in chunks]
-    rows = _make_room(tables)
+    rows = _allocate_rows(tables)
     state = np.zeros(kernels.STATE_SIZE, np.int64)
     malformed: list[int | None] = []
     stopped: set[TopicPartition] = set()
@@ -136,31 +136,31 @@ def decode_columns(chunks: Sequence[Chunk]) -> Decoded:
     return Decoded(_record_batch(rows, state, headers, partitions, counts), malformed)
 
 
-def _make_room(tables: Sequence[kernels.Table]) -> _Rows:
+def _allocate_rows(tables: Sequence[kernels.Table]) -> _Rows:
     size = sum(int((table[:, kernels.END] - table[:, kernels.START]).sum()) for table in tables)
     count = sum(int(np.clip(table[:, kernels.RECORD_COUNT], 0, None).sum()) for table in tables)
     count = min(count, size // _SMALLEST_RECORD_SIZE)
     return _Rows(
-        offsets=_room(count, np.int64),
-        timestamps=_room(count, np.int64),
-        timestamp_types=_room(count, np.int32),
+        offsets=_allocate(count, np.int64),
+        timestamps=_allocate(count, np.int64),
+        timestamp_types=_allocate(count, np.int32),
         key_offsets=_offsets(count),
-        key_data=_room(size, np.uint8),
-        key_valid=_room(count, np.uint8),
+        key_data=_allocate(size, np.uint8),
+        key_valid=_allocate(count, np.uint8),
         value_offsets=_offsets(count),
-        value_data=_room(size, np.uint8),
-        value_valid=_room(count, np.uint8),
+        value_data=_allocate(size, np.uint8),
+        value_valid=_allocate(count, np.uint8),
     )
 
 
-def _room(count: int, kind: type[Any]) -> np.ndarray[tuple[int], np.dtype[Any]]:
-    """Memory of Arrow's pool, which hands out again what it got back; new pages would take as long as the decoding."""
+def _allocate(count: int, kind: type[Any]) -> np.ndarray[tuple[int], np.dtype[Any]]:
+    """Allocate from Arrow's pool, which reuses memory: page faults of new memory would take as long as decoding."""
     size = count * np.dtype(kind).itemsize
     return np.frombuffer(pa.allocate_buffer(max(size, 8)), kind)[:count]
 
 
 def _offsets(count: int) -> Int32s:
-    offsets = _room(count + 1, np.int32)
+    offsets = _allocate(count + 1, np.int32)
     offsets[0] = 0
     return offsets
 
@@ -187,7 +187,7 @@ def _record_batch(
 
 
 def _used(data: Bytes, size: int) -> Bytes:
-    """The first bytes of an array, copied if they are the lesser part of it: the columns may live long."""
+    """Return the first bytes of an array, as a copy if they are less than half of it: the columns may live long."""
     return data[:size].copy() if 2 * size < len(data) else data[:size]
 
 
@@ -202,7 +202,7 @@ def _binary(offsets: Int32s, data: Bytes, valid: Bytes | None, kind: pa.DataType
 
 
 def _topics(topics: Sequence[str], counts: Sequence[int]) -> pa.Array:
-    """Each topic as often as it has rows; a cast from a dictionary would take twice as long."""
+    """Return each topic once per row; a cast from a dictionary would take twice as long."""
     names = [topic.encode() for topic in topics]
     data = b"".join([name * count for name, count in zip(names, counts, strict=True)])
     offsets = _offsets(sum(counts))
@@ -211,7 +211,7 @@ def _topics(topics: Sequence[str], counts: Sequence[int]) -> pa.Array:
 
 
 def _no_headers(count: int) -> pa.Array:
-    """Empty lists and not nulls: Spark takes ten times as long with a column of nulls."""
+    """Return empty lists instead of nulls: Spark takes ten times as long with a column of nulls."""
     offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
     return pa.Array.from_buffers(
         pa.list_(HEADER_TYPE), count, [None, offsets], children=[pa.array([], type=HEADER_TYPE)]
@@ -221,9 +221,9 @@ def _no_headers(count: int) -> pa.Array:
 def _decode_headers(run: kernels.Kernels, parts: list[tuple[Bytes, kernels.Table]], state: Int64s) -> pa.Array:
     count, rows = int(state[kernels.HEADERS]), int(state[kernels.ROWS])
     list_offsets, key_offsets, value_offsets = _offsets(rows), _offsets(count), _offsets(count)
-    key_data = _room(int(state[kernels.HEADER_KEY_BYTES]), np.uint8)
-    value_data = _room(int(state[kernels.HEADER_VALUE_BYTES]), np.uint8)
-    valid = _room(count, np.uint8)
+    key_data = _allocate(int(state[kernels.HEADER_KEY_BYTES]), np.uint8)
+    value_data = _allocate(int(state[kernels.HEADER_VALUE_BYTES]), np.uint8)
+    valid = _allocate(count, np.uint8)
     headers = (list_offsets, key_offsets, key_data, value_offsets, value_data, valid)
     progress = np.zeros(kernels.STATE_SIZE, np.int64)
     for data, table in parts:
@@ -235,7 +235,7 @@ def _decode_headers(run: kernels.Kernels, parts: list[tuple[Bytes, kernels.Table
 
 
 def _utf8(keys: pa.Array) -> pa.Array:
-    """Header keys are text; bytes that are not UTF-8 are replaced, as Java does."""
+    """Return header keys as text; bytes that are not UTF-8 are replaced, as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -243,7 +243,7 @@ def _utf8(keys: pa.Array) -> pa.Array:
 
 
 def binary_column(array: pa.Array) -> BinaryColumn:
-    """An Arrow array of type large_binary, without a copy of its bytes."""
+    """Return an Arrow array of type large_binary as a kernel's input, without copying its bytes."""
     count, start = len(array), array.offset
     bitmap, offsets, data = array.buffers()
     valid = _NO_BYTES
@@ -258,7 +258,7 @@ def binary_column(array: pa.Array) -> BinaryColumn:
 
 
 def null_column(count: int) -> BinaryColumn:
-    """As many nulls."""
+    """Return a column of `count` nulls."""
     return _frozen(np.zeros(count + 1, np.int64)), _NO_BYTES, _frozen(np.zeros(count, np.uint8))
 
 
@@ -267,7 +267,7 @@ def header_column(list_offsets: Int64s, keys: BinaryColumn, values: BinaryColumn
 
 
 class Rows(NamedTuple):
-    """Columns to encode, of the same length."""
+    """Columns to encode, of equal length."""
 
     timestamps_ms: Int64s
     keys: BinaryColumn
@@ -276,14 +276,14 @@ class Rows(NamedTuple):
 
 
 def hash_keys(keys: BinaryColumn, count: int) -> Int32s:
-    """The positive murmur2 hash of each key, -1 for null."""
+    """Return the positive murmur2 hash of each key, -1 for null."""
     hashes = np.empty(count, np.int32)
     kernels.load_kernels().hash_keys(keys, hashes)
     return hashes
 
 
 def row_sizes(rows: Rows) -> Int64s:
-    """About what each row takes in a batch, and not less."""
+    """Return an upper bound of the size of each row in a batch."""
     (key_offsets, _, _), (value_offsets, _, _) = rows.keys, rows.values
     sizes: Int64s = np.diff(key_offsets) + np.diff(value_offsets) + kernels.RECORD_OVERHEAD_MAX
     list_offsets, (header_key_offsets, _, _), (header_value_offsets, _, _) = rows.headers
@@ -294,28 +294,28 @@ def row_sizes(rows: Rows) -> Int64s:
 
 
 def largest_row_size(rows: Rows) -> int:
-    """The largest of `row_sizes`, found without writing them down."""
+    """Return the largest of `row_sizes` without storing them."""
     no_groups: Int32s = np.empty(0, np.int32)
     return kernels.load_kernels().measure(no_groups, rows.keys, rows.values, rows.headers, np.zeros(1, np.int64))
 
 
 def encode_columns(rows: Rows, groups: Int32s, *, group_count: int, batch_size_max: int) -> Iterator[EncodedBatch]:
-    """Batches of the rows of each group, in the order of their first rows.
+    """Encode the rows of each group into batches, in the order of their first rows.
 
-    `groups` has a number below `group_count` for each row. A batch has at most `batch_size_max` bytes of records, not
-    compressed, or one record.
+    `groups` has a number below `group_count` for each row. A batch has at most `batch_size_max` bytes of records,
+    uncompressed, or a single record.
     """
     count = len(groups)
     if not count:
         return
     run = kernels.load_kernels()
-    # No more than this is written for each group; what is not written is no real memory.
+    # An upper bound for each group; pages that are never written use no physical memory.
     sizes = np.zeros(group_count, np.int64)
     run.measure(groups, rows.keys, rows.values, rows.headers, sizes)
     ends = np.cumsum(sizes)
     cursors, size = ends - sizes, int(ends[-1])
-    out = _room(size, np.uint8)
-    # Two batches in a row hold together more than one may.
+    out = _allocate(size, np.uint8)
+    # Two consecutive batches of a group have more than `batch_size_max` bytes in total.
     batch_count_max = min(count, group_count + 2 * size // max(batch_size_max, 1))
     batches = np.empty((batch_count_max, kernels.ENCODE_COLUMNS), np.int64)
     columns = (rows.timestamps_ms, rows.keys, rows.values, rows.headers)

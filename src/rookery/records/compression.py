@@ -1,14 +1,14 @@
-"""The codecs of record batches, with a limit on what untrusted bytes may expand to.
+"""The codecs of record batches, with a limit on the size to which untrusted bytes may expand.
 
 The only module that imports cramjam. Whatever is wrong with compressed bytes, `decompress` raises `InvalidBatchError`
-and nothing else, and it never holds more than `size_max` bytes of output: that goes into a private anonymous mapping of
-at least that size, of which the kernel backs only the pages that are really written. So there is one pass for honest
-input, and a bomb stops at the limit.
+and nothing else, and it never holds more than `size_max` bytes of output: the output goes into a private anonymous
+mapping of at least that size, of which the kernel backs only the pages that are actually written. So valid input takes
+one pass, and a decompression bomb stops at the limit.
 
-What other clients insist on:
-- lz4 frames must have independent blocks: the Java client refuses linked ones.
-- snappy travels in the framing of xerial's snappy-java; librdkafka also writes one raw block without framing. Both
-  are read, the framing is written.
+Requirements of other clients:
+- lz4 frames must have independent blocks: the Java client rejects linked ones.
+- snappy data has the framing of xerial's snappy-java; librdkafka also writes one raw block without framing. Both are
+  read, the framing is written.
 """
 
 import mmap
@@ -22,7 +22,7 @@ from rookery.base.errors import ErrorCode, InvalidBatchError
 from rookery.base.types import Buffer
 from rookery.records.batch import Codec
 
-# The most that the records of one batch may expand to, where the caller has no better limit.
+# The decompressed size limit for the records of one batch if the caller has no better one.
 DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -30,24 +30,24 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">I")
 
-# `compression.lz4.level=9`, the default, means lz4-java's fast compressor and not its high compression at level 9.
+# The default, `compression.lz4.level=9`, means lz4-java's fast compressor and not its high compression at level 9.
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_FAST_LEVEL = 1
 _ZSTD_DEFAULT_LEVEL = 3
 
 _Inflate: TypeAlias = Callable[[Buffer, memoryview], int]
 
-# Scratch memory that is not in use. What a bomb has filled goes back to the system.
+# Unused scratch memory. A mapping that a bomb has filled is returned to the system.
 _scratches: list[mmap.mmap] = []
 _KEPT_MAX = 2
 _KEPT_BYTES_MAX = 8 * 1024 * 1024
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the given codec; `level` is that of `compression.<codec>.level`, None is Kafka's default."""
+    """Compress `data`; `level` is that of `compression.<codec>.level`, None means Kafka's default."""
     match codec:
         case Codec.GZIP:
-            # Kafka says -1 for zlib's own default.
+            # Kafka's -1 means zlib's own default.
             return bytes(cramjam.gzip.compress(data, level=None if level == -1 else level))
         case Codec.SNAPPY:
             return _compress_xerial(data)
@@ -60,7 +60,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, size_max: int) -> bytes:
-    """The original bytes; more than `size_max` of them, or anything malformed, is an `InvalidBatchError`."""
+    """Return the original bytes; raises `InvalidBatchError` if they exceed `size_max` or the data is malformed."""
     try:
         if codec == Codec.SNAPPY:
             return _decompress_snappy(data, size_max)
@@ -76,7 +76,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     compressor = cramjam.lz4.Compressor(
         level=_LZ4_FAST_LEVEL if fast else level, content_checksum=False, block_linked=False
     )
-    # It takes bytes only.
+    # The compressor accepts only bytes.
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
@@ -91,18 +91,21 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _inflate(into: _Inflate, data: Buffer, size_max: int) -> bytes:
-    # One byte beyond the limit tells output that just fits from output that does not.
+    # One byte beyond the limit distinguishes output that just fits from output that does not.
     scratch = _take_scratch(size_max + 1)
-    with memoryview(scratch) as whole, whole[: size_max + 1] as room:
-        size = into(data, room)
-        inflated = bytes(room[:size])
+    with memoryview(scratch) as whole, whole[: size_max + 1] as output:
+        size = into(data, output)
+        inflated = bytes(output[:size])
     if size <= _KEPT_BYTES_MAX and len(_scratches) < _KEPT_MAX:
         _scratches.append(scratch)
     return _within(inflated, size_max)
 
 
 def _take_scratch(size: int) -> mmap.mmap:
-    """Memory that threads do not share. It is used again, because new pages take longer than the decompression."""
+    """Return memory that no other thread uses.
+
+    It is reused, because the page faults of new memory take longer than the decompression.
+    """
     try:
         scratch = _scratches.pop()
     except IndexError:

@@ -1,7 +1,7 @@
-"""Control records: what brokers write between the data, in batches that clients skip (KIP-98, KIP-595).
+"""Control records, which brokers write between the data, in batches that clients skip (KIP-98, KIP-595).
 
 An end marker is the control record that matters most to a partition: it says that one producer's transaction has ended
-here, and how. `docs/formats/record-batch.md` shows one byte by byte.
+here, and whether it was committed. `docs/formats/record-batch.md` shows one byte by byte.
 """
 
 import struct
@@ -30,36 +30,36 @@ class ControlType(IntEnum):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction on one partition, as its coordinator orders it."""
+    """The end of a transaction on one partition, as requested by its coordinator."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     committed: bool
     coordinator_epoch: int
-    # 2: every transaction has an epoch of its own, so a marker's must be above that of the data (KIP-890).
+    # From version 2 on every transaction has its own epoch, so a marker's must be above that of the data (KIP-890).
     transaction_version: int = 0
 
 
 class EndMarker(NamedTuple):
-    """What a marker's record says; its producer is in the batch header."""
+    """The content of a marker's record; its producer is in the batch header."""
 
     committed: bool
     coordinator_epoch: int
 
 
 def control_key(kind: ControlType) -> bytes:
-    """The key of a control record."""
+    """Return the key of a control record."""
     return _KEY.pack(_KEY_VERSION, kind)
 
 
 def control_type(batch: Buffer) -> int | None:
-    """The kind of a control batch, which need not be one of `ControlType`; None if compaction has emptied it."""
+    """Return the type of a control batch, which need not be a `ControlType`; None if compaction has emptied it."""
     record = _control_record(batch)
     return None if record is None else _type_of(record)
 
 
 def build_marker(marker: Marker, timestamp_ms: TimestampMs) -> bytearray:
-    """The batch that ends a transaction, still without offset and leader epoch."""
+    """Build the batch that ends a transaction, without offset and leader epoch."""
     key = control_key(ControlType.COMMIT if marker.committed else ControlType.ABORT)
     value = _MARKER_VALUE.pack(_MARKER_VERSION, marker.coordinator_epoch)
     return build_batch(
@@ -72,7 +72,7 @@ def build_marker(marker: Marker, timestamp_ms: TimestampMs) -> bytearray:
 
 
 def read_marker(batch: Buffer) -> EndMarker | None:
-    """How a transaction ended; None for other control batches and for what compaction has emptied."""
+    """Return how a transaction ended; None for other control batches and for those that compaction has emptied."""
     record = _control_record(batch)
     if record is None:
         return None
@@ -81,7 +81,7 @@ def read_marker(batch: Buffer) -> EndMarker | None:
         return None
     if record.value is None or len(record.value) < _MARKER_VALUE.size:
         raise _invalid("an end marker without a coordinator epoch")
-    # Later versions only add fields behind these.
+    # Later versions only append fields to these.
     return EndMarker(kind == ControlType.COMMIT, _MARKER_VALUE.unpack_from(record.value)[1])
 
 

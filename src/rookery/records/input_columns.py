@@ -1,8 +1,8 @@
-"""The columns that a user wants to send, in the form in which the kernels encode them.
+"""The columns that a user sends, converted to the form that the kernels encode.
 
-Any Arrow data will do: tables of many chunks, slices, strings for bytes, dictionaries, views. What a column may be is
-checked for the whole input, before anything is encoded (`check_columns`); what its rows hold, slice by slice. Errors
-are `ColumnError` and name the column, and the row where there is one.
+Any Arrow data is accepted: tables of many chunks, slices, strings for bytes, dictionaries, views. The types of the
+columns are checked for the whole input before anything is encoded (`check_columns`), the values of the rows slice by
+slice. Errors are `ColumnError` and name the column, and the row if there is one.
 
 Called by `client.arrow` only. Needs numpy and pyarrow, like `columnar`.
 """
@@ -18,7 +18,7 @@ from rookery.base.types import TimestampMs, TopicName
 from rookery.records import columnar
 from rookery.records.kernels import HeaderColumn, Int32s, Int64s
 
-# What is encoded at once: enough to make calls cheap, little enough to stay near the processor.
+# The size of one slice: large enough to make calls cheap, small enough for the processor's caches.
 _SLICE_SIZE_BYTES = 4 * 1024 * 1024
 NO_PARTITION = -1
 
@@ -30,8 +30,8 @@ _EXPECTED = {
     "timestamp": "timestamp, or int64 for milliseconds",
     "headers": "list<struct<key: string, value: binary>>, or map<string, binary>",
 }
-# Of records that were consumed; there is nothing to send of them.
-_LEFT_OUT = ("offset", "timestampType")
+# Columns of consumed records that have no meaning when they are sent.
+_IGNORED = ("offset", "timestampType")
 
 
 class ColumnError(ValueError):
@@ -41,13 +41,13 @@ class ColumnError(ValueError):
 class InputRows(NamedTuple):
     """A slice of the input."""
 
-    # Its first row, counted in the whole input.
+    # The index of its first row in the whole input.
     start: int
     rows: columnar.Rows
     topics: list[TopicName]
-    # For each row an index of `topics`.
+    # For each row an index into `topics`.
     topic_codes: Int32s
-    # For each row, NO_PARTITION where the input leaves it open.
+    # For each row; NO_PARTITION if the input does not specify it.
     partitions: Int32s
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class InputRows(NamedTuple):
 
 
 def as_table(data: Any) -> pa.Table:
-    """Any Arrow data: a table, a record batch, or what has Arrow's C interface (Polars, DuckDB, pandas)."""
+    """Convert Arrow data: a table, a record batch, or an object with Arrow's C interface (Polars, DuckDB, pandas)."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -71,19 +71,19 @@ def check_columns(table: pa.Table) -> None:
     if "value" not in names:
         raise ColumnError(f"column value is missing (expected {_EXPECTED['value']}); there are: {', '.join(names)}")
     for name in names:
-        if name in _LEFT_OUT:
+        if name in _IGNORED:
             continue
         if name not in _EXPECTED:
-            raise ColumnError(f"column {name} is not known; expected are {', '.join(_EXPECTED)}")
+            raise ColumnError(f"column {name} is unknown; expected are {', '.join(_EXPECTED)}")
         if names.count(name) > 1:
-            raise ColumnError(f"column {name} is there {names.count(name)} times")
+            raise ColumnError(f"column {name} appears {names.count(name)} times")
         kind = table.schema.field(name).type
         if not pa.types.is_null(kind) and not _ACCEPTED[name](kind):
             raise ColumnError(f"column {name} has type {kind}; expected {_EXPECTED[name]}")
 
 
 def topics_of(table: pa.Table, topic: TopicName | None) -> frozenset[TopicName]:
-    """All topics that the rows go to: `topic` if it is given, else what the column says."""
+    """Return all topics that the rows go to: `topic` if it is given, else those in the column."""
     if topic is not None or "topic" not in table.schema.names:
         return frozenset(() if topic is None else (topic,))
     names = pc.unique(table.column("topic").cast(pa.string())).to_pylist()
@@ -91,7 +91,7 @@ def topics_of(table: pa.Table, topic: TopicName | None) -> frozenset[TopicName]:
 
 
 def slices(table: pa.Table, *, topic: TopicName | None, now_ms: TimestampMs) -> Iterator[InputRows]:
-    """The input in parts that are encoded one by one, in order; all of it goes to `topic`, if that is given."""
+    """Yield the input in slices that are encoded one by one, in order; all rows go to `topic` if it is given."""
     count = table.num_rows
     step = max(1, count * _SLICE_SIZE_BYTES // max(table.nbytes, 1))
     for start in range(0, count, step):
@@ -122,7 +122,7 @@ def _timestamps(columns: dict[str, pa.ChunkedArray], count: int, start: int, now
         return np.full(count, now_ms, np.int64)
     column = columns["timestamp"]
     if pa.types.is_timestamp(column.type):
-        # Finer units lose what Kafka cannot keep.
+        # Finer units are truncated to Kafka's milliseconds.
         column = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
     array = _array(column, pa.int64()).fill_null(now_ms)
     timestamps: Int64s = array.to_numpy(zero_copy_only=False)
@@ -182,7 +182,7 @@ def _headers(column: pa.ChunkedArray | None, start: int) -> HeaderColumn:
 
 
 def _header_struct(kind: pa.DataType) -> pa.DataType:
-    """The pairs of a column of headers; a map is a list of them."""
+    """Return the type of the pairs in a column of headers; a map is a list of them."""
     if pa.types.is_map(kind):
         return pa.struct([("key", kind.key_type), ("value", kind.item_type)])
     return kind.value_type

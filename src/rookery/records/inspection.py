@@ -1,13 +1,13 @@
-"""A look into a produced batch: which of its records the topic cannot take, and the same records in another codec.
+"""Checks the single records of a produced batch against the topic's rules, and compresses them in another codec.
 
 `inspect` is a generator, because the work can be long: a megabyte holds a million records, or expands to the limit of
-`records.compression`. It never does more than `RECORDS_PER_SLICE` records between two yields, and yields a function
-where the work lies outside of Python (decompress, compress): the caller runs that where it blocks nothing, and sends
-the result back. `finish` does all of it at once, for batches that are known to be small. Pure; used by
+`records.compression`. It never processes more than `RECORDS_PER_SLICE` records between two yields, and yields a
+function where the work is done outside of Python (decompress, compress): the caller runs that where it blocks nothing,
+and sends the result back. `finish` does all of it in one call, for batches that are known to be small. Pure; used by
 `broker.inspections`.
 
-Every bad record is reported, as Kafka does: the client fails those, and may send the others again. Of very many bad
-records `RECORD_ERRORS_MAX` are named, so that the answer is not a hundred times as large as the batch.
+Every bad record is reported, as in Kafka: the client fails those, and may send the others again. At most
+`RECORD_ERRORS_MAX` of them are listed, so that the response is not a hundred times as large as the batch.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -26,16 +26,16 @@ from rookery.records.record import open_records
 _SHOWN_ERRORS = 3
 _CODEC_MASK = 0x07
 
-# What is wrong with records by their places in the columns.
-Judge: TypeAlias = Callable[[RecordColumns], Mapping[int, str]]
+# Returns what is wrong with records, by their index in the columns.
+RecordCheck: TypeAlias = Callable[[RecordColumns], Mapping[int, str]]
 Work: TypeAlias = Callable[[], bytes]
-# Yields work, or None between two steps; is sent what the work gave; ends with the batch to append.
+# Yields work, or None between two steps; receives the result of the work by `send`; returns the batch to append.
 Inspection: TypeAlias = Generator[Work | None, bytes | None, Buffer]
 
 
 def must_inspect(header: BatchHeader, policy: ProducePolicy, now_ms: TimestampMs) -> bool:
-    """Whether the policy asks for something that the header cannot tell, or the newest record seems too new."""
-    if policy.compacted or policy.judged or (policy.codec is not None and policy.codec != header.codec_id):
+    """Return whether the header is not enough to check the policy, or the newest record seems to be too new."""
+    if policy.compacted or policy.has_record_check or (policy.codec is not None and policy.codec != header.codec_id):
         return True
     if policy.log_append_time:
         return False
@@ -50,20 +50,21 @@ def inspect(
     partition: str,
     now_ms: TimestampMs,
     size_max: int,
-    judge: Judge | None = None,
+    check: RecordCheck | None = None,
 ) -> Inspection:
-    """Look at each record of a batch whose header and checksum are good; InvalidBatchError names all that are not.
+    """Check each record of a batch whose header and checksum are valid; InvalidBatchError lists all bad ones.
 
-    `partition` is for the messages, `size_max` limits the decompressed records, `judge` knows more than the policy.
+    `partition` is for the messages, `size_max` limits the decompressed records, `check` finds bad records beyond the
+    policy.
     """
     header = read_header(batch)
     payload = yield lambda: open_records(header, batch, size_max=size_max)
     assert payload is not None
     findings = _Findings(header, policy, partition, now_ms)
     for columns in _read_columns(header, payload):
-        findings.look(columns, {} if judge is None else judge(columns))
+        findings.add(columns, {} if check is None else check(columns))
         yield None
-    findings.conclude()
+    findings.raise_if_bad()
     if policy.codec is None or policy.codec == header.codec_id:
         return batch
     codec = policy.codec
@@ -73,7 +74,7 @@ def inspect(
 
 
 def finish(inspection: Inspection, result: bytes | None = None) -> Buffer:
-    """Do the rest at once; `result` is that of the work which it yielded last."""
+    """Run the rest in one call; `result` is that of the work that was yielded last."""
     try:
         while True:
             work = inspection.send(result)
@@ -84,7 +85,7 @@ def finish(inspection: Inspection, result: bytes | None = None) -> Buffer:
 
 
 def in_codec(header: BatchHeader, codec: Codec, compressed: bytes) -> bytearray:
-    """The same batch under another codec: only the attributes, the length and the CRC differ around the records."""
+    """Return the same batch in another codec: only the attributes, the length and the CRC differ around the records."""
     return seal(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), compressed)
 
 
@@ -97,7 +98,7 @@ def _read_columns(header: BatchHeader, payload: bytes) -> Iterator[RecordColumns
 
 
 class _Findings:
-    """The bad records of a batch."""
+    """Collects the bad records of a batch."""
 
     def __init__(self, header: BatchHeader, policy: ProducePolicy, partition: str, now_ms: TimestampMs) -> None:
         self._policy = policy
@@ -109,50 +110,50 @@ class _Findings:
         self._count = 0
         self._is_about_time = False
 
-    def look(self, columns: RecordColumns, judged: Mapping[int, str]) -> None:
+    def add(self, columns: RecordColumns, rejected: Mapping[int, str]) -> None:
         keyless = self._find_keyless(columns)
-        untimely = self._find_untimely(columns) - keyless
-        self._is_about_time |= bool(untimely)
-        bad = sorted(keyless | untimely | judged.keys())
+        out_of_range = self._find_out_of_range(columns) - keyless
+        self._is_about_time |= bool(out_of_range)
+        bad = sorted(keyless | out_of_range | rejected.keys())
         self._count += len(bad)
-        for place in bad[: RECORD_ERRORS_MAX - len(self._errors)]:
-            offset = columns.offsets[place]
-            if place in keyless:
+        for index in bad[: RECORD_ERRORS_MAX - len(self._errors)]:
+            offset = columns.offsets[index]
+            if index in keyless:
                 message = f"Compacted topic cannot accept message without key in topic partition {self._partition}"
-            elif place in untimely:
+            elif index in out_of_range:
                 message = (
-                    f"Timestamp {columns.timestamps_ms[place]} of message with offset {offset} is out of range. "
+                    f"Timestamp {columns.timestamps_ms[index]} of message with offset {offset} is out of range. "
                     f"The timestamp should be within [{self._oldest_ms}, {self._newest_ms}]"
                 )
             else:
-                message = judged[place]
+                message = rejected[index]
             # The base offset of a produced batch is 0.
             self._errors.append((offset, message))
 
     def _find_keyless(self, columns: RecordColumns) -> set[int]:
         if not self._policy.compacted or None not in columns.keys:
             return set()
-        return {place for place, key in enumerate(columns.keys) if key is None}
+        return {index for index, key in enumerate(columns.keys) if key is None}
 
-    def _find_untimely(self, columns: RecordColumns) -> set[int]:
+    def _find_out_of_range(self, columns: RecordColumns) -> set[int]:
         stamps_ms, oldest_ms, newest_ms = columns.timestamps_ms, self._oldest_ms, self._newest_ms
         if self._policy.log_append_time or (oldest_ms <= min(stamps_ms) and max(stamps_ms) <= newest_ms):
             return set()
         return {
-            place
-            for place, stamp_ms in enumerate(stamps_ms)
+            index
+            for index, stamp_ms in enumerate(stamps_ms)
             if not oldest_ms <= stamp_ms <= newest_ms and stamp_ms != NO_TIMESTAMP
         }
 
-    def conclude(self) -> None:
+    def raise_if_bad(self) -> None:
         if self._errors:
-            raise self._refusal()
+            raise self._error()
         if not self._policy.log_append_time and self._max_timestamp_ms > self._newest_ms:
             raise InvalidBatchError(
                 ErrorCode.INVALID_TIMESTAMP, f"the batch's max timestamp {self._max_timestamp_ms} is not a record's"
             )
 
-    def _refusal(self) -> InvalidBatchError:
+    def _error(self) -> InvalidBatchError:
         errors = tuple(self._errors)
         if self._is_about_time:
             message = "One or more records have been rejected due to invalid timestamp"

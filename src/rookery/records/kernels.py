@@ -1,16 +1,16 @@
 """The loops over single records that `columnar` runs as machine code: numba compiles them when they are first needed.
 
-They are plain functions over numpy arrays; `load_kernels` makes the fast ones, and keeps the result of the compiler on
-disk, next to this file or in the user's cache directory, so that only the first process on a machine waits for it.
-`docs/decisions/0010` says why numba.
+They are plain functions over numpy arrays. `load_kernels` compiles them, and caches the result on disk, next to this
+file or in the user's cache directory, so that only the first process on a machine waits for the compiler.
+`docs/decisions/0010` explains the choice of numba.
 
-The bytes are untrusted and there is no bounds check but what is written here. The rules: a position is compared with
-the end before a byte is read there; a size is compared with what is left before it is added to a position; nothing is
-written but for records that passed, and for these the caller has made room (`columnar` says how much). Numbers are
-64-bit and wrap around.
+The bytes are untrusted, and there are no bounds checks except those written here. The rules: a position is compared
+with the end before a byte is read there; a size is compared with what is left before it is added to a position; output
+is written only for valid records, for which the caller has allocated enough memory (`columnar` says how much). Numbers
+are 64-bit and wrap around.
 
-Everything that is wrong is told by the return value. `columnar` is the only caller of the kernels; other modules that
-have kernels of their own build them with `compile_kernel`.
+Every error is reported by the return value. `columnar` is the only caller of these kernels; other modules with their
+own kernels build them with `compile_kernel`.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ from numba.extending import intrinsic, register_jitable
 Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 Int32s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int32]]
 Int64s: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-# A 64-bit integer of the machine, which is none of Python's types.
+# A 64-bit machine integer, which has no Python type.
 Int: TypeAlias = Any
 Address: TypeAlias = Any
 # One row for each batch.
@@ -40,20 +40,20 @@ _VARINT_BITS_MAX = 70
 
 # The columns of the table of batches to decode.
 START, END, RECORD_COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, TIMESTAMP_TYPE, APPEND_TIMESTAMP = range(8)
-# Offsets to keep, the last one not included.
+# The range of offsets to keep, without END_OFFSET.
 FIRST_OFFSET, END_OFFSET = 8, 9
 DECODE_COLUMNS = 10
 
-# How far decoding has come: the rows and bytes written so far, over all calls, and what headers there are to write.
+# The progress of decoding: rows and bytes written so far, over all calls, and how many headers are to be written.
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, NULL_KEYS, NULL_VALUES = range(8)
 STATE_SIZE = 8
 
-# The columns of the table of batches that were encoded.
+# The columns of the table of encoded batches.
 GROUP, PAYLOAD_START, PAYLOAD_END, COUNT, FIRST_TIMESTAMP, MAX_TIMESTAMP, RECORD_SIZE_MAX = range(7)
 ENCODE_COLUMNS = 7
 
-# What a record without headers takes besides key and value, at most; and a header besides its key and value.
-# Sizes that `columnar` lets through are below 2**31, and take 5 bytes.
+# The largest size of a record without headers in addition to key and value, and of a header in addition to its key and
+# value. Sizes that `columnar` accepts are below 2**31, and their varints have at most 5 bytes.
 RECORD_OVERHEAD_MAX = 36
 HEADER_OVERHEAD_MAX = 10
 
@@ -62,12 +62,12 @@ _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-# Groups of arrays are plain tuples: named ones would tie what was compiled to the names of this version's classes.
+# Groups of arrays are plain tuples: named tuples would tie the cached machine code to the classes of this version.
 
-# Room for rows, as Arrow lays out columns: offsets, timestamps, timestamp types; offsets, bytes and validity of keys,
-# and of values. These offsets have one entry more than there are rows, validity has a byte for each row.
+# Output for rows, in Arrow's column layout: offsets, timestamps, timestamp types; offsets, bytes and validity of keys,
+# and of values. The column offsets have one entry more than there are rows, validity has a byte for each row.
 RowArrays: TypeAlias = tuple[Int64s, Int64s, Int32s, Int32s, Bytes, Bytes, Int32s, Bytes, Bytes]
-# Room for headers: list offsets; offsets and bytes of keys; offsets, bytes and validity of values.
+# Output for headers: list offsets; offsets and bytes of keys; offsets, bytes and validity of values.
 HeaderArrays: TypeAlias = tuple[Int32s, Int32s, Bytes, Int32s, Bytes, Bytes]
 # Keys or values to encode: offsets, bytes and validity, which is empty if none is null.
 BinaryColumn: TypeAlias = tuple[Int64s, Bytes, Bytes]
@@ -75,7 +75,7 @@ BinaryColumn: TypeAlias = tuple[Int64s, Bytes, Bytes]
 HeaderColumn: TypeAlias = tuple[Int64s, BinaryColumn, BinaryColumn]
 
 
-# Bytes are reached by their address: an array that is passed to a function is counted as a reference, atomically, which
+# Bytes are accessed by address: numba counts a reference, atomically, for an array that is passed to a function, which
 # took two thirds of the time of a pass.
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 
@@ -111,7 +111,7 @@ def _store_int64(_: Any, address: Any, value: Any) -> Any:
 
 
 def _copy_bytes(_: Any, target: Any, source: Any, size: Any) -> Any:
-    """The C library's: for 100 bytes a loop takes three times as long, and an assigned slice twice."""
+    """Copy with the C library: for 100 bytes a loop takes three times as long, and an assigned slice twice as long."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to, origin = (builder.inttoptr(address, _BYTE.as_pointer()) for address in arguments[:2])
@@ -134,7 +134,7 @@ def address_of(array: Any) -> Int:
 
 
 def read_long_varint(data: Address, position: Int, end: Int) -> tuple[Int, Int]:
-    """`read_varint` for any length."""
+    """Like `read_varint`, for any length."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     while position < end:
@@ -150,7 +150,7 @@ def read_long_varint(data: Address, position: Int, end: Int) -> tuple[Int, Int]:
 
 
 def read_varint(data: Address, position: Int, end: Int) -> tuple[Int, Int]:
-    """A zigzag varint that must end before `end`, and the position behind it, or -1 for that if it does not."""
+    """Return a zigzag varint that must end before `end`, and the position after it, -1 if it does not."""
     if position < end:
         byte = load_byte(data + position)
         if byte < 0x80:
@@ -164,7 +164,7 @@ def read_varint(data: Address, position: Int, end: Int) -> tuple[Int, Int]:
 
 
 def measure_headers(data: Address, position: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The number of headers in the rest of a record, and the bytes of their keys and values; -1 if malformed."""
+    """Return the number of headers in the rest of a record, and the bytes of their keys and values; -1 if malformed."""
     count, position = read_varint(data, position, end)
     if position < 0 or count < 0 or count > end - position:
         return np.int64(_FAILED), np.int64(0), np.int64(0)
@@ -188,10 +188,10 @@ def measure_headers(data: Address, position: Int, end: Int) -> tuple[Int, Int, I
 
 
 def read_record(data: Address, start: Int, limit: Int) -> tuple[Int, Int, Int, Int, Int, Int, Int]:
-    """One record of those that end at `limit`.
+    """Read one record of a batch whose records end at `limit`.
 
-    Its end, timestamp delta, offset delta, where its key starts and its size, where its value starts and its size. The
-    sizes are -1 for null, the end is -1 if the record is malformed. At least one byte follows the value.
+    Returns its end, timestamp delta, offset delta, key start and size, value start and size. The sizes are -1 for null,
+    the end is -1 if the record is malformed. At least one byte follows the value.
     """
     zero, failed = np.int64(0), np.int64(_FAILED)
     size, position = read_varint(data, start, limit)
@@ -215,7 +215,7 @@ def read_record(data: Address, start: Int, limit: Int) -> tuple[Int, Int, Int, I
 
 
 def decode(data: Bytes, batches: Table, rows: RowArrays, state: Int64s) -> Int:
-    """Append the records of these batches; OK, or the index of the first that is malformed, of which nothing counts."""
+    """Append the records of these batches; OK, or the index of the first malformed one, of which nothing is kept."""
     offsets, timestamps, timestamp_types, key_offsets, _, key_valid, value_offsets, _, value_valid = rows
     zero, source, keys, values = np.int64(0), address_of(data), address_of(rows[4]), address_of(rows[7])
     for index in range(batches.shape[0]):
@@ -310,7 +310,7 @@ def varint_size(value: Int) -> Int:
 
 
 def write_varint(out: Address, position: Int, value: Int) -> Int:
-    """The position behind it."""
+    """Write a varint and return the position after it."""
     raw = np.uint64(value << 1) ^ np.uint64(value >> 63)
     while raw >= 0x80:
         store_byte(out + position, np.int64(raw & np.uint64(0x7F)) | 0x80)
@@ -321,13 +321,13 @@ def write_varint(out: Address, position: Int, value: Int) -> Int:
 
 
 def locate(column: BinaryColumn) -> tuple[Address, Address, Address]:
-    """The addresses of a column's arrays; 0 for the validity if none is null."""
+    """Return the addresses of a column's arrays; 0 for the validity if none is null."""
     offsets, data, valid = column
     return address_of(offsets), address_of(data), address_of(valid) if valid.shape[0] != 0 else np.int64(0)
 
 
 def item_size(column: tuple[Address, Address, Address], row: Int) -> Int:
-    """The size of a key or a value; -1 for null."""
+    """Return the size of a key or a value; -1 for null."""
     offsets, _, valid = column
     if valid != 0 and load_byte(valid + row) == 0:
         return np.int64(_NULL)
@@ -335,13 +335,13 @@ def item_size(column: tuple[Address, Address, Address], row: Int) -> Int:
 
 
 def item_space(column: tuple[Address, Address, Address], row: Int) -> Int:
-    """What a key or a value takes with its size."""
+    """Return the encoded size of a key or a value, including its length."""
     size = item_size(column, row)
     return varint_size(size) + max(size, np.int64(0))
 
 
 def write_item(out: Address, position: Int, column: tuple[Address, Address, Address], row: Int) -> Int:
-    """A key or a value with its size; the position behind it."""
+    """Write a key or a value after its length; returns the position after it."""
     size = item_size(column, row)
     position = write_varint(out, position, size)
     if size > 0:
@@ -352,9 +352,9 @@ def write_item(out: Address, position: Int, column: tuple[Address, Address, Addr
 
 
 def measure(groups: Int32s, keys: BinaryColumn, values: BinaryColumn, headers: HeaderColumn, sizes: Int64s) -> Int:
-    """Add to `sizes` what `encode` writes at most for each group; the most it writes for one row.
+    """Add an upper bound of what `encode` writes for each group to `sizes`; returns the bound of the largest row.
 
-    `groups` is empty if all rows are of one.
+    `groups` is empty if all rows belong to one group.
     """
     largest, zero, group = np.int64(0), np.int64(0), np.int64(0)
     key_column, value_column = locate(keys), locate(values)
@@ -382,10 +382,10 @@ def encode(
     out: Bytes,
     batches: Table,
 ) -> Int:
-    """Write each row into the open batch of its group; the number of batches.
+    """Write each row to the open batch of its group; returns the number of batches.
 
-    Rows are read once and in order, and each group is written where its cursor is. A batch has at most `batch_size_max`
-    bytes of records, or one record.
+    Rows are read once and in order, and each group is written at its cursor. A batch has at most `batch_size_max` bytes
+    of records, or a single record.
     """
     batch_count, zero, first, last = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     target, key_column, value_column = address_of(out), locate(keys), locate(values)
@@ -405,7 +405,7 @@ def encode(
         size = rest + varint_size(timestamp_delta) + varint_size(count)
         total = size + varint_size(size)
         if batch < 0 or position - batches[batch, PAYLOAD_START] + total > batch_size_max:
-            # The first record of a batch has no deltas.
+            # The first record of a batch has deltas of zero.
             count, timestamp_delta, size = zero, zero, rest + 2
             total = size + varint_size(size)
             open_batches[group] = batch = batch_count
@@ -434,7 +434,7 @@ def encode(
 
 
 def hash_keys(keys: BinaryColumn, out: Int32s) -> None:
-    """MurmurHash2 of each key, made positive, as the Java client takes it; -1 for null."""
+    """Compute the MurmurHash2 of each key, made positive as in the Java client; -1 for null."""
     column = locate(keys)
     offsets, data, _ = column
     for row in range(out.shape[0]):
@@ -488,7 +488,10 @@ _HELPERS: tuple[Callable[..., Any], ...] = (
 
 @cache
 def load_kernels() -> Kernels:
-    """Compile, or find what was compiled before; some seconds once on a machine, then a fraction of one per process."""
+    """Compile the kernels or load them from the cache.
+
+    Takes some seconds once per machine, then a fraction of a second per process.
+    """
     use_in_kernels(_HELPERS)
     source, numbers = types.Array(types.uint8, 1, "C", readonly=True), types.Array(types.int64, 1, "C", readonly=True)
     groups = types.Array(types.int32, 1, "C", readonly=True)
@@ -508,16 +511,16 @@ def load_kernels() -> Kernels:
 
 
 def use_in_kernels(helpers: Iterable[Callable[..., Any]]) -> None:
-    """Kernels may call these from then on."""
+    """Register functions that kernels may call."""
     for helper in helpers:
         register_jitable(helper)
 
 
 def compile_kernel(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
-    """`signature` is one of numba's, or its text. Kernels elsewhere keep the rules above."""
+    """Compile a kernel; `signature` is one of numba's, or its text. Kernels in other modules follow the rules above."""
     try:
         compiled: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True)(function)
     except Exception:
-        # No directory to keep the result in, or what is kept there cannot be read: that must not stop anybody.
+        # There is no writable cache directory, or its contents cannot be read: compile without a cache.
         compiled = numba.njit(signature, nogil=True)(function)
     return compiled

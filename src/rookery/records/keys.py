@@ -1,11 +1,11 @@
-"""The keys of a batch's records, found in one pass that skips over everything else: what compaction asks for.
+"""The keys of a batch's records, found in one pass that skips everything else: the input of compaction.
 
-Compaction looks at every record of a log, so what it does for one counts: `read_keys` goes from length to length in
-one loop over a few local integers, which takes a fifth of the time of `record.iterate_spans`. What is not plain in a
-record (a null, a long key, a tombstone, a varint of three bytes or more) is left to `record.read_span`. The value and
-the headers are not looked at, and are copied as they are.
+Compaction reads every record of a log, so the cost per record matters: `read_keys` goes from length to length in one
+loop over a few local integers, which takes a fifth of the time of `record.iterate_spans`. Anything unusual in a record
+(a null, a long key, a tombstone, a varint of three bytes or more) is left to `record.read_span`. The value and the
+headers are skipped, and are later copied unchanged.
 
-Like all reading of records it raises `InvalidBatchError` and nothing else, whatever the bytes are.
+Like all decoding of records it raises `InvalidBatchError` and nothing else, whatever the bytes are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from rookery.base.types import Offset
 from rookery.records.batch import BatchHeader
 from rookery.records.record import read_span, read_varint
 
-# A key up to this size is plain: long enough for a UUID in letters, short enough to be remembered as it is.
+# A key up to this size is plain: long enough for a UUID as text, short enough to be stored unchanged.
 PLAIN_KEY_SIZE_MAX = 47
 
 # The first byte of a key's length -> its size if it is plain, else -1. Lengths are zigzag: odd bytes are negative.
@@ -28,18 +28,18 @@ class Keys(NamedTuple):
 
     keys: list[bytes | None]
     offsets: Sequence[Offset]
-    # Where each record starts in the payload, and at the end where the last one ends: one more than there are records.
+    # The start of each record in the payload, and the end of the last one: one entry more than there are records.
     bounds: list[int]
-    # The indexes of the records without value.
+    # The indexes of the records without a value.
     tombstones: list[int]
-    # Whether every key is one of at most `PLAIN_KEY_SIZE_MAX` bytes, and none is null.
+    # Whether every key has at most `PLAIN_KEY_SIZE_MAX` bytes, and none is null.
     are_plain: bool
 
 
 def read_keys(payload: bytes, header: BatchHeader) -> Keys:
-    """The keys of the records that `header` counts; these must fill `payload` exactly and go up in offset."""
+    """Return the keys of the records that `header` counts; they must fill `payload` exactly and increase in offset."""
     keys: list[bytes | None] = []
-    # Offset deltas as they are written: zigzag, twice their value.
+    # Offset deltas as encoded: zigzag, twice their value.
     deltas: list[int] = []
     bounds = [0]
     tombstones: list[int] = []
@@ -92,7 +92,7 @@ def read_keys(payload: bytes, header: BatchHeader) -> Keys:
 
 
 def read_offsets(header: BatchHeader, deltas: list[int]) -> Sequence[Offset]:
-    """The records' offsets, from deltas as they are written; a batch that was not compacted yet has one for each."""
+    """Return the records' offsets from encoded deltas; a batch that was never compacted has one record per offset."""
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     if len(deltas) == last_delta + 1 and deltas == list(range(0, 2 * last_delta + 2, 2)):
         return range(base_offset, base_offset + last_delta + 1)
@@ -105,7 +105,7 @@ def read_offsets(header: BatchHeader, deltas: list[int]) -> Sequence[Offset]:
 
 
 def read_bounds(payload: bytes, record_count: int) -> list[int]:
-    """`Keys.bounds` alone, for records that `read_keys` has been over: the lengths are enough."""
+    """Return `Keys.bounds` alone, for records that `read_keys` has checked: only the lengths are read."""
     bounds = [0]
     add_bound, end = bounds.append, 0
     for _ in range(record_count):
@@ -122,7 +122,7 @@ def read_bounds(payload: bytes, record_count: int) -> list[int]:
 
 
 def read_timestamp_deltas(payload: bytes, starts: Iterable[int]) -> set[int]:
-    """The timestamp deltas of the records that start there, of which a batch mostly has few different ones."""
+    """Return the distinct timestamp deltas of the records at these positions; most batches have few."""
     deltas: set[int] = set()
     add_delta = deltas.add
     for start in starts:

@@ -1,4 +1,4 @@
-"""What a topic's configuration asks of produced batches."""
+"""The requirements of a topic's configuration for produced batches."""
 
 from typing import Protocol
 
@@ -18,7 +18,7 @@ _CODECS = {
 
 
 class TopicSettings(Protocol):
-    """The topic configs that `ProducePolicy` comes from; a log's configuration has them."""
+    """The topic configs from which a `ProducePolicy` is made; a log's configuration has them."""
 
     @property
     def compacts(self) -> bool: ...
@@ -42,22 +42,22 @@ class TopicSettings(Protocol):
 
 @value_class(kw_only=True)
 class ProducePolicy:
-    """What a topic's configuration asks of produced batches; made once per configuration, not per batch."""
+    """The requirements of a topic's configuration for produced batches; made once per configuration, not per batch."""
 
     batch_size_max: int = 1_048_588
     compacted: bool = False
-    # Whether something else than the policy has to look at the records: schema ids.
-    judged: bool = False
+    # Whether the records must also pass a check outside of the policy: that of schema ids.
+    has_record_check: bool = False
     log_append_time: bool = False
     timestamp_before_max_ms: int = FOREVER_MS
     timestamp_after_max_ms: int = 3_600_000
-    # None leaves the producer's choice.
+    # None keeps the producer's codec.
     codec: Codec | None = None
     level: int | None = None
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 
     @classmethod
-    def of(cls, settings: TopicSettings, *, judged: bool = False) -> "ProducePolicy":
+    def of(cls, settings: TopicSettings, *, has_record_check: bool = False) -> "ProducePolicy":
         codec = _CODECS[settings.compression_type]
         levels = {
             Codec.GZIP: settings.compression_gzip_level,
@@ -67,7 +67,7 @@ class ProducePolicy:
         return cls(
             batch_size_max=settings.max_message_bytes,
             compacted=settings.compacts,
-            judged=judged,
+            has_record_check=has_record_check,
             log_append_time=settings.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
             timestamp_after_max_ms=settings.message_timestamp_after_max_ms,

@@ -1,9 +1,9 @@
-"""What a leader does to a produced batch before the log takes it.
+"""Prepares a produced batch, as the leader, before it is appended to the log.
 
-`prepare` is called by the produce path for every batch and raises `InvalidBatchError` with the code to answer. It
-looks at the header and the CRC only. Where a topic's configuration asks for something that the header cannot tell (keys
-on a compacted topic, a lower bound on timestamps, another compression than the producer's), the batch has to be opened
-first: `records.inspection` does that, in steps.
+`prepare` is called by the produce path for every batch and raises `InvalidBatchError` with the error code to return. It
+looks at the header and the CRC only. If a topic's configuration requires something that the header does not show (keys
+on a compacted topic, a lower bound on timestamps, another compression than the producer's), the batch has to be
+inspected first: `records.inspection` does that, in steps.
 """
 
 from rookery.base.errors import ErrorCode, InvalidBatchError
@@ -21,7 +21,7 @@ from rookery.records.inspection import in_codec, must_inspect
 from rookery.records.policy import ProducePolicy
 from rookery.records.record import open_records
 
-# Those that a producer must not set: LogAppendTime and control.
+# The attributes that a producer must not set: LogAppendTime and control.
 _BROKER_ATTRIBUTES = make_attributes(Codec.NONE, log_append_time=True, control=True)
 
 
@@ -33,10 +33,10 @@ def prepare(
     zstd_allowed: bool = True,
     is_inspected: bool = False,
 ) -> tuple[BatchHeader, bytearray | memoryview] | None:
-    """Check one untrusted batch and make it what the topic wants; `data` is changed in place.
+    """Check one untrusted batch and change it in place as the topic's configuration requires.
 
-    Returns the header and the bytes to append. None: the batch has to be inspected first, and then comes here again
-    with `is_inspected`. `zstd_allowed` is false for Produce below v7, whose clients do not know zstd.
+    Returns the header and the bytes to append. None: the batch has to be inspected first, and then passed again with
+    `is_inspected`. `zstd_allowed` is false for Produce below v7, whose clients do not know zstd.
     """
     if not 0 < len(data) <= policy.batch_size_max:
         raise _wrong_size(len(data), policy)
@@ -53,7 +53,10 @@ def prepare(
 def prepare_own(
     data: bytearray | memoryview, policy: ProducePolicy, *, now_ms: TimestampMs
 ) -> tuple[BatchHeader, bytearray | memoryview]:
-    """The same for a batch of the broker's own: it may have a producer without sequence numbers, and needs no look."""
+    """Prepare a batch that the broker itself writes.
+
+    It may have a producer without sequence numbers, and its records are not checked.
+    """
     header = check_batch(data)
     if policy.codec is not None and policy.codec != header.codec_id:
         payload = open_records(header, data, size_max=policy.decompressed_size_max)

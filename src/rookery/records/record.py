@@ -1,8 +1,8 @@
-"""What is inside a batch: records as varints and bytes (KIP-98), read from untrusted bytes and written.
+"""The records inside a batch: varints and bytes (KIP-98), decoded from untrusted bytes and encoded.
 
-The broker's produce and fetch do not come here; clients, compaction, timestamp lookups and checks of single records
-do. Reading raises `InvalidBatchError` and nothing else, whatever the bytes are. `iterate_spans` is the lower level: it
-says where records are without taking them apart. `records.keys` has the shortcut that compaction takes.
+The broker's produce and fetch paths do not use this module; clients, compaction, timestamp lookups and checks of single
+records do. Decoding raises `InvalidBatchError` and nothing else, whatever the bytes are. `iterate_spans` is the lower
+level: it finds the positions of records without decoding them. `records.keys` has a faster variant for compaction.
 
 Header keys that are not UTF-8 are kept byte for byte by Python's `surrogateescape`.
 """
@@ -51,17 +51,17 @@ class Record(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in a batch's decompressed records, and the fields that decide its fate."""
+    """The position of one record in a batch's decompressed records, and the fields that decide whether it is kept."""
 
     start: int
     end: int
     timestamp_delta_ms: int
-    # Where the offset delta starts: what follows does not depend on the batch's base timestamp.
+    # The position of the offset delta: from here on nothing depends on the batch's base timestamp.
     after_timestamp: int
     offset_delta: int
     key: bytes | None
     value_start: int
-    # -1 for a null value, a tombstone.
+    # -1 for a null value (a tombstone).
     value_size: int
 
     @property
@@ -70,12 +70,12 @@ class RecordSpan(NamedTuple):
 
 
 def decode_records(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> list[Record]:
-    """The records of one whole batch, whose length and CRC were checked when it came in."""
+    """Decode the records of one whole batch, whose length and CRC were checked when it was received."""
     return read_records(*open_batch(batch, size_max=size_max))
 
 
 def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
-    """The records of a batch that `open_batch` has opened."""
+    """Decode the records of a batch that `open_batch` has opened."""
     append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     records: list[Record] = []
@@ -83,7 +83,7 @@ def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
         timestamp_ms = _wrap(base_timestamp_ms + timestamp_delta_ms) if append_time_ms is None else append_time_ms
         value_end = value_start + value_size if value_size > 0 else value_start
         value = None if value_size == _NULL else payload[value_start:value_end]
-        # Most records have no headers: one byte, a zero.
+        # Most records have no headers: a single zero byte.
         has_headers = payload[value_end] or value_end + 1 != end
         headers = read_headers(payload, value_end, end, index=len(records)) if has_headers else ()
         records.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
@@ -91,12 +91,12 @@ def read_records(header: BatchHeader, payload: bytes) -> list[Record]:
 
 
 def record_timestamp(header: BatchHeader, timestamp_delta_ms: int) -> TimestampMs:
-    """The record's own timestamp, which counts unless the batch has the broker's."""
+    """Return the record's own timestamp, which is valid unless the broker has timestamped the batch."""
     return _wrap(header.base_timestamp_ms + timestamp_delta_ms)
 
 
 def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple[BatchHeader, bytes]:
-    """The header and the decompressed records of a batch."""
+    """Return the header and the decompressed records of a batch."""
     if len(batch) < HEADER_SIZE:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are too few for a record batch")
     header = read_header(batch)
@@ -104,20 +104,20 @@ def open_batch(batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple
 
 
 def open_records(header: BatchHeader, batch: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """The decompressed records of a batch, for who has its header already."""
+    """Return the decompressed records of a batch whose header is already read."""
     if header.magic != MAGIC_V2 or header.size_bytes != len(batch) or header.record_count < 0:
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "not one whole v2 record batch")
     if header.codec_id > Codec.ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.codec_id}")
     payload = memoryview(batch)[HEADER_SIZE:]
     if header.record_count == 0 and not payload:
-        # What compaction leaves of a producer's last batch: a header alone, whatever its codec.
+        # Compaction leaves only the header of a producer's last batch, whatever its codec.
         return b""
     return decompress(Codec(header.codec_id), payload, size_max=size_max)
 
 
 def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
-    """The records that `header` counts; they must fill `payload` exactly and go up in offset."""
+    """Yield the records that `header` counts; they must fill `payload` exactly and increase in offset."""
     position, offset_delta_before, last_offset_delta = 0, -1, header.last_offset_delta
     for index in range(header.record_count):
         try:
@@ -132,12 +132,12 @@ def iterate_spans(payload: bytes, header: BatchHeader) -> Iterator[RecordSpan]:
     if position != len(payload):
         raise InvalidBatchError(
             ErrorCode.INVALID_RECORD,
-            f"{len(payload) - position} bytes are left behind the batch's {header.record_count} records",
+            f"{len(payload) - position} bytes are left after the batch's {header.record_count} records",
         )
 
 
 def read_span(payload: bytes, start: int) -> RecordSpan:
-    """Raises IndexError or ValueError on malformed bytes."""
+    """Read the span of the record at `start`; raises IndexError or ValueError on malformed bytes."""
     size, position = read_varint(payload, start)
     end = position + size
     if size < 0 or end > len(payload):
@@ -156,7 +156,7 @@ def read_span(payload: bytes, start: int) -> RecordSpan:
 
 
 def read_headers(payload: bytes, position: int, end: int, *, index: int) -> Headers:
-    """The headers that fill the rest of a record, which is number `index` of its batch."""
+    """Decode the headers, which fill the rest of a record; `index` is that of the record in its batch."""
     try:
         count, position = read_varint(payload, position)
         if not 0 <= count <= end - position:
@@ -185,7 +185,7 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it; IndexError at the end of the data, ValueError if it is too long."""
+    """Return a zigzag varint and the position after it; IndexError at the end of the data, ValueError if too long."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -198,7 +198,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         byte = data[after]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # Bits beyond the 64th are dropped, as 64-bit arithmetic does.
+            # Bits beyond the 64th are dropped, as in 64-bit arithmetic.
             raw &= _UINT64_MAX
             return (raw >> 1) ^ -(raw & 1), after + 1
         shift += 7
@@ -206,7 +206,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _wrap(value: int) -> int:
-    """`value` as 64-bit arithmetic leaves it: extreme timestamps and their deltas overflow, and come back by it."""
+    """Return `value` wrapped to 64 bits: extreme timestamps and their deltas overflow, and decoding wraps them back."""
     return value if -_INT64_LIMIT <= value < _INT64_LIMIT else (value + _INT64_LIMIT) % 2**64 - _INT64_LIMIT
 
 
@@ -232,7 +232,7 @@ def build_batch(
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     log_append_time_ms: TimestampMs | None = None,
 ) -> bytearray:
-    """A batch of at least one record, whose offsets are at or above `base_offset` and go up."""
+    """Build a batch of at least one record; their offsets start at or above `base_offset` and increase."""
     timestamps = [record.timestamp_ms for record in records]
     header = BatchHeader(
         base_offset=base_offset,
@@ -273,7 +273,7 @@ def encode_records(records: Iterable[Record], *, base_offset: Offset, base_times
 
 
 def rebase_span(payload: bytes, span: RecordSpan, timestamp_delta_ms: int) -> bytearray:
-    """The record of `span` with another timestamp delta, for a batch whose base timestamp changes."""
+    """Return the record of `span` with another timestamp delta, for a batch whose base timestamp changes."""
     body = bytearray(1)
     _write_varint(body, _wrap(timestamp_delta_ms))
     body += memoryview(payload)[span.after_timestamp : span.end]

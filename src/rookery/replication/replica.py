@@ -125,14 +125,14 @@ class Replica:
     ) -> None:
         self.state = state
         self.log = log
-        self.policy = ProducePolicy.of(log.config, judged=log.config.schema_rules is not None)
+        self.policy = ProducePolicy.of(log.config, has_record_check=log.config.schema_rules is not None)
         self.is_flushing = False
         self._changed = changed
         self._flush = flush
 
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
-        self.policy = ProducePolicy.of(config, judged=config.schema_rules is not None)
+        self.policy = ProducePolicy.of(config, has_record_check=config.schema_rules is not None)
 
     # Appending
 

@@ -30,7 +30,7 @@ from rookery.records.batch import (
     BatchHeader,
     Codec,
     make_attributes,
-    seal_parts,
+    seal_header,
 )
 from rookery.records.batch_writer import pack_records
 from rookery.records.compression import compress
@@ -260,7 +260,7 @@ class Batch(Generic[Token]):
             base_sequence=self.base_sequence,
             record_count=count,
         )
-        return seal_parts(header, self.payload), self.payload
+        return seal_header(header, self.payload), self.payload
 
     @property
     def wire_bytes(self) -> int:
