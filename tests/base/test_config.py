@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rookery.base import config_docs
+from rookery.base.codes import ConfigSource
 from rookery.base.config import (
     BROKER_KEYS,
     BrokerLayers,
@@ -21,7 +22,6 @@ from rookery.base.config import (
     load_static,
     validate_topic,
 )
-from rookery.base.config_codes import ConfigSource
 from rookery.base.config_key import ConfigType, parse_value
 from rookery.base.config_topic import TOPIC_KEYS
 from rookery.base.errors import ConfigError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rookery.base.feature_codes import UpgradeType
+from rookery.base.codes import UpgradeType
 from rookery.client.admin import EndOutcome, NewTopic, PreparedTransaction
 from rookery.client.sync import Admin, Producer
 from rookery.spark.sink.committer import Committer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.base.config_codes import ConfigOperation, ResourceType
+from rookery.base.codes import ConfigOperation, ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.controller.configs import decide_alter_configs, decide_incremental_alter_configs
 from rookery.controller.topics import decide_create_topics

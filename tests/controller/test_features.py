@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.controller.features import decide_update_features
 from rookery.metadata.features import (
     GROUP_VERSION,

@@ -10,9 +10,8 @@ from uuid import UUID
 import pytest
 
 from rookery.base.clock import ManualClock
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType, UpgradeType
 from rookery.base.errors import ErrorCode, StorageError
-from rookery.base.feature_codes import UpgradeType
 from rookery.base.files import OsFiles
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.service import Controller, MetadataLog

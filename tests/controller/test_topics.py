@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from rookery.base.config_codes import ConfigSource
+from rookery.base.codes import ConfigSource
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_TOPIC_ID
 from rookery.controller.topics import decide_create_partitions, decide_create_topics, decide_delete_topics

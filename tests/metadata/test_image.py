@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.errors import CorruptionError
 from rookery.metadata.image import (
     EMPTY_IMAGE,

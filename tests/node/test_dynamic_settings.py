@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rookery.base.config_codes import ConfigOperation, ResourceType
+from rookery.base.codes import ConfigOperation, ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.client import Producer

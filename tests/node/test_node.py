@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rookery.base.clock import SystemClock
-from rookery.base.config_codes import ConfigOperation, ResourceType
+from rookery.base.codes import ConfigOperation, ResourceType
 from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.base.files import File, OsFile, OsFiles
 from rookery.base.types import Buffer, TopicPartition

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.client import Producer
 from rookery.client.admin import Admin, ConfigResource

@@ -5,8 +5,8 @@ from collections.abc import Coroutine, Sequence
 from itertools import count
 from typing import Any
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ApiError
-from rookery.base.feature_codes import UpgradeType
 from rookery.base.types import Offset, TopicPartition
 from rookery.client import Consumer
 from rookery.client.admin import LATEST, Admin

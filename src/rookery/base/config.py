@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
+from rookery.base.codes import ConfigSource
 from rookery.base.config_broker import BROKER_ROWS
-from rookery.base.config_codes import ConfigSource
 from rookery.base.config_coordinator import COORDINATOR_ROWS
 from rookery.base.config_inert import INERT_ROWS
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, Update, format_value, parse_value

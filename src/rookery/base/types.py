@@ -4,6 +4,7 @@ They are aliases, not wrappers: arithmetic on offsets is everywhere, and a cast 
 than it shows.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -43,3 +44,13 @@ def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, li
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
     return topics
+
+
+def encode_uuid(value: UUID) -> str:
+    """Encode a UUID as Kafka does for cluster, topic and directory ids: 22 characters of URL-safe base64."""
+    return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> UUID:
+    """Decode what `encode_uuid` writes; raises ValueError for anything that is not 16 bytes of base64."""
+    return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))

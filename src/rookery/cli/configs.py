@@ -101,7 +101,7 @@ def alter(
 
 def changes_of(configs: list[str] | None, deleted: list[str] | None) -> "list[ConfigChange]":
     """The changes that `--set` and `--delete` ask for."""
-    from rookery.base.config_codes import ConfigOperation
+    from rookery.base.codes import ConfigOperation
     from rookery.client.admin import ConfigChange
 
     values = parse_pairs(configs or [], "--set")
@@ -114,7 +114,7 @@ def changes_of(configs: list[str] | None, deleted: list[str] | None) -> "list[Co
 
 
 def _resource(kind: Kind, name: str) -> "ConfigResource":
-    from rookery.base.config_codes import ResourceType
+    from rookery.base.codes import ResourceType
     from rookery.client.admin import ConfigResource
 
     if kind is Kind.TOPIC:

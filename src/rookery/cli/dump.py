@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.base.errors import CorruptionError, InvalidBatchError
-from rookery.base.identifiers import encode_uuid
+from rookery.base.types import encode_uuid
 from rookery.cli.lines import json_bytes, json_header
 from rookery.records.batch import (
     HEADER_SIZE,

@@ -12,7 +12,7 @@ from rookery.cli.session import with_admin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rookery.base.feature_codes import UpgradeType
+    from rookery.base.codes import UpgradeType
 
 app = App(help="Describe, raise and lower the levels of the cluster's features.")
 
@@ -50,7 +50,7 @@ def upgrade(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Raise features to higher levels: all that are named, or none."""
-    from rookery.base.feature_codes import UpgradeType
+    from rookery.base.codes import UpgradeType
 
     wanted = _parse(levels)
     _update(wanted, UpgradeType.UPGRADE, bootstrap_server, timeout_s, validate_only=validate_only)
@@ -71,7 +71,7 @@ def downgrade(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Lower features to older levels: all that are named, or none. Level 0 switches a feature off."""
-    from rookery.base.feature_codes import UpgradeType
+    from rookery.base.codes import UpgradeType
     from rookery.cli.output import confirm
 
     wanted = _parse(levels)

@@ -124,7 +124,7 @@ def alter(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Add partitions, and set or delete configs."""
-    from rookery.base.config_codes import ResourceType
+    from rookery.base.codes import ResourceType
     from rookery.cli.configs import changes_of
     from rookery.client.admin import ConfigResource
 
@@ -168,7 +168,7 @@ def _replication_factor(topic: "Topic") -> int:
 
 
 def _summary(topic: "Topic") -> dict[str, Any]:
-    from rookery.base.identifiers import encode_uuid
+    from rookery.base.types import encode_uuid
 
     return {
         "topic": topic.name,
@@ -190,7 +190,7 @@ async def _describe(admin: "Admin", names: list[str]) -> list[dict[str, Any]]:
 
 
 async def _describe_one(admin: "Admin", topic: "Topic") -> dict[str, Any]:
-    from rookery.base.config_codes import ConfigSource, ResourceType
+    from rookery.base.codes import ConfigSource, ResourceType
     from rookery.base.types import TopicPartition
     from rookery.client.admin import EARLIEST, LATEST, ConfigResource
 

@@ -7,7 +7,7 @@ admin client, the group members and the transactional producer call this.
 
 from collections.abc import Callable, Iterable
 
-from rookery.base.coordinator_codes import KeyType
+from rookery.base.codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.client.cluster import Cluster

@@ -8,6 +8,7 @@ configs here and are refused.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from rookery.base.codes import ConfigOperation, ResourceType
 from rookery.base.config import (
     BrokerLayers,
     can_update,
@@ -15,7 +16,6 @@ from rookery.base.config import (
     find_topic_key,
     validate_topic,
 )
-from rookery.base.config_codes import ConfigOperation, ResourceType
 from rookery.base.config_key import ConfigKey, ConfigType, Update, format_value, parse_value
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.topic_names import name_problem

@@ -8,8 +8,8 @@ level only. The level that a feature has already is no change, whichever way was
 
 from collections.abc import Iterator, Sequence
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.controller.decision import ControllerResult, duplicates
 from rookery.metadata.features import SUPPORTED_FEATURES
 from rookery.metadata.image import ClusterImage

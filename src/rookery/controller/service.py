@@ -14,9 +14,8 @@ from uuid import UUID
 
 from rookery.base.bounds import DESCRIPTIONS_PER_SLICE, METADATA_RECORDS_PER_SLICE
 from rookery.base.errors import ErrorCode, StorageError
-from rookery.base.identifiers import encode_uuid
 from rookery.base.slices import Slices
-from rookery.base.types import NodeId, Offset, TopicId, TopicName
+from rookery.base.types import NodeId, Offset, TopicId, TopicName, encode_uuid
 from rookery.controller.brokers import decide_register_broker
 from rookery.controller.configs import steps_to_alter_configs, steps_to_incremental_alter_configs
 from rookery.controller.decision import Context, ControllerResult, Steps

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rookery.base.codes import ResourceType
 from rookery.base.config import BrokerLayers, ConfigEntry, describe_topic, validate_topic
-from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.base.types import NO_TOPIC_ID, PartitionIndex, TopicId, TopicName

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from rookery.base.codes import ConfigOperation, UpgradeType
 from rookery.base.config import ConfigEntry
-from rookery.base.config_codes import ConfigOperation
 from rookery.base.errors import ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.base.types import NO_PRODUCER_ID, NO_TOPIC_ID, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.metadata.image import ConfigResource

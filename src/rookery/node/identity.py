@@ -11,9 +11,8 @@ from uuid import UUID
 
 from rookery.base.errors import StartupError
 from rookery.base.files import DirectoryLock, Files, make_synced_directory, replace_file
-from rookery.base.identifiers import decode_uuid, encode_uuid
 from rookery.base.properties import parse_properties
-from rookery.base.types import NodeId
+from rookery.base.types import NodeId, decode_uuid, encode_uuid
 from rookery.base.values import value_class
 
 META_FILE = "meta.properties"

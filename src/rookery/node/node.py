@@ -20,8 +20,8 @@ from uuid import UUID
 import structlog
 
 from rookery.base.clock import Clock
+from rookery.base.codes import ResourceType
 from rookery.base.config import BrokerLayers
-from rookery.base.config_codes import ResourceType
 from rookery.base.errors import CorruptionError, StartupError, StorageError
 from rookery.base.files import DirectoryLock, Files
 from rookery.base.loop_thread import new_event_loop

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rookery.base.codes import ResourceType
 from rookery.base.config import BrokerLayers
-from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ConfigError
 from rookery.base.types import TopicName
 from rookery.broker.schema_checks import KnownSchemas, NoSchemas

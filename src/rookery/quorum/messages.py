@@ -9,8 +9,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from rookery.base.errors import CorruptionError
-from rookery.base.identifiers import encode_uuid
-from rookery.base.types import LeaderEpoch, NodeId
+from rookery.base.types import LeaderEpoch, NodeId, encode_uuid
 from rookery.base.values import value_class
 from rookery.protocol import structures
 from rookery.protocol.structures import Field, Schema

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.errors import ApiError, ErrorCode, StartupError
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.admin import Admin, ConfigResource, NewTopic

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from rookery.base.bounds import PARTITIONS_PER_SLICE
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.errors import CorruptionError, ErrorCode, StorageError
 from rookery.base.slices import Slices
 from rookery.base.types import NO_TOPIC_ID, NodeId, Offset, TopicId, TopicName, TopicPartition

@@ -7,15 +7,13 @@ one.
 """
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from uuid import UUID
 
 from rookery.base.errors import CorruptionError
 from rookery.base.files import Files, replace_file
-from rookery.base.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
+from rookery.base.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition, decode_uuid, encode_uuid
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 START_OFFSET_FILE = "log-start-offset-checkpoint"
@@ -76,8 +74,7 @@ def decode_epochs(data: Buffer) -> list[EpochStart]:
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    identifier = urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-    return f"version: {_VERSION}\ntopic_id: {identifier}".encode()
+    return f"version: {_VERSION}\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: Buffer) -> TopicId:
@@ -86,7 +83,7 @@ def decode_partition_metadata(data: Buffer) -> TopicId:
         raise CorruptionError("not a partition.metadata file")
     identifier = lines[1].removeprefix("topic_id: ").strip()
     try:
-        return UUID(bytes=urlsafe_b64decode(identifier.encode() + b"=="))
+        return decode_uuid(identifier)
     except ValueError as error:
         raise CorruptionError(f"not a topic id: {identifier!r}") from error
 

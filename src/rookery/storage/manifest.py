@@ -19,8 +19,7 @@ from crc32c import crc32c
 
 from rookery.base.errors import CorruptionError
 from rookery.base.files import Files
-from rookery.base.identifiers import decode_uuid, encode_uuid
-from rookery.base.types import Buffer, Offset, TopicId, TopicPartition
+from rookery.base.types import Buffer, Offset, TopicId, TopicPartition, decode_uuid, encode_uuid
 from rookery.storage.damage import Damage, DamagedLogError
 from rookery.storage.names import LOG_SUFFIX, file_name
 from rookery.storage.survey import SegmentSurvey, ValidBatch

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
+from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.client.admin import (

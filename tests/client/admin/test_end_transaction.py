@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.client.admin import EndOutcome, PreparedTransaction
 from rookery.client.errors import ClientStateError, TransactionAbortableError
 from rookery.client.sync import Admin, Consumer, Producer

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.client.admin import Feature
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message

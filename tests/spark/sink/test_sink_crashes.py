@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rookery.base.feature_codes import UpgradeType
+from rookery.base.codes import UpgradeType
 from rookery.client.sync import Admin
 from rookery.spark.sink.commit_protocol import SinkError, TornBatchError
 from rookery.spark.sink.committer import Committer

@@ -11,7 +11,7 @@ never happens. v6 is for share groups.
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
-from rookery.base.coordinator_codes import KeyType
+from rookery.base.codes import KeyType
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicName, TopicPartition
 from rookery.broker import internal_topics

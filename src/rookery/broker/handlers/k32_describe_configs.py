@@ -8,8 +8,8 @@ does not exist has no configs. The error message is empty, not null, where there
 Versions: v1 sources and synonyms. v3 types and documentation. v4 flexible.
 """
 
+from rookery.base.codes import ResourceType
 from rookery.base.config import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
-from rookery.base.config_codes import ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.base.topic_names import name_problem
 from rookery.broker.context import RequestContext

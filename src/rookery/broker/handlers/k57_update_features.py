@@ -10,8 +10,8 @@ and v1 answer a success for each feature as well; v2 has the overall result only
 
 from collections.abc import Sequence
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.broker.context import RequestContext
 from rookery.broker.deadlines import within
 from rookery.metadata.requests import FeatureUpdate, Outcome

@@ -9,7 +9,7 @@ meaning all; a type that cannot be listed is UNSUPPORTED_VERSION.
 from collections.abc import Iterable
 from typing import Final
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.errors import ErrorCode
 from rookery.broker.context import RequestContext
 from rookery.protocol.messages import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse

@@ -1,7 +1,6 @@
 """Administration of a cluster: `Admin`, and the values that it takes and gives."""
 
-from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
-from rookery.base.feature_codes import UpgradeType
+from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType, UpgradeType
 from rookery.client.admin.admin import Admin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory
 from rookery.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym, ResourceConfigs

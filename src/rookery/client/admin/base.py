@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from rookery.base.coordinator_codes import KeyType
+from rookery.base.codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, PartitionIndex, TopicName, TopicPartition
 from rookery.client.cluster import Cluster

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, Self
 
-from rookery.base.config_codes import ConfigOperation, ConfigSource, ResourceType
+from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.base.values import value_class

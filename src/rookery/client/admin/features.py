@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
+from rookery.base.codes import UpgradeType
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.base.values import value_class
 from rookery.client.admin.base import AdminPart
 from rookery.net.channel import software

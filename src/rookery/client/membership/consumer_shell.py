@@ -15,8 +15,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from rookery.base.errors import ApiError, ErrorCode
-from rookery.base.identifiers import encode_uuid
-from rookery.base.types import TopicId, TopicName, TopicPartition
+from rookery.base.types import TopicId, TopicName, TopicPartition, encode_uuid
 from rookery.client.cluster import Cluster
 from rookery.client.coordinators import Coordinators, is_transient
 from rookery.client.errors import AuthenticationError, CommitFailedError

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Generic, NoReturn
 
-from rookery.base.coordinator_codes import KeyType
+from rookery.base.codes import KeyType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import Offset, TopicPartition
 from rookery.client.backoff import Backoff

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType, UpgradeType
 from rookery.base.errors import ErrorCode
-from rookery.base.feature_codes import UpgradeType
 from rookery.base.types import LeaderEpoch, NodeId, Offset, ProducerId, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.client.admin.admin import Admin as AsyncAdmin
 from rookery.client.admin.cluster import ClusterDescription, LogDirectory

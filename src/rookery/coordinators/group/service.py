@@ -13,9 +13,8 @@ from uuid import UUID
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
-from rookery.base.identifiers import encode_uuid
 from rookery.base.slices import Slices
-from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition
+from rookery.base.types import NodeId, ProducerId, TopicName, TopicPartition, encode_uuid
 from rookery.coordinators.group.classic.results import (
     DescribedGroup,
     HeartbeatRequest,

@@ -8,7 +8,7 @@ image are never changed after it was built; what did not change is shared with t
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from rookery.base.config_codes import ResourceType
+from rookery.base.codes import ResourceType
 from rookery.base.types import NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from rookery.base.values import value_class
 from rookery.metadata import records

@@ -1,10 +1,10 @@
-"""The numbers by which the config APIs name resources, operations and layers; shared by brokers and clients."""
+"""Numbers of the protocol that brokers and clients share: config resources, coordinators and features."""
 
 from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What a configuration can belong to."""
+    """The kinds of things that have a configuration."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -24,7 +24,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a key's value comes from, the nearest first; a broker newer than us may know more."""
+    """Where a key's value comes from, most specific first; UNKNOWN for a source that only a newer broker has."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -39,3 +39,18 @@ class ConfigSource(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> "ConfigSource":
         return cls.UNKNOWN
+
+
+class KeyType(IntEnum):
+    """What FindCoordinator finds the coordinator of."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class UpgradeType(IntEnum):
+    """The direction of a feature change in UpdateFeatures (KIP-778); a safe downgrade loses no metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
