@@ -11,7 +11,7 @@ FORWARD_LEVELS = {"FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"}
 
 
 def shape(names: str) -> ParsedSchema:
-    """A record with a field for each letter; small ones have a default, great ones have none."""
+    """Return a record with a field for each letter; lower-case fields have a default, upper-case fields have none."""
     defaults: dict[bool, dict[str, int]] = {True: {"default": 0}, False: {}}
     return parse_shape(record("R", *(field(name, "int", **defaults[name.islower()]) for name in names)))
 
@@ -21,9 +21,9 @@ def history(*names: str) -> list[Version]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "old", "new", "refused_by"),
+    ("rule", "old", "new", "rejected_by"),
     [
-        ("nothing is older", [], "A", set()),
+        ("there is no older version", [], "A", set()),
         ("nothing changes", ["A"], "A", set()),
         ("a field with a default is added", ["A"], "Ab", set()),
         ("a field with a default is removed", ["Ab"], "A", set()),
@@ -32,15 +32,20 @@ def history(*names: str) -> list[Version]:
         ("both", ["A"], "B", BACKWARD_LEVELS | FORWARD_LEVELS),
         ("the new one does not read the first", ["", "A"], "A", {"BACKWARD_TRANSITIVE", "FULL_TRANSITIVE"}),
         ("the first does not read the new one", ["A", ""], "", {"FORWARD_TRANSITIVE", "FULL_TRANSITIVE"}),
-        ("the first is not in the way of the new one", ["A", "", "A"], "A", {"BACKWARD_TRANSITIVE", "FULL_TRANSITIVE"}),
+        (
+            "only the first version without the field is incompatible",
+            ["A", "", "A"],
+            "A",
+            {"BACKWARD_TRANSITIVE", "FULL_TRANSITIVE"},
+        ),
     ],
 )
-def test_which_levels_refuse(rule: str, old: list[str], new: str, refused_by: set[Level]) -> None:
-    refusing = {level for level in LEVELS if check_compatibility(level, shape(new), history(*old))}
-    assert refusing == refused_by, rule
+def test_which_levels_reject(rule: str, old: list[str], new: str, rejected_by: set[Level]) -> None:
+    rejecting = {level for level in LEVELS if check_compatibility(level, shape(new), history(*old))}
+    assert rejecting == rejected_by, rule
 
 
-def test_messages_say_who_reads_whom() -> None:
+def test_messages_name_reader_and_writer() -> None:
     messages = check_compatibility("BACKWARD", shape("AB"), history("A"))
     assert messages == [
         "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'B' at path '/fields/1' in the new "
@@ -54,18 +59,18 @@ def test_messages_say_who_reads_whom() -> None:
     )
 
 
-def test_full_levels_tell_both_directions() -> None:
+def test_full_levels_report_both_directions() -> None:
     first, second, *_ = check_compatibility("FULL", shape("B"), history("A"))
     assert "The field 'A' at path '/fields/0' in the old schema" in first
     assert "The field 'B' at path '/fields/0' in the new schema" in second
 
 
-def test_the_latest_of_the_incompatible_ones_is_told() -> None:
+def test_the_latest_incompatible_version_is_reported() -> None:
     messages = check_compatibility("BACKWARD_TRANSITIVE", shape("A"), history("", "", "A"))
     assert "{oldSchemaVersion: 2}" in messages
 
 
-def test_a_long_schema_is_cut() -> None:
+def test_a_long_schema_is_truncated() -> None:
     old = parse_shape(record("R", *(field(f"f{number}", "int") for number in range(1_000))))
     messages = check_compatibility("FORWARD", shape(""), [Version(1, old)])
     assert messages[-1] == f"{{oldSchema: <truncated> '{old.canonical[:10240]}...'}}"

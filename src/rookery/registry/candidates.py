@@ -19,8 +19,7 @@ from rookery.registry.rules import (
 )
 from rookery.registry.state import State, meaning
 from rookery.registry.subjects import qualify
-from rookery.schemas.fields import top_level_fields
-from rookery.schemas.formats import SCHEMA_TYPES, find_format
+from rookery.schemas.formats import SCHEMA_TYPES, find_format, top_level_fields
 from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Policy, Reference, SchemaType
 from rookery.schemas.levels import Level, Version, check_compatibility
 

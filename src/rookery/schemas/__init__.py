@@ -1,1 +1,1 @@
-"""Schemas of messages in three formats: parsing, canonical text, and which of them read each other's data."""
+"""Schemas in three formats (Avro, JSON Schema, Protobuf): parsing, canonical text and compatibility checks."""

@@ -1,7 +1,7 @@
-"""How deep a schema may be, how far a comparison of two goes, and how much is said about it.
+"""Limits for the depth of a schema, the work of a comparison, and the number of reported incompatibilities.
 
-Parsing and comparing are done while others wait. A small schema can have very many ways to a difference, very long
-ones, or very many pairs of types to compare, so all of these have a limit that nobody reaches by writing schemas.
+Parsing and comparing block other requests. A small schema can have very many paths to a difference, very long paths, or
+very many pairs of types to compare, so each of these has a limit that schemas written by hand do not reach.
 """
 
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from rookery.schemas.interface import Incompatibility
 
-# Of the JSON. Deeper ones would exhaust the interpreter's stack where the tree is walked.
+# The nesting depth of the JSON. A deeper schema would exhaust the interpreter's stack where the tree is walked.
 DEPTH_MAX: Final = 200
 INCOMPATIBILITIES_MAX: Final = 100
 _DESCRIPTIONS_LENGTH_MAX: Final = 100_000
-# So many parts of a type that need no comparison of their own count as one step of a comparison.
+# This many parts of a type that are compared without a step each (fields, symbols, properties) count as one step.
 PARTS_PER_STEP: Final = 10
 TOO_COMPLEX: Final = Incompatibility(
     "TOO_COMPLEX", "The {reader} schema and the {writer} schema have too many types to compare"
@@ -34,7 +34,7 @@ def _parts_of(value: Any) -> Iterable[Any]:
 
 
 def take_first(found: Iterable[Incompatibility]) -> list[Incompatibility]:
-    """As many as an answer has room for; one in any case."""
+    """Return the first incompatibilities, at least one, within the limits for a response."""
     taken: list[Incompatibility] = []
     length = 0
     for each in found:

@@ -1,4 +1,4 @@
-"""What the formats have in common, for those who do not care which one it is.
+"""The interface that all formats implement, for callers that do not depend on a particular format.
 
 A format is a package (`schemas.avro`, `schemas.json_schema`, `schemas.protobuf`) with the functions of `Format`.
 """
@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 SchemaType: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
-# Which changes count as compatible. The two differ for JSON Schema alone.
+# The rule which changes count as compatible. The two policies differ for JSON Schema only.
 Policy: TypeAlias = Literal["STRICT", "LENIENT"]
 
 
 class InvalidSchemaError(ValueError):
-    """The text is no schema; the message says what is wrong with it, and where."""
+    """The text is not a valid schema; the message says what is wrong, and where."""
 
 
 class Reference(NamedTuple):
-    """`name` is what the schema's text calls it: a full name in Avro, a URI in JSON Schema, an import in Protobuf."""
+    """A reference to a registered schema.
+
+    `name` is its name in the text of the referring schema: a full name in Avro, a URI in JSON Schema, an import in
+    Protobuf.
+    """
 
     name: str
     subject: str
@@ -24,10 +28,10 @@ class Reference(NamedTuple):
 
 
 class Incompatibility(NamedTuple):
-    """One reason why a reader does not understand a writer.
+    """One reason why a reader's schema cannot read data of a writer's schema.
 
-    `description` says "{reader}" and "{writer}" where one of the two schemas is meant: which of them is the new one
-    depends on the direction of the check. `detail` is the name or the value that it is about.
+    `description` contains the placeholders "{reader}" and "{writer}": which of the two schemas is the new one depends
+    on the direction of the check. `detail` is the name or the value that does not match.
     """
 
     kind: str
@@ -36,21 +40,21 @@ class Incompatibility(NamedTuple):
     detail: str | None = None
 
     def describe(self, reader: str, writer: str) -> str:
-        """In the form that Confluent's registry gives, with "new" and "old" put in."""
+        """Return the message in the form of Confluent's registry. `reader` and `writer` are "new" and "old"."""
         text = self.description.replace("{reader}", reader).replace("{writer}", writer)
         extra = "" if self.detail is None else f", additionalInfo:'{self.detail}'"
         return f"{{errorType:'{self.kind}', description:'{text}'{extra}}}"
 
 
 class ParsedSchema(Protocol):
-    """Immutable. Two schemas of one type are the same if their canonical texts and their references are."""
+    """A parsed schema, immutable. Two schemas of one type are equal if canonical texts and references are equal."""
 
     @property
     def schema_type(self) -> SchemaType: ...
 
     @property
     def name(self) -> str | None:
-        """The full name of the record or message; None where the schema has none."""
+        """The full name of the record or message; None if the schema has none."""
         ...
 
     @property
@@ -58,21 +62,23 @@ class ParsedSchema(Protocol):
 
     @property
     def canonical(self) -> str:
-        """What a registry stores and returns."""
+        """The text that a registry stores and returns."""
         ...
 
     @property
     def raw(self) -> Any:
-        """What the format's library works with."""
+        """The schema in the form that the format's library needs."""
         ...
 
     def normalized(self) -> "ParsedSchema":
-        """Without differences that have no meaning."""
+        """Return the normal form: schemas that differ only in insignificant details have the same normal form."""
         ...
 
     def formatted(self, form: str) -> str:
-        """The text in another form: "resolved" (Avro), "serialized" (Protobuf); the canonical one for "" and for forms
-        of other formats."""
+        """Return the text in another form: "resolved" (Avro) or "serialized" (Protobuf).
+
+        Returns the canonical text for "" and for the forms of other formats.
+        """
         ...
 
 
@@ -80,18 +86,25 @@ class Format(Protocol):
     def parse(
         self, text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()
     ) -> ParsedSchema:
-        """`resolved` has the text of each schema that is referred to, by the reference's name, and of those that they
-        refer to; dependencies come first. Raises InvalidSchemaError."""
+        """Parse a new schema. Raises InvalidSchemaError.
+
+        `resolved` maps the name of each reference, direct or indirect, to the text of its schema; dependencies come
+        first.
+        """
         ...
 
     def parse_registered(
         self, text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()
     ) -> ParsedSchema:
-        """The same for a schema that is registered already, by a registry that may have been less strict. (In some
-        formats what is not strictly valid cannot be compared either, and this is the same function.)"""
+        """Parse a schema that is registered already, possibly by a registry that was less strict.
+
+        In formats in which a schema that is not strictly valid cannot be compared, this is the same as `parse`.
+        """
         ...
 
     def check(self, reader: Any, writer: Any, policy: Policy = "STRICT") -> list[Incompatibility]:
-        """What keeps `reader` from reading data that `writer` wrote. Both are of this format. `policy` makes a
-        difference to JSON Schema only."""
+        """Return the reasons why `reader` cannot read data of `writer`; both are schemas of this format.
+
+        `policy` matters for JSON Schema only.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The seven levels of compatibility: which older versions a new schema is compared with, and in which direction.
+"""The seven compatibility levels: which older versions a new schema is compared with, and in which direction.
 
 level                  the new schema reads old data    old schemas read new data    compared with
 BACKWARD                          yes                                                 the latest
@@ -7,7 +7,7 @@ FULL                              yes                              yes          
 ..._TRANSITIVE            as without it                                               all, from the latest on
 NONE                                                                                  nothing
 
-A policy says which changes count as compatible: STRICT (the default) or, for JSON Schema, LENIENT.
+The policy says which changes count as compatible: STRICT (the default) or, for JSON Schema, LENIENT.
 """
 
 from collections.abc import Sequence
@@ -30,20 +30,22 @@ class Version(NamedTuple):
 
 
 def find_level(text: str) -> Level | None:
-    """By its name in any case; None if there is no such level."""
+    """Return the level with this name, ignoring case; None if there is none."""
     return next((level for level in LEVELS if level == text.upper()), None)
 
 
 def find_policy(text: str) -> Policy | None:
-    """By its name in any case; None if there is no such policy."""
+    """Return the policy with this name, ignoring case; None if there is none."""
     return next((policy for policy in POLICIES if policy == text.upper()), None)
 
 
 def check_compatibility(
     level: Level, new: ParsedSchema, versions: Sequence[Version], policy: Policy = "STRICT"
 ) -> list[str]:
-    """What is wrong, in the words of Confluent's registry; nothing if the new schema may follow on the versions, which
-    are given from the oldest to the latest."""
+    """Return the messages of Confluent's registry for the incompatibilities; an empty list if there are none.
+
+    `versions` are the existing versions from the oldest to the latest. Stops at the first incompatible version.
+    """
     if level == "NONE":
         return []
     compared = versions[::-1] if level.endswith("_TRANSITIVE") else versions[:-2:-1]

@@ -1,4 +1,4 @@
-"""Texts of schemas: what becomes of them, and which are none. Java's library gives the same answers."""
+"""Texts of schemas with their canonical text, and texts that are invalid. Java's library has the same results."""
 
 from typing import NamedTuple
 
@@ -18,11 +18,13 @@ class Invalid(NamedTuple):
 CANONICAL = [
     Canonical("a primitive", '"string"', '"string"'),
     Canonical("a primitive as an object", '{"type": "string"}', '"string"'),
-    Canonical("white space goes", ' [ "null" ,\n"int" ] ', '["null","int"]'),
-    Canonical("comments go", '/* a "b" */ ["null", // c\n "int"]', '["null","int"]'),
+    Canonical("white space is dropped", ' [ "null" ,\n"int" ] ', '["null","int"]'),
+    Canonical("comments are dropped", '/* a "b" */ ["null", // c\n "int"]', '["null","int"]'),
     Canonical("no comment in a text", '{"type":"int","x":"a//b"}', '{"type":"int","x":"a//b"}'),
     Canonical("a primitive keeps attributes", '{"a":1,"type":"int","b":[]}', '{"type":"int","a":1,"b":[]}'),
-    Canonical("reserved attributes without meaning go", '{"type":"int","name":"x","doc":"y","size":1}', '"int"'),
+    Canonical(
+        "reserved attributes without meaning are dropped", '{"type":"int","name":"x","doc":"y","size":1}', '"int"'
+    ),
     Canonical(
         "a logical type",
         '{"precision":4,"logicalType":"decimal","type":"bytes","scale":2}',
@@ -50,7 +52,7 @@ CANONICAL = [
         '"aliases":["g"],"x":1}]}',
     ),
     Canonical(
-        "the usual order of a field goes",
+        "the default order of a field is dropped",
         '{"type":"record","name":"A","fields":[{"name":"f","type":"int","order":"ascending","aliases":[]}]}',
         '{"type":"record","name":"A","fields":[{"name":"f","type":"int"}]}',
     ),
@@ -115,12 +117,12 @@ CANONICAL = [
         '{"type":"fixed","name":"F","namespace":"my-company.x","size":1}',
     ),
     Canonical(
-        "a doc that is no text goes",
+        "a doc that is not a string is dropped",
         '{"type":"fixed","name":"F","doc":1,"size":1}',
         '{"type":"fixed","name":"F","size":1}',
     ),
     Canonical(
-        "the last of two attributes counts, in the place of the first",
+        "the last of two attributes counts, at the position of the first",
         '{"type":"int","a":1,"b":2,"a":3}',
         '{"type":"int","a":3,"b":2}',
     ),
@@ -215,7 +217,7 @@ INVALID = [
         '[{"type":"array","items":"int"},{"type":"array","items":"string"}]',
         "Duplicate in union:array",
     ),
-    Invalid("logical types do not tell branches apart", '["int",{"type":"int","logicalType":"date"}]', "Duplicate in"),
+    Invalid("logical types do not distinguish branches", '["int",{"type":"int","logicalType":"date"}]', "Duplicate in"),
     Invalid(
         "a name defined twice",
         _field(
@@ -230,7 +232,7 @@ INVALID = [
     ),
 ]
 
-# Type and default of a field; one that fits and one that does not.
+# The type of a field, a valid default and an invalid one.
 DEFAULTS = [
     ('"null"', "null", "0"),
     ('"boolean"', "false", '"false"'),
@@ -269,27 +271,27 @@ NORMAL = [
         '{"type":"bytes","logicalType":"decimal","precision":4,"scale":2,"a":1}',
     ),
     Canonical(
-        "a scale of zero does not",
+        "a scale of zero is not a part of it",
         '{"type":"bytes","scale":0,"a":1,"precision":4,"logicalType":"decimal"}',
         '{"type":"bytes","logicalType":"decimal","precision":4,"a":1,"scale":0}',
     ),
     Canonical(
-        "an invalid logical type does not",
+        "an invalid logical type does not come first",
         '{"type":"string","precision":4,"logicalType":"decimal","a":1}',
         '{"type":"string","a":1,"logicalType":"decimal","precision":4}',
     ),
     Canonical(
-        "a decimal without precision does not",
+        "a decimal without precision does not come first",
         '{"type":"bytes","logicalType":"decimal","a":1}',
         '{"type":"bytes","a":1,"logicalType":"decimal"}',
     ),
     Canonical(
-        "a decimal that does not fit does not",
+        "a decimal that is too large does not come first",
         '{"type":"fixed","name":"F","size":2,"logicalType":"decimal","a":1,"precision":5}',
         '{"type":"fixed","name":"F","size":2,"a":1,"logicalType":"decimal","precision":5}',
     ),
     Canonical(
-        "a decimal that fits",
+        "a valid decimal comes first",
         '{"type":"fixed","name":"F","size":2,"a":1,"logicalType":"decimal","precision":4}',
         '{"type":"fixed","name":"F","size":2,"logicalType":"decimal","precision":4,"a":1}',
     ),
@@ -311,7 +313,9 @@ NORMAL = [
         '{"type":"int","a":1,"logicalType":"mine"}',
     ),
     Canonical(
-        "an empty doc goes", '{"type":"fixed","name":"F","doc":"","size":1}', '{"type":"fixed","name":"F","size":1}'
+        "an empty doc is dropped",
+        '{"type":"fixed","name":"F","doc":"","size":1}',
+        '{"type":"fixed","name":"F","size":1}',
     ),
     Canonical(
         "aliases are sorted",

@@ -1,6 +1,6 @@
 """The rules of "Schema Resolution" in the specification of Avro 1.12, as pairs of schemas.
 
-Each case says which rule it stands for, and what is found: kinds and paths, nothing where the reader reads everything.
+Each case has the rule that it tests and the expected findings (kinds and paths); none if the schemas are compatible.
 """
 
 from typing import Any, NamedTuple
@@ -76,9 +76,9 @@ ENUMS = [
         enum("E", "A", "B"),
         ((SYMBOLS, "/symbols"),),
     ),
-    Case("enums: the reader's default stands in", enum("E", "A", default="A"), enum("E", "A", "B")),
+    Case("enums: the reader's default replaces unknown symbols", enum("E", "A", default="A"), enum("E", "A", "B")),
     Case(
-        "enums: the writer's default does not",
+        "enums: the writer's default does not replace symbols",
         enum("E", "A"),
         enum("E", "A", "B", default="A"),
         ((SYMBOLS, "/symbols"),),
@@ -236,7 +236,7 @@ ALIASES = [
         record("R", field("f", "int", aliases=["g"])),
         ((FIELD, "/fields/0"),),
     ),
-    Case("aliases: of a field that nobody wrote", one("int", aliases=["g"]), one("int")),
+    Case("aliases: of a field that the writer does not have", one("int", aliases=["g"]), one("int")),
     Case("aliases: a default helps", record("R", field("g", "int", aliases=["h"], default=0)), one("int")),
     Case(
         "aliases: two fields of the writer for one",
@@ -312,7 +312,7 @@ TREE_OF_MAPS = record("Tree", field("children", map_of("Tree")))
 
 
 def _relying(kind: str) -> Any:
-    """G needs E, which needs F, which needs A, which comes to its value last."""
+    """Return a schema in which G relies on E, E on F, and F on A, whose differing field is compared last."""
     f = record("F", field("e", record("E", field("f", "F"))), field("a", "A"))
     return [record("A", field("f", f), field("g", record("G", field("e", "E"))), field("v", kind)), "G"]
 
@@ -348,7 +348,7 @@ RECURSIVE = [
         record("A", field("b", record("B", field("a", ["null", "A"]), field("c", "int")))),
     ),
     Case(
-        "recursive: what failed in one branch is not believed in another",
+        "recursive: a wrong assumption of one branch does not affect another",
         [
             record("Node", field("next", ["null", record("Link", field("node", ["null", "Node"]))]), field("v", "int")),
             "Link",
@@ -362,13 +362,13 @@ RECURSIVE = [
         ((BRANCH, "/0"), (BRANCH, "/1")),
     ),
     Case(
-        "recursive: what relies on something that relies on what failed is not believed either",
+        "recursive: results that indirectly rely on a wrong assumption are discarded",
         _relying("int"),
         _relying("string"),
         ((BRANCH, "/0"), (BRANCH, "/1")),
     ),
     Case(
-        "named types: used twice, the first place is told twice",
+        "named types: used twice, the path of the first use is reported twice",
         record("R", field("a", record("S", field("x", "int"))), field("b", "S")),
         record("R", field("a", record("S", field("x", "string"))), field("b", "S")),
         ((TYPE, "/fields/0/type/fields/0/type"), (TYPE, "/fields/0/type/fields/0/type")),

@@ -1,4 +1,4 @@
-"""Short ways to write Avro schemas down."""
+"""Helpers that build Avro schemas."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def map_of(values: Any) -> dict[str, Any]:
 
 
 def one(type_: Any, **attributes: Any) -> dict[str, Any]:
-    """A record `R` with the one field `f`."""
+    """Return a record `R` with one field `f`."""
     return record("R", field("f", type_, **attributes))
 
 

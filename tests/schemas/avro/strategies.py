@@ -1,6 +1,6 @@
-"""Generated schemas, changes to them such as people make, and data that fits.
+"""Strategies for random schemas, typical changes of them, and matching data.
 
-A type refers to one that is still open only inside of an array, a map or a union with null, so that data ends.
+A type refers to an enclosing type only inside an array, a map or a union with null, so that data is finite.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ class _Generator:
             branch = self.any_type(namespace, depth - 1, is_in_union=True)
             kind = branch.rpartition(".")[2] if isinstance(branch, str) else branch.get("name", branch["type"])
             if kind in branches:
-                self._closed = closed  # what it defines goes with it
+                self._closed = closed  # the names that the branch defined are dropped with it
             else:
                 branches[kind] = branch
         around = _reachable(self._open, namespace)
@@ -119,12 +119,12 @@ class _Generator:
 
 
 def _reachable(names: list[str], namespace: str) -> list[str]:
-    """fastavro does not find a name without namespace from inside of one; Java does."""
+    """Return the names that fastavro finds: inside a namespace, unlike Java, no names without namespace."""
     return [name for name in names if not namespace or "." in name]
 
 
 def default_for(type_: Any) -> dict[str, Any]:
-    """Of types that have an easy one; nothing for the others."""
+    """Return a default for types that have a simple one; nothing for the others."""
     match type_:
         case str() if type_ in DEFAULTS:
             return {"default": DEFAULTS[type_]}
@@ -146,7 +146,7 @@ def schemas(draw: Draw) -> Any:
 
 
 def _objects(schema: Any) -> Iterator[dict[str, Any]]:
-    """All types and fields in it that are written as objects."""
+    """Yield all types and fields that are JSON objects."""
     if isinstance(schema, list):
         for each in schema:
             yield from _objects(each)
@@ -212,7 +212,7 @@ def _mutate_record(draw: Draw, described: dict[str, Any]) -> None:
 
 
 class Values:
-    """Draws data of a schema. Branches of unions that have a name come with it, so that the writer need not guess."""
+    """Draws data for a schema. Values of named union branches carry the name, so that the writer does not guess."""
 
     def __init__(self, draw: Draw, schema: Any) -> None:
         self._draw = draw

@@ -16,7 +16,7 @@ def test_schema_resolution(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_every_schema_reads_itself(case: Case) -> None:
-    """Unless an alias is the name of another field."""
+    """Except if an alias is the name of another field."""
     for schema in (case.reader, case.writer):
         found = check(parse_shape(schema), parse_shape(schema))
         assert {each.kind for each in found} <= {AMBIGUOUS}
@@ -87,7 +87,7 @@ def test_unions_of_many_records() -> None:
 
 
 def _mutual(count: int, kind: str) -> AvroSchema:
-    """Each record may contain each that is defined before it, and itself."""
+    """Return records of which each may contain all records defined before it, and itself."""
     names = [f"R{number}" for number in range(count)]
     records = [
         record(name, field("others", array(["null", *names[: number + 1]])), field("v", kind if number == 9 else "int"))
@@ -103,7 +103,8 @@ def test_records_that_contain_each_other() -> None:
 
 
 def _chain(count: int, kind: str, name: str) -> AvroSchema:
-    """The field that defines the types is not compared, so the way to the innermost one is as long as the chain."""
+    """Return a chain of types. The field that defines them is not compared, so the path to the innermost is as long as
+    the chain."""
     chain = [record(f"R{number}", field("next", f"R{number - 1}")) for number in range(1, count)]
     types = ["null", record("R0", field("x", kind)), *chain]
     return parse_shape(record("Root", field(name, types, default=None), field("last", f"R{count - 1}")))
@@ -117,7 +118,7 @@ def test_long_chains_of_types_need_no_stack() -> None:
     assert parse(reader.normalized().canonical).canonical == reader.canonical
 
 
-def test_very_many_ways_to_a_difference() -> None:
+def test_very_many_paths_to_a_difference() -> None:
     def schema(kind: str) -> AvroSchema:
         types = [
             field(f"f{number}", record(f"R{number}", field("a", f"R{number - 1}"), field("b", f"R{number - 1}")))
@@ -128,8 +129,8 @@ def test_very_many_ways_to_a_difference() -> None:
     assert len(check(schema("int"), schema("string"))) == INCOMPATIBILITIES_MAX
 
 
-def test_what_takes_too_long_to_compare_counts_as_incompatible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cycles of 100 and of 101 types make 10,100 pairs."""
+def test_a_comparison_with_too_many_steps_is_incompatible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cycles of 100 and 101 types have 10,100 pairs."""
     monkeypatch.setattr(compatibility, "_STEPS_MAX", 10_000)
 
     def cycle(count: int, name: str) -> AvroSchema:

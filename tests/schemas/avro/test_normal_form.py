@@ -10,14 +10,14 @@ def test_normal_form(case: Canonical) -> None:
     assert parse(case.text).normalized().canonical == case.canonical
 
 
-def test_the_schema_itself_stays_as_it_is() -> None:
+def test_normalizing_does_not_change_the_schema_itself() -> None:
     text = '{"type":"record","name":"A","doc":"","fields":[{"name":"f","type":"double","default":1,"z":1,"a":1}]}'
     schema = parse(text)
     schema.normalized()
     assert schema.canonical == text
 
 
-def test_a_type_without_namespace_keeps_to_itself() -> None:
+def test_a_type_without_namespace_gets_none() -> None:
     shape = record("a.R", field("f", fixed("F", 1, namespace="")))
     assert parse_shape(shape).normalized().canonical == parse_shape(shape).canonical
 

@@ -18,14 +18,14 @@ def test_canonical_text(case: Canonical) -> None:
 
 @pytest.mark.parametrize("case", INVALID, ids=lambda case: case.rule)
 @pytest.mark.parametrize("parse", [parse, parse_registered])
-def test_what_is_no_schema(case: Invalid, parse: Callable[[str], object]) -> None:
+def test_invalid_schemas(case: Invalid, parse: Callable[[str], object]) -> None:
     with pytest.raises(InvalidSchemaError) as caught:
         parse(case.text)
     assert case.message in str(caught.value)
 
 
 @pytest.mark.parametrize(("type_", "valid", "invalid"), DEFAULTS)
-def test_a_default_must_fit_in_a_new_schema(type_: str, valid: str, invalid: str) -> None:
+def test_a_default_must_match_its_type_in_a_new_schema(type_: str, valid: str, invalid: str) -> None:
     text = f'{{"type":"record","name":"A","fields":[{{"name":"f","type":{type_},"default":%s}}]}}'
     assert parse(text % valid).canonical
     assert parse_registered(text % invalid).canonical == text % invalid
@@ -33,30 +33,30 @@ def test_a_default_must_fit_in_a_new_schema(type_: str, valid: str, invalid: str
         parse(text % invalid)
 
 
-def test_a_default_of_a_union_is_of_its_first_branch() -> None:
+def test_a_default_of_a_union_matches_the_first_branch() -> None:
     with pytest.raises(InvalidSchemaError, match=r'Invalid default for field f: 1 not a \["null","int"\]'):
         parse_shape(one(["null", "int"], default=1))
 
 
-def test_a_record_is_no_default_inside_of_itself() -> None:
+def test_a_record_cannot_be_a_default_inside_itself() -> None:
     with pytest.raises(InvalidSchemaError, match="Invalid default"):
         parse_shape(one("R", default={}))
 
 
-def test_names_beyond_ascii_are_for_old_schemas() -> None:
+def test_names_beyond_ascii_are_valid_in_registered_schemas_only() -> None:
     text = text_of(record("Größe", field("Länge", enum("Maß", "ä"))))
     assert parse_registered(text).name == "Größe"
     with pytest.raises(InvalidSchemaError, match="Illegal character in: Größe"):
         parse(text)
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_deep_nesting_is_rejected() -> None:
     for depth in (200, 1_000, 100_000):
         with pytest.raises(InvalidSchemaError):
             parse('{"type":"array","items":' * depth + '"int"' + "}" * depth)
 
 
-def test_deep_nesting_of_attributes_and_defaults_is_refused() -> None:
+def test_deep_nesting_of_attributes_and_defaults_is_rejected() -> None:
     for depth in (200, 900):
         nested = "[" * depth + "]" * depth
         with pytest.raises(InvalidSchemaError, match="nested too deeply"):
@@ -86,7 +86,7 @@ def test_a_wrong_default_of_a_type_at_the_end_of_a_long_chain() -> None:
 
 
 def test_defaults_of_defaults() -> None:
-    """Each is made of two of the one before."""
+    """Each default contains two of the previous one."""
     types = [
         field(f"f{number}", record(f"R{number}", *(field(name, f"R{number - 1}", default={}) for name in "ab")))
         for number in range(1, 60)
@@ -103,13 +103,13 @@ def test_many_defaults_of_a_record_with_many_fields() -> None:
 @pytest.mark.parametrize(
     "text", ["/*" * 500_000, '"' + '\\"' * 500_000, "/*/" * 300_000], ids=["comment", "text", "slash"]
 )
-def test_what_begins_often_and_does_not_end(text: str) -> None:
+def test_many_unterminated_strings_and_comments(text: str) -> None:
     with pytest.raises(InvalidSchemaError):
         parse(text)
 
 
 def test_definitions_that_are_repeated_after_references() -> None:
-    """Each type contains all before it: comparing all of each with what is known already would take very long."""
+    """Each type contains all earlier ones: comparing whole definitions would take exponential time."""
     types = [
         record(f"R{number}", *(field(f"f{other}", f"R{other}") for other in range(number))) for number in range(80)
     ]
@@ -118,7 +118,7 @@ def test_definitions_that_are_repeated_after_references() -> None:
         parse(text_of([*types[:-1], record("R79", field("f0", "R1"))]), {"all": text_of(types)})
 
 
-def test_nesting_that_people_write_is_not() -> None:
+def test_usual_nesting_is_accepted() -> None:
     shape: object = "int"
     for depth in range(30):
         shape = record(f"R{depth}", field("f", ["null", array(shape)]))
@@ -132,7 +132,7 @@ def test_large_schemas() -> None:
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])
-def test_a_default_beyond_all_numbers(type_: str) -> None:
+def test_a_default_beyond_the_range_of_floats(type_: str) -> None:
     text = text_of(one(type_, default=10**400))
     with pytest.raises(InvalidSchemaError, match="Invalid default for field f"):
         parse(text)

@@ -1,4 +1,4 @@
-"""What holds for any schema. The reader of fastavro is the judge of the compatibility check."""
+"""Properties of any schema. The reader of fastavro is the oracle for the compatibility check."""
 
 from io import BytesIO
 from typing import Any
@@ -35,12 +35,12 @@ def test_a_schema_reads_itself_and_its_normal_form(shape: Any) -> None:
 
 
 @given(schemas())
-def test_fastavro_takes_what_the_library_works_with(shape: Any) -> None:
+def test_fastavro_parses_the_raw_schema(shape: Any) -> None:
     fastavro.parse_schema(parse_shape(shape).raw)
 
 
 @given(st.data())
-def test_what_is_compatible_can_be_read(data: st.DataObject) -> None:
+def test_a_compatible_reader_can_read_the_data(data: st.DataObject) -> None:
     shape = data.draw(schemas())
     reader_shape, writer_shape = data.draw(st.permutations([shape, data.draw(mutations(shape))]))
     reader, writer = parse_shape(reader_shape), parse_shape(writer_shape)

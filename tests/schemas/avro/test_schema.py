@@ -21,7 +21,7 @@ def test_type_and_references() -> None:
     assert (schema.schema_type, schema.references) == ("AVRO", REFERENCES)
 
 
-def test_what_is_referred_to_is_named() -> None:
+def test_referenced_types_are_named() -> None:
     schema = parse(text_of(record("geo.Person", field("home", "geo.Address"), field("of", "Country"))), RESOLVED)
     assert schema.canonical == (
         '{"type":"record","name":"Person","namespace":"geo","fields":[{"name":"home","type":"Address"},'
@@ -29,7 +29,7 @@ def test_what_is_referred_to_is_named() -> None:
     )
 
 
-def test_resolved_form_spells_it_out() -> None:
+def test_the_resolved_form_contains_all_definitions() -> None:
     schema = parse(text_of(one(["null", "geo.Address"])), RESOLVED)
     assert schema.formatted("") == schema.formatted("serialized") == schema.canonical
     assert schema.formatted("RESOLVED") == schema.formatted("resolved")
@@ -37,14 +37,14 @@ def test_resolved_form_spells_it_out() -> None:
     assert schema.raw["fields"][0]["type"][1]["fields"][0]["type"]["symbols"] == ["AT", "DE"]
 
 
-def test_what_a_reference_has_inside_is_spelled_out() -> None:
-    """As in Java, so that the text means the same again together with its references."""
+def test_inner_types_of_a_reference_are_defined() -> None:
+    """As in Java, so that the text together with its references parses to the same schema."""
     schema = parse(text_of(record("R", field("f", "geo.Kind"), field("g", "geo.Address"))), RESOLVED)
     assert '"symbols":["HOME"]' in schema.canonical
     assert parse(schema.canonical, RESOLVED).canonical == schema.canonical
 
 
-def test_what_is_referred_to_cannot_be_defined_otherwise() -> None:
+def test_a_referenced_type_cannot_be_defined_differently() -> None:
     other = text_of(array(enum("geo.Country", "CH")))
     with pytest.raises(InvalidSchemaError, match=r"Can't redefine: geo.Country \(at /items\)"):
         parse(other, RESOLVED)
@@ -60,7 +60,7 @@ def test_a_reference_that_is_missing() -> None:
         parse(text_of(one("geo.Address")), {"geo.Country": COUNTRY})
 
 
-def test_a_reference_that_is_no_schema() -> None:
+def test_an_invalid_reference() -> None:
     with pytest.raises(InvalidSchemaError, match='Undefined name: "Country"'):
         parse(text_of(one("geo.Address")), {"geo.Address": ADDRESS})
 

@@ -1,4 +1,4 @@
-"""The form of the tables of cases: a change of a schema, what it is called, and the rule that it stands for."""
+"""The cases of the tables: a change of a schema, its expected differences, and the rule that it tests."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class Case(NamedTuple):
 
 
 def fits(rule: str, writer: Any, reader: Any, *differences: str) -> Case:
-    """The reader takes all that the writer's schema allows. A difference is a kind and, if it is not "#/", a path."""
+    """The reader accepts all that the writer's schema allows. A difference is a kind and, if it is not "#/", a path."""
     return Case(rule, writer, reader, differences, True)
 
 

@@ -40,9 +40,9 @@ SUMS: list[Case] = [
         "SUM_TYPE_EXTENDED",
         "COMBINED_TYPE_SUBSCHEMAS_CHANGED",
     ),
-    fits("each alternative finds its own", some(INTEGER, NUMBER), some(NUMBER, INTEGER)),
+    fits("each alternative is matched with its own", some(INTEGER, NUMBER), some(NUMBER, INTEGER)),
     fits(
-        "the first of them gives way",
+        "the first alternative is matched with another one",
         some(SHORT, {"type": "string", "maxLength": 5}),
         some(LONG, {"type": "string", "maxLength": 4}),
         "MAX_LENGTH_INCREASED #/anyOf/0/maxLength",

@@ -29,48 +29,56 @@ def object_of(**keywords: Any) -> dict[str, Any]:
 
 
 OPEN: list[Case] = [
-    fits("a property may go", opened(AB), opened(A), "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b"),
+    fits(
+        "a property is removed from an open model",
+        opened(AB),
+        opened(A),
+        "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b",
+    ),
     breaks(
-        "a writer may have had it, as anything",
+        "an optional property is added to an open model",
         opened(A),
         opened(AB),
         "OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     breaks(
-        "and now it must be there",
+        "a required property is added to an open model",
         opened(A),
         opened(AB, required=["b"]),
         "REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     breaks(
-        "a default does not help what was there",
+        "a required property with a default is added to an open model",
         opened(A),
         opened({**A, "b": WITH_DEFAULT}, required=["b"]),
         "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "it may still be anything",
+        "a property that accepts anything is added to an open model",
         opened(A),
         opened({**A, "b": {}}),
         "PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "true is anything",
+        "a property with the schema true is added to an open model",
         opened(A),
         opened({**A, "b": True}),
         "PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     breaks(
-        "a property that must not be there",
+        "a property with the schema false is added to an open model",
         opened(A),
         opened({**A, "b": False}),
         "OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "open in so many words", opened(AB), partial(True, A), "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b"
+        "an explicitly open model",
+        opened(AB),
+        partial(True, A),
+        "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "open in so many words, in 2020-12",
+        "an explicitly open model, in 2020-12",
         modern(**opened(AB)),
         modern(**partial(True, A)),
         "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b",
@@ -78,7 +86,7 @@ OPEN: list[Case] = [
     breaks("a property changes", opened({"a": STRING}), opened({"a": NUMBER}), "TYPE_CHANGED #/properties/a"),
     fits("a property widens", opened({"a": INTEGER}), opened({"a": NUMBER}), "TYPE_EXTENDED #/properties/a"),
     breaks(
-        "deep inside",
+        "a deeply nested property changes",
         opened({"a": opened({"b": opened({"c": STRING})})}),
         opened({"a": opened({"b": opened({"c": NUMBER})})}),
         "TYPE_CHANGED #/properties/a/properties/b/properties/c",
@@ -95,28 +103,31 @@ OPEN: list[Case] = [
 
 CLOSED: list[Case] = [
     fits(
-        "nobody wrote it before",
+        "an optional property is added to a closed model",
         closed(A),
         closed(AB),
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/b",
     ),
     breaks(
-        "nobody wrote it, but it is needed",
+        "a required property is added to a closed model",
         closed(A),
         closed(AB, required=["b"]),
         "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "nobody wrote it, but there is a default",
+        "a required property with a default is added to a closed model",
         closed(A),
         closed({**A, "b": WITH_DEFAULT}, required=["b"]),
         "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/b",
     ),
     breaks(
-        "there is no place for it", closed(AB), closed(A), "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/b"
+        "a property is removed from a closed model",
+        closed(AB),
+        closed(A),
+        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/b",
     ),
     fits(
-        "there was none before",
+        "a property with the schema false is removed from a closed model",
         closed({**A, "b": False}),
         closed(A),
         "PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/b",
@@ -130,14 +141,14 @@ CLOSED: list[Case] = [
         "ADDITIONAL_PROPERTIES_REMOVED #/additionalProperties",
     ),
     fits(
-        "it opens and a property goes",
+        "the model opens and a property is removed",
         closed(AB),
         opened(A),
         "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL #/properties/b",
         "ADDITIONAL_PROPERTIES_ADDED #/additionalProperties",
     ),
     fits(
-        "it opens and a property comes",
+        "the model opens and a property is added",
         closed(A),
         opened(AB),
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/b",
@@ -147,19 +158,19 @@ CLOSED: list[Case] = [
 
 PARTIALLY_OPEN: list[Case] = [
     fits(
-        "the model has a schema now",
+        "a closed model gets a schema",
         closed(A),
         partial(STRING, A),
         "ADDITIONAL_PROPERTIES_ADDED #/additionalProperties",
     ),
     breaks(
-        "the model had no schema",
+        "an open model gets a schema",
         opened(A),
         partial(STRING, A),
         "ADDITIONAL_PROPERTIES_NARROWED #/additionalProperties",
     ),
     fits(
-        "the model has no schema any more",
+        "the model loses its schema",
         partial(STRING, A),
         opened(A),
         "ADDITIONAL_PROPERTIES_EXTENDED #/additionalProperties",
@@ -168,14 +179,14 @@ PARTIALLY_OPEN: list[Case] = [
     fits("the schema widens", partial(INTEGER), partial(NUMBER), "TYPE_EXTENDED #/additionalProperties"),
     breaks("the schema changes", partial(STRING), partial(NUMBER), "TYPE_CHANGED #/additionalProperties"),
     fits(
-        "a property is what the others were",
+        "an added property matches the additional properties",
         partial(STRING),
         partial(STRING, A),
         "PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a",
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a",
     ),
     breaks(
-        "a property is not what the others were",
+        "an added property does not match the additional properties",
         partial(NUMBER),
         partial(NUMBER, A),
         "TYPE_CHANGED #/properties/a",
@@ -183,14 +194,14 @@ PARTIALLY_OPEN: list[Case] = [
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a",
     ),
     breaks(
-        "it is, but it is needed",
+        "a required added property matches the additional properties",
         partial(STRING),
         partial(STRING, A, required=["a"]),
         "PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a",
         "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a",
     ),
     fits(
-        "it is needed and has a default",
+        "a required added property with a default matches the additional properties",
         partial(STRING),
         partial(STRING, {"a": WITH_DEFAULT}, required=["a"]),
         "DEFAULT_CHANGED #/properties/a",
@@ -198,32 +209,32 @@ PARTIALLY_OPEN: list[Case] = [
         "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a",
     ),
     fits(
-        "a property is one of the others now",
+        "a removed property matches the additional properties",
         partial(STRING, A),
         partial(STRING),
         "PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a",
     ),
     breaks(
-        "a property does not fit the others",
+        "a removed property does not match the additional properties",
         partial(NUMBER, A),
         partial(NUMBER),
         "TYPE_CHANGED #/properties/a",
         "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a",
     ),
     fits(
-        "a pattern has the name",
+        "a pattern matches the removed name",
         closed({"a1": STRING}, patternProperties={"^a": STRING}),
         closed(patternProperties={"^a": STRING}),
         "PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a1",
     ),
     breaks(
-        "no pattern has the name",
+        "no pattern matches the removed name",
         closed({"b1": STRING}, patternProperties={"^a": STRING}),
         closed(patternProperties={"^a": STRING}),
         "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/b1",
     ),
     breaks(
-        "the pattern's schema is another",
+        "a pattern matches the added name, with another schema",
         closed(patternProperties={"a": NUMBER}),
         closed({"bar": STRING}, patternProperties={"a": NUMBER}),
         "TYPE_CHANGED #/properties/bar",
@@ -231,12 +242,12 @@ PARTIALLY_OPEN: list[Case] = [
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/bar",
     ),
     fits(
-        "what patterns want is not compared",
+        "schemas of patterns are not compared",
         opened(patternProperties={"a": NUMBER}),
         opened(patternProperties={"a": STRING}),
     ),
     fits(
-        "what names must be is not compared",
+        "propertyNames is not compared",
         object_of(propertyNames={"maxLength": 9}),
         object_of(propertyNames={"maxLength": 1}),
     ),
@@ -244,13 +255,13 @@ PARTIALLY_OPEN: list[Case] = [
 
 UNEVALUATED: list[Case] = [
     breaks(
-        "closed by the other keyword",
+        "unevaluatedProperties: false is added",
         modern(**opened(A)),
         modern(**opened(A, unevaluatedProperties=False)),
         "UNEVALUATED_PROPERTIES_REMOVED #/unevaluatedProperties",
     ),
     fits(
-        "opened by the other keyword",
+        "unevaluatedProperties: false is removed",
         modern(**opened(A, unevaluatedProperties=False)),
         modern(**opened(A)),
         "UNEVALUATED_PROPERTIES_ADDED #/unevaluatedProperties",
@@ -268,7 +279,7 @@ UNEVALUATED: list[Case] = [
         "UNEVALUATED_PROPERTIES_REMOVED #/unevaluatedProperties",
     ),
     breaks(
-        "a schema for the rest",
+        "unevaluated properties get a schema",
         modern(**opened(A)),
         modern(**opened(A, unevaluatedProperties=STRING)),
         "UNEVALUATED_PROPERTIES_NARROWED #/unevaluatedProperties",
@@ -280,26 +291,26 @@ UNEVALUATED: list[Case] = [
         "UNEVALUATED_PROPERTIES_NARROWED #/unevaluatedProperties",
     ),
     fits(
-        "no schema for the rest",
+        "unevaluated properties lose their schema",
         modern(**opened(A, unevaluatedProperties=STRING)),
         modern(**opened(A)),
         "UNEVALUATED_PROPERTIES_EXTENDED #/unevaluatedProperties",
     ),
     fits(
-        "the schema for the rest widens",
+        "the schema of unevaluated properties widens",
         modern(**opened(A, unevaluatedProperties=INTEGER)),
         modern(**opened(A, unevaluatedProperties=NUMBER)),
         "TYPE_EXTENDED #/unevaluatedProperties",
     ),
     fits(
-        "a property was part of the rest",
+        "an added property matches the unevaluated properties",
         modern(**opened(unevaluatedProperties=STRING)),
         modern(**opened(A, unevaluatedProperties=STRING)),
         "PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/a",
         "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a",
     ),
     breaks(
-        "there is no rest",
+        "a property is removed, and none may be unevaluated",
         modern(**opened(A, unevaluatedProperties=False)),
         modern(**opened(unevaluatedProperties=False)),
         "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/a",
@@ -309,39 +320,45 @@ UNEVALUATED: list[Case] = [
 
 REQUIRED: list[Case] = [
     breaks(
-        "what was optional is needed", opened(A), opened(A, required=["a"]), "REQUIRED_ATTRIBUTE_ADDED #/required/a"
+        "an optional property becomes required",
+        opened(A),
+        opened(A, required=["a"]),
+        "REQUIRED_ATTRIBUTE_ADDED #/required/a",
     ),
     fits(
-        "what was needed is optional", opened(A, required=["a"]), opened(A), "REQUIRED_ATTRIBUTE_REMOVED #/required/a"
+        "a required property becomes optional",
+        opened(A, required=["a"]),
+        opened(A),
+        "REQUIRED_ATTRIBUTE_REMOVED #/required/a",
     ),
     fits(
-        "a default helps",
+        "a property with a default becomes required",
         opened({"a": WITH_DEFAULT}),
         opened({"a": WITH_DEFAULT}, required=["a"]),
         "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED #/required/a",
     ),
     fits(
-        "a default of null, too",
+        "a property with the default null becomes required",
         opened({"a": {"default": None}}),
         opened({"a": {"default": None}}, required=["a"]),
         "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED #/required/a",
     ),
     fits(
-        "a default where a reference leads to helps",
+        "a property whose reference has a default becomes required",
         opened({"a": {"$ref": "#/definitions/S"}}, definitions={"S": WITH_DEFAULT}),
         opened({"a": {"$ref": "#/definitions/S"}}, definitions={"S": WITH_DEFAULT}, required=["a"]),
         "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED #/required/a",
     ),
     breaks(
-        "one beside it is hidden",
+        "a default next to a reference is ignored",
         opened({"a": {"$ref": "#/definitions/S"}}, definitions={"S": STRING}),
         opened({"a": {"$ref": "#/definitions/S", "default": ""}}, definitions={"S": STRING}, required=["a"]),
         "REQUIRED_ATTRIBUTE_ADDED #/required/a",
     ),
-    fits("another order of names", opened(AB, required=["a", "b"]), opened(AB, required=["b", "a"])),
+    fits("another order of required names", opened(AB, required=["a", "b"]), opened(AB, required=["b", "a"])),
     fits("a name without a property is not compared", opened(A), opened(A, required=["z"])),
     breaks(
-        "one goes, one comes",
+        "one property becomes optional, another required",
         opened(AB, required=["a"]),
         opened(AB, required=["b"]),
         "REQUIRED_ATTRIBUTE_REMOVED #/required/a",
@@ -378,13 +395,13 @@ DEPENDENCIES: list[Case] = [
         "DEPENDENCY_SCHEMA_ADDED #/dependencies/a",
     ),
     breaks(
-        "a name of its own in 2020-12",
+        "dependentRequired in 2020-12",
         modern(dependentRequired={"a": ["b"]}),
         modern(dependentRequired={"a": ["b", "c"]}),
         "DEPENDENCY_ARRAY_EXTENDED #/dependencies/a",
     ),
     breaks(
-        "and one for schemas",
+        "dependentSchemas in 2020-12",
         modern(dependentSchemas={"a": STRING}),
         modern(dependentSchemas={"a": NUMBER}),
         "TYPE_CHANGED #/dependencies/a",

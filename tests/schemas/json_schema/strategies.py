@@ -1,8 +1,9 @@
 """Random schemas, changes of them, and instances, for the property tests.
 
-The schemas have only what Confluent's rules judge exactly. Left out is what these are known to be coarse about: `if`,
-`oneOf`, `contains`, `propertyNames`, `patternProperties`, the unevaluated keywords, schemas without a `type`, required
-names that are no properties, `additionalItems` beside one schema for all items, and defaults, which a reader fills in.
+The schemas contain only keywords for which Confluent's rules are exact. They omit those for which the rules are coarse:
+`if`, `oneOf`, `contains`, `propertyNames`, `patternProperties`, the unevaluated keywords, schemas without a `type`,
+required names that are not properties, `additionalItems` with one schema for all items, and defaults, which a reader
+fills in.
 """
 
 from random import Random
@@ -73,7 +74,7 @@ _leaves = st.one_of(
     scalars(),
     st.lists(st.sampled_from(VALUES), min_size=1, max_size=3, unique_by=repr).map(lambda values: {"enum": values}),
 )
-# Only inside of something: what is nothing but itself means nothing.
+# Only inside another schema: a reference to itself alone has no meaning.
 _recursions = st.just({"$ref": "#"})
 schemas = st.recursive(
     _leaves,
@@ -85,7 +86,7 @@ roots = st.one_of(scalars(), objects(_leaves), arrays(_leaves), objects(schemas)
 
 @st.composite
 def changed(draw: st.DrawFn, tree: Any) -> Any:
-    """The same schema with a few things other than they were."""
+    """Return the schema with a few changes."""
     if not isinstance(tree, dict) or draw(st.integers(0, 9)) == 0:
         return draw(schemas | st.just(tree))
     result: dict[str, Any] = {}
@@ -117,7 +118,7 @@ def _changed_value(draw: st.DrawFn, keyword: str, value: Any) -> Any:
 
 
 def make_instance(random: Random, schema: Any, root: Any, depth: int = 4) -> Any:
-    """A value that has a fair chance to fit."""
+    """Return a value that matches with a fair probability."""
     if not isinstance(schema, dict) or depth == 0 or random.random() < 0.05:
         return random.choice([*VALUES, {}, [], {"a": 1}, ["a"]])
     if "$ref" in schema:

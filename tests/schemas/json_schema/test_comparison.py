@@ -1,4 +1,4 @@
-"""The tables of cases, and what holds for all of them."""
+"""The tables of cases, and properties of all of them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from rookery.schemas.bounds import INCOMPATIBILITIES_MAX, TOO_COMPLEX
 from rookery.schemas.interface import Incompatibility
 from rookery.schemas.json_schema import JSONSchema, check, parse
 from rookery.schemas.json_schema.comparison import find_differences
-from rookery.schemas.json_schema.differences import COMPATIBLE_KINDS, MESSAGES, write_out
+from rookery.schemas.json_schema.differences import COMPATIBLE_KINDS, MESSAGES, flatten
 from tests.schemas.json_schema import cases_arrays, cases_combinations, cases_objects, cases_values
 from tests.schemas.json_schema.case import Case
 
@@ -23,7 +23,7 @@ def make(tree: Any) -> JSONSchema:
 
 def _differences(writer: Any, reader: Any) -> list[str]:
     differences = find_differences(make(reader), make(writer))
-    return sorted(f"{each.kind} {each.pointer}" for each in write_out(differences, None))
+    return sorted(f"{each.kind} {each.pointer}" for each in flatten(differences, None))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{index} {case.rule}" for index, case in enumerate(CASES)])
@@ -33,7 +33,7 @@ def test_case(case: Case) -> None:
     assert (check(make(case.reader), make(case.writer)) == []) is case.is_compatible
 
 
-def test_a_list_of_differences_is_as_compatible_as_its_worst() -> None:
+def test_differences_are_as_compatible_as_the_worst_of_them() -> None:
     for case in CASES:
         kinds = {each.split(" ")[0] for each in case.differences}
         assert (kinds <= COMPATIBLE_KINDS) is case.is_compatible, case.rule
@@ -50,7 +50,7 @@ def _only(writer: Any, reader: Any) -> Incompatibility:
     return found
 
 
-def test_an_incompatibility_says_what_and_where() -> None:
+def test_an_incompatibility_has_a_kind_and_a_path() -> None:
     writer = {"type": "object", "properties": {"a": {"type": "string"}}}
     reader = {"type": "object", "properties": {"a": {"type": "number"}}}
     found = _only(writer, reader)
@@ -97,15 +97,15 @@ def test_messages(writer: Any, reader: Any, text: str) -> None:
 
 
 def _types(count: int, last: str) -> dict[str, Any]:
-    """Definitions that all refer to all others."""
+    """Return definitions of which each refers to all others."""
     names = [f"t{number}" for number in range(count)]
-    anyone = {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in names]}
+    any_type = {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in names]}
     definitions = {
-        name: {"type": "object", "properties": {name: {"type": "string"}, "next": anyone}, "required": [name]}
+        name: {"type": "object", "properties": {name: {"type": "string"}, "next": any_type}, "required": [name]}
         for name in names
     }
-    definitions[names[-1]]["properties"] = {names[-1]: {"type": last}, "next": anyone}
-    return {"definitions": definitions, **anyone}
+    definitions[names[-1]]["properties"] = {names[-1]: {"type": last}, "next": any_type}
+    return {"definitions": definitions, **any_type}
 
 
 def test_definitions_that_all_refer_to_all_others() -> None:
@@ -114,8 +114,8 @@ def test_definitions_that_all_refer_to_all_others() -> None:
     assert (found.kind, found.path) == ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#/")
 
 
-def test_a_difference_behind_a_cycle_is_found_by_a_second_walk() -> None:
-    """The roots are being compared when the union comes back to them; taking them for compatible hides the change."""
+def test_a_difference_after_a_cycle_is_found_by_a_second_walk() -> None:
+    """The union refers to the roots while their comparison is open; assuming them compatible hides the change."""
 
     def schema(kind: str) -> dict[str, Any]:
         node = {
@@ -141,7 +141,7 @@ def test_long_chains_of_definitions_need_no_stack() -> None:
     assert found.path.count("/n") == 2000
 
 
-def test_very_many_ways_to_a_difference() -> None:
+def test_very_many_paths_to_a_difference() -> None:
     def schema(last: str) -> dict[str, Any]:
         definitions: dict[str, Any] = {}
         for index in range(60):
@@ -170,8 +170,8 @@ def _choices(names: Iterable[str], keyword: str = "oneOf", **others: Any) -> dic
 
 
 @pytest.mark.parametrize("keyword", ["oneOf", "anyOf", "allOf"])
-def test_parts_are_mostly_compared_with_their_like(keyword: str) -> None:
-    """Comparing each of a thousand with each takes too many steps."""
+def test_equal_parts_are_compared_first(keyword: str) -> None:
+    """Comparing a thousand parts with a thousand parts takes too many steps."""
     names = [f"p{index}" for index in range(1_000)]
     schema = make(_choices(names, keyword))
     for changed in (
@@ -184,13 +184,13 @@ def test_parts_are_mostly_compared_with_their_like(keyword: str) -> None:
     assert [each.kind for each in found] == ["COMBINED_TYPE_SUBSCHEMAS_CHANGED"]
 
 
-def test_a_part_may_have_to_move_for_another() -> None:
-    """The first writer's part fits both of the reader's, the second only the one that the first took."""
+def test_a_matched_part_can_be_moved_for_another() -> None:
+    """The writer's first part matches both of the reader's, the second only the one that the first was matched with."""
     writer = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
     assert check(make({"oneOf": [{"type": "number"}, {"type": "integer", "title": "I"}]}), make(writer)) == []
 
 
-def test_what_takes_too_long_to_compare_counts_as_incompatible() -> None:
+def test_a_comparison_with_too_many_steps_is_incompatible() -> None:
     writer, reader = ([f"{side}{index}" for index in range(count)] for side, count in (("w", 100), ("r", 50)))
     many: dict[str, Any] = {f"x{index}": {"type": "string"} for index in range(400)}
     assert [each.kind for each in check(make(_choices(reader)), make(_choices(writer)))] == [
@@ -215,7 +215,7 @@ def test_many_patterns_for_many_properties_take_too_long() -> None:
 
 
 def test_long_chains_with_many_differences_at_their_end() -> None:
-    """Each difference with its whole path, for each of the chain, would be hundreds of millions of steps."""
+    """Full paths for each difference at each link of the chain would take hundreds of millions of steps."""
 
     def chain(last: str) -> dict[str, Any]:
         definitions: dict[str, Any] = {

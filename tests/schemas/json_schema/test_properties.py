@@ -1,4 +1,4 @@
-"""What holds for any schema."""
+"""Properties of any schema."""
 
 from random import Random
 from typing import Any
@@ -36,7 +36,7 @@ TREES = st.recursive(
 
 
 @given(TREES | st.dictionaries(KEYWORDS, TREES, max_size=4))
-def test_a_tree_is_a_schema_or_is_refused(tree: Any) -> None:
+def test_a_tree_is_valid_or_rejected(tree: Any) -> None:
     try:
         schema = make(tree)
     except InvalidSchemaError:
@@ -51,7 +51,7 @@ def test_a_tree_is_a_schema_or_is_refused(tree: Any) -> None:
     | st.binary().map(lambda data: data.decode("latin-1"))
     | st.text(alphabet='{}[]":,tf01e.-\\u "', max_size=30)
 )
-def test_a_text_is_a_schema_or_is_refused(text: str) -> None:
+def test_a_text_is_valid_or_rejected(text: str) -> None:
     try:
         schema = parse(text)
     except InvalidSchemaError:
@@ -60,7 +60,7 @@ def test_a_text_is_a_schema_or_is_refused(text: str) -> None:
 
 
 @given(roots)
-def test_a_schema_takes_what_it_writes(tree: Any) -> None:
+def test_a_schema_is_compatible_with_itself(tree: Any) -> None:
     schema = make(tree)
     assert check(schema, schema) == []
     normal = schema.normalized()
@@ -70,12 +70,12 @@ def test_a_schema_takes_what_it_writes(tree: Any) -> None:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data(), st.integers(0, 1000))
-def test_compatible_readers_take_what_fits_the_writer(data: st.DataObject, seed: int) -> None:
+def test_compatible_readers_accept_what_matches_the_writer(data: st.DataObject, seed: int) -> None:
     random = Random(seed)
     writer_tree = data.draw(roots, "writer")
     reader_tree = data.draw(changed(writer_tree), "reader")
     writer, reader = make(writer_tree), make(reader_tree)
-    # A schema that excludes itself means nothing.
+    # A schema that excludes itself has no meaning.
     assume(not ('"not"' in writer.canonical + reader.canonical and "$ref" in writer.canonical + reader.canonical))
     assume(check(reader, writer) == [])
     takes, accepts = writer.validator(), reader.validator()

@@ -1,4 +1,4 @@
-"""Parsing: what is refused, what a registry stores, what references mean."""
+"""Parsing: invalid schemas, canonical text, references."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from rookery.schemas.json_schema import check, parse
 MODERN = '"$schema":"https://json-schema.org/draft/2020-12/schema"'
 
 
-def _refusal(text: str, **resolved: str) -> str:
+def _error_text(text: str, **resolved: str) -> str:
     with pytest.raises(InvalidSchemaError) as caught:
         parse(text, resolved)
     return str(caught.value)
 
 
-def test_a_schema_is_what_the_registry_expects() -> None:
+def test_a_schema_implements_the_interface() -> None:
     references = (Reference("other.json", "other", 1),)
     schema: ParsedSchema = parse('{ "title": "Point", "$ref": "other.json" }', {"other.json": "{}"}, references)
     assert schema.schema_type == "JSON"
@@ -42,7 +42,7 @@ def test_schemas_are_equal_by_text_and_references() -> None:
     assert parse('{"type":"null"}') != parse('{"type":"string"}')
 
 
-def test_the_normal_form_has_names_in_order_and_references_once() -> None:
+def test_the_normal_form_has_sorted_names_and_unique_references() -> None:
     first, second = Reference("z", "a", 2), Reference("y", "a", 10)
     third = Reference("x", "b", 1)
     text = '{"type":"object","properties":{"b":{"type":"null"},"a":{"enum":["z","y"]}}}'
@@ -69,15 +69,15 @@ def test_the_normal_form_has_names_in_order_and_references_once() -> None:
         ('{"minLength":-1}', "-1 is less than the minimum of 0 at '#/minLength'"),
         ('{"title":5}', "at '#/title'"),
         ('{"$schema":5}', "at '#/$schema'"),
-        ('{"pattern":"["}', "'[' is no pattern"),
-        ('{"patternProperties":{"[":{}}}', "'[' is no pattern"),
+        ('{"pattern":"["}', "'[' is not a valid pattern"),
+        ('{"patternProperties":{"[":{}}}', "'[' is not a valid pattern"),
         ('{"$ref":"#/definitions/a"}', "unresolved $ref '#/definitions/a'"),
         ('{"items":{"$ref":"other.json"}}', "unresolved $ref 'other.json'"),
         ('{"items":{"$ref":"http://example.com/other.json"}}', "unresolved $ref 'http://example.com/other.json'"),
         ('{"$ref":"#"}', "$ref '#' leads back to itself"),
         ('{"$ref":"#/title","title":"a"}', "expected an object or boolean, found STRING"),
         ('{"$ref":"#/examples/0","examples":[{"type":"strin"}]}', "at '#/type'"),
-        ('{"$schema":"http://json-schema.org/draft-04/schema#","$ref":5}', "is no text"),
+        ('{"$schema":"http://json-schema.org/draft-04/schema#","$ref":5}', "is not a string"),
         ('{"exclusiveMinimum":true}', "at '#/exclusiveMinimum'"),
         ("{" + MODERN + ',"items":[{}]}', "at '#/items'"),
         ('{"default":' * 2000 + "1" + "}" * 2000, "it is nested too deeply"),
@@ -85,8 +85,8 @@ def test_the_normal_form_has_names_in_order_and_references_once() -> None:
         ('{"default":"\ud800"}', "surrogates not allowed"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_a_reason(text: str, part: str) -> None:
-    refusal = _refusal(text)
+def test_invalid_schemas_are_rejected_with_a_reason(text: str, part: str) -> None:
+    refusal = _error_text(text)
     assert refusal.startswith("Invalid JSON schema: ")
     assert part in refusal
 
@@ -104,7 +104,7 @@ def test_what_is_no_schema_is_refused_with_a_reason(text: str, part: str) -> Non
         '{"pattern":"^\\\\d++$"}',
     ],
 )
-def test_what_the_drafts_allow(text: str) -> None:
+def test_schemas_that_the_drafts_allow(text: str) -> None:
     schema = parse(text)
     assert check(schema, schema) == []
     assert parse(schema.canonical).canonical == schema.canonical
@@ -143,18 +143,18 @@ def test_references_to_other_schemas(text: str, resolved: dict[str, str]) -> Non
     assert not validator.is_valid(1)
 
 
-def test_a_schema_that_is_referred_to_must_be_one() -> None:
-    assert "truncated" in _refusal('{"$ref":"a"}', a="{")
-    assert "at '#/type'" in _refusal('{"$ref":"a"}', a='{"type":"strin"}')
+def test_a_referenced_schema_must_be_valid() -> None:
+    assert "truncated" in _error_text('{"$ref":"a"}', a="{")
+    assert "at '#/type'" in _error_text('{"$ref":"a"}', a='{"type":"strin"}')
 
 
-def test_a_pattern_beyond_the_validator_is_said_when_validating() -> None:
+def test_a_pattern_that_the_validator_does_not_support_raises_when_validating() -> None:
     with pytest.raises(InvalidSchemaError):
         parse('{"pattern":"^\\\\d++$"}').validator()
 
 
 def test_chains_of_references_are_followed_once() -> None:
-    """Each property leads to another place of the chain."""
+    """Each property refers to another link of the chain."""
     count = 3_000
     definitions: dict[str, Any] = {f"d{index}": {"$ref": f"#/definitions/d{index + 1}"} for index in range(count)}
     properties = {f"p{index}": {"$ref": f"#/definitions/d{index}"} for index in range(count)}
@@ -163,7 +163,7 @@ def test_chains_of_references_are_followed_once() -> None:
     assert len({id(shape) for shape in root.properties.values()}) == 1
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_deep_nesting_is_rejected() -> None:
     for depth in (200, 900, 100_000):
         with pytest.raises(InvalidSchemaError):
             parse('{"not":' * depth + "{}" + "}" * depth)

@@ -26,7 +26,7 @@ def fields(draw: st.DrawFn, tag: int, types: tuple[str, ...], label: str) -> str
 
 @st.composite
 def bodies(draw: st.DrawFn, types: tuple[str, ...], labels: tuple[str, ...], depth: int) -> str:
-    """What stands in a message. Tags are all different, and so are the names."""
+    """Draw the body of a message, with unique tags and names."""
     tags = draw(st.lists(st.integers(1, 18_999), unique=True, max_size=6))
     split = draw(st.integers(0, len(tags)))
     own = ("Inner0", "Kind0") if depth else ("Kind0",)

@@ -1,4 +1,4 @@
-"""Schemas with the descriptors that protoc 35 made of them (`golden/NAME.proto`, `golden/NAME.descriptor.txt`)."""
+"""Schemas and the descriptors that protoc 35 generated (`golden/NAME.proto`, `golden/NAME.descriptor.txt`)."""
 
 import base64
 from pathlib import Path
@@ -14,7 +14,7 @@ def read_text(name: str) -> str:
 
 
 def read_golden_descriptor(name: str) -> pb.FileDescriptorProto:
-    """As protoc made it, but with the name that registries give, and without JSON names that follow from the names."""
+    """Read protoc's descriptor, with the registries' file name, and without JSON names that follow from the names."""
     descriptor = pb.FileDescriptorProto.FromString(base64.b64decode((DIRECTORY / f"{name}.descriptor.txt").read_text()))
     descriptor.name = "default"
     for message in descriptor.message_type:

@@ -1,10 +1,10 @@
-"""Descriptors without the order that their texts had."""
+"""Sorts descriptors, for comparisons that ignore the order of the text."""
 
 from google.protobuf import descriptor_pb2 as pb
 
 
 def in_order(file: pb.FileDescriptorProto) -> pb.FileDescriptorProto:
-    """A copy with fields in the order of their tags, oneofs and imports in that of their names."""
+    """Return a copy with fields sorted by tag, oneofs and imports by name."""
     copy = pb.FileDescriptorProto()
     copy.CopyFrom(file)
     public = {file.dependency[index] for index in file.public_dependency}

@@ -24,7 +24,7 @@ def test_differences(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=_rule)
 def test_the_normal_forms_differ_in_the_same_way(case: Case) -> None:
-    """All that does not count is gone there, and nothing else."""
+    """The normal form drops only differences that do not count."""
     writer, reader = parse_side(case.writer), parse_side(case.reader)
     found = {(each.kind, each.path) for each in check(reader.normalized(), writer.normalized())}
     assert found == {(each.kind, each.path) for each in check(reader, writer)}
@@ -40,7 +40,7 @@ def test_the_table_has_every_kind() -> None:
     }
 
 
-def test_rules_are_told_apart() -> None:
+def test_rules_are_unique() -> None:
     rules = [case.rule for case in CASES]
     assert len(rules) == len(set(rules))
     assert len(rules) >= 200
@@ -76,7 +76,7 @@ def test_rules_are_told_apart() -> None:
     ],
 )
 def test_messages(writer: str, reader: str, message: str) -> None:
-    """In the words, and with the quotes, of Confluent's registry."""
+    """The messages are those of Confluent's registry, including the quotes."""
     found = check(parse_side(reader), parse_side(writer))
     assert [each.describe("new", "old") for each in found] == [message]
 
@@ -111,7 +111,7 @@ def test_a_long_chain_of_imported_messages() -> None:
 
 
 def test_many_messages_of_an_import_that_changed_much() -> None:
-    """Each of them has all the differences of the import."""
+    """Each message has all the differences of the import."""
 
     def side(kind: str) -> Imports:
         fields = "".join(f"{kind} f{index} = {index + 1}; " for index in range(2_000))

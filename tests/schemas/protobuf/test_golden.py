@@ -15,7 +15,7 @@ def test_descriptors_equal_those_of_protoc(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_descriptor_stays_the_same_as_text(name: str) -> None:
-    """But for the order of the fields: those of oneofs come last in a text."""
+    """Except for the order of the fields: in a text those of oneofs come last."""
     from_text = parse(read_text(name))
     from_descriptor = parse(from_text.formatted("serialized"))
     assert in_order(from_descriptor.descriptor) == in_order(from_text.descriptor)

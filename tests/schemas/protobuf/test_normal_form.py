@@ -4,7 +4,7 @@ import pytest
 
 from rookery.schemas.protobuf import parse
 
-# What makes no difference, and two texts that differ only in it (proto3 if they do not say).
+# An insignificant difference, and two texts that differ only in it (proto3 if they have no syntax).
 SAME = [
     ("the order of fields", "message M { string a = 1; int32 b = 2; }", "message M { int32 b = 2; string a = 1; }"),
     (
@@ -43,7 +43,7 @@ SAME = [
         "message M { repeated int32 a = 1 [deprecated = true, packed = true]; }",
     ),
     (
-        "the JSON name's place",
+        "the position of the JSON name",
         'message M { int32 a = 1 [json_name = "b", deprecated = true]; }',
         'message M { int32 a = 1 [deprecated = true, json_name = "b"]; }',
     ),
@@ -70,7 +70,7 @@ SAME = [
         " .M { optional int32 a = 1; }",
     ),
     (
-        "proto2 that is not said",
+        "an implied proto2",
         'syntax = "proto2"; message M { optional int32 a = 1; }',
         "syntax_none message M { optional int32 a = 1; }",
     ),
@@ -170,7 +170,7 @@ def test_default_values_of_floating_point(type_name: str, text: str, normal: str
 
 
 @pytest.mark.parametrize("text", ["-0", "-0x0", "00"])
-def test_default_values_of_whole_numbers(text: str) -> None:
+def test_default_values_of_integers(text: str) -> None:
     schema = parse(f"message M {{ optional int32 a = 1 [default = {text}]; }}")
     assert "[default = 0]" in schema.normalized().canonical
     assert parse(schema.formatted("serialized")).normalized().canonical == schema.normalized().canonical
@@ -182,7 +182,7 @@ def test_numbers_of_options_that_are_too_long_stay() -> None:
 
 
 def test_many_values_of_an_option() -> None:
-    """With a loop over all values before each, this would take very long."""
+    """A loop over all earlier values for each value would take quadratic time."""
     tags = [f'"t{each}"' for each in range(10_000)]
     option = "option (confluent.file_meta).tags"
     text = f'import "confluent/meta.proto"; {option} = [{",".join(tags)}]; {option} = [{",".join(reversed(tags))}];'

@@ -9,8 +9,8 @@ from rookery.schemas.protobuf.parser import read_file
 SYNTAX_ERRORS = [
     ("message", "line 1, column 8: expected a name, found the end of the text"),
     ("message M {", "line 1, column 12: expected a name, found the end of the text"),
-    ("message M { string a = ; }", "line 1, column 24: expected a whole number, found ';'"),
-    ("message M { string a = 1.5; }", "line 1, column 24: expected a whole number, found '1.5'"),
+    ("message M { string a = ; }", "line 1, column 24: expected an integer, found ';'"),
+    ("message M { string a = 1.5; }", "line 1, column 24: expected an integer, found '1.5'"),
     ("message M { string a = 1 }", "line 1, column 26: expected ';', found '}'"),
     ("message M {}\n}", "line 2, column 1: expected 'package' or 'import'"),
     ('syntax = "proto4";', 'line 1, column 10: unknown syntax "proto4"'),
@@ -18,8 +18,8 @@ SYNTAX_ERRORS = [
     ("package a; package b;", "the package is given more than once"),
     ("message M {\n  string # = 1;\n}", "line 2, column 10: unexpected '# = 1;'"),
     ('option a = "x;\nmessage M {}', "line 1, column 12: unexpected '\"x;'"),
-    ('option a = "\\q";', "line 1, column 12: \\q is no escape sequence"),
-    ('option a = "\\777";', "\\777 is no escape sequence"),
+    ('option a = "\\q";', "line 1, column 12: \\q is not a valid escape sequence"),
+    ('option a = "\\777";', "\\777 is not a valid escape sequence"),
     ("/* never closed", "line 1, column 1: unexpected '/* never closed'"),
     ("option a = -b;", "line 1, column 13: expected a number, found 'b'"),
     ("option a = { b 1 };", "line 1, column 16: expected ':', found '1'"),
@@ -32,7 +32,7 @@ SYNTAX_ERRORS = [
     ("package a" + ".b" * 64 + ";", "more than 64 levels of nesting"),
     ("message M { optional group G = 1 { " * 40, "more than 64 levels of nesting"),
     ("message M { int32 a = 0x" + "f" * 5_000 + "; }", "does not fit into 32 bits"),
-    ("message M { int32 a = " + "9" * 5_000 + "; }", "expected a whole number"),
+    ("message M { int32 a = " + "9" * 5_000 + "; }", "expected an integer"),
     ('import "\\377";', "line 1, column 8: the string is not UTF-8"),
     ('message M { reserved "\\377"; }', "line 1, column 22: the string is not UTF-8"),
     ('message M { int32 a = 1 [json_name = "\\377"]; }', '"a": the JSON name is not UTF-8'),
@@ -44,7 +44,7 @@ SYNTAX_ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "message"), SYNTAX_ERRORS, ids=[row[0][:40] for row in SYNTAX_ERRORS])
-def test_errors_say_where(text: str, message: str) -> None:
+def test_errors_contain_the_position(text: str, message: str) -> None:
     with pytest.raises(InvalidSchemaError, match=re.escape(message)):
         read_file(text)
 
@@ -82,8 +82,8 @@ def test_values(text: str, value: object) -> None:
     assert _value(text) == value
 
 
-def test_a_key_may_be_given_very_often() -> None:
-    """With a new list for each, this would take very long."""
+def test_a_key_may_be_repeated_very_often() -> None:
+    """A new list for each value would take quadratic time."""
     assert _value(f"{{ {'a: 1 ' * 40_000} a: [2, 3] }}") == {"a": (*(Word("1"),) * 40_000, Word("2"), Word("3"))}
 
 
@@ -93,17 +93,17 @@ def test_names_of_options() -> None:
     assert options == (Option("a.b", inner, True), Option("f.g", Word("2")), Option(".h", Word("3"), True))
 
 
-def test_comments_may_stand_anywhere() -> None:
+def test_comments_may_be_anywhere() -> None:
     text = "message /* a */ M { // b\n repeated /*c*/ string a /**/ = /* d\n\n */ 1 [ // e\n packed = /**/ true ] ; }"
     assert read_file(text) == read_file("message M { repeated string a = 1 [packed = true]; }")
 
 
-def test_empty_statements_are_nothing() -> None:
+def test_empty_statements_are_ignored() -> None:
     text = ';syntax = "proto3";; message M { ; string a = 1;; enum E { ; A = 0; } ; } ; service S { ; };'
     assert read_file(text) == read_file('syntax = "proto3"; message M { string a = 1; enum E { A = 0; } } service S {}')
 
 
-def test_a_byte_order_mark_is_nothing() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert read_file("\ufeffmessage M {}") == read_file("message M {}")
 
 
@@ -115,9 +115,9 @@ def test_ranges() -> None:
     assert message.enums[0].reserved[0].values == (Span(-5, -1), Span(8, 2_147_483_647))
 
 
-def test_members_know_their_places() -> None:
+def test_members_have_positions() -> None:
     message = read_file("message M {\n  string a = 1;\n\n  oneof o { int32 b = 2; }\n}").messages[0]
-    assert [str(each.place) for each in (message.fields[0], message.oneofs[0], message.oneofs[0].fields[0])] == [
+    assert [str(each.position) for each in (message.fields[0], message.oneofs[0], message.oneofs[0].fields[0])] == [
         "line 2, column 3",
         "line 4, column 9",
         "line 4, column 13",

@@ -178,7 +178,7 @@ service Shop {
 
 
 def test_the_layout() -> None:
-    """With spaces (~) on the empty lines of inner levels."""
+    """Empty lines of inner levels contain spaces (~)."""
     assert parse(ORDER).canonical == CANONICAL.replace("~", " ")
 
 
@@ -220,7 +220,7 @@ def test_an_edition() -> None:
 
 
 def test_a_descriptor() -> None:
-    """Entries of maps are messages, types have their full names, options are in the registry's order."""
+    """Map entries are messages, types have full names, options are in the registry's order."""
     text = """syntax = "proto3";
 package p;
 option go_package = "g";

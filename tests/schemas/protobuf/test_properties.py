@@ -10,13 +10,13 @@ from tests.schemas.protobuf.generated import texts
 from tests.schemas.protobuf.golden_files import NAMES, read_text
 from tests.schemas.protobuf.ordering import in_order
 
-# Texts are large: shrinking them would take minutes.
+# Shrinking the large texts would take minutes.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 FEW = settings(max_examples=30, deadline=None, phases=PHASES)
 MANY = settings(max_examples=150, deadline=None, phases=PHASES)
 
 
-# What is put into texts to damage them.
+# Fragments that are inserted to damage texts.
 PIECES = (
     *("", "{", "}", "[", "(", ".", "-", '"', "\x00", "\u00e9", "0", "1", "1e400", "inf", "max", "A", "string", "oneof"),
     *("0x" + "f" * 5_000, "9" * 5_000, '"\\377"', "[default = 5]", "reserved 1 to 9;", "extensions 1 to 9;"),
@@ -25,8 +25,8 @@ PIECES = (
 )
 
 
-def _use_or_refuse(text: str) -> None:
-    """Nothing but InvalidSchemaError may be raised, and by parsing only."""
+def _use_or_reject(text: str) -> None:
+    """Only parsing may raise, and only InvalidSchemaError."""
     try:
         schema = parse(text)
     except InvalidSchemaError:
@@ -58,7 +58,7 @@ def test_a_schema_reads_its_own_data(text: str) -> None:
 
 @FEW
 @given(texts())
-def test_text_and_descriptor_lead_to_each_other(text: str) -> None:
+def test_text_and_descriptor_convert_to_each_other(text: str) -> None:
     schema = parse(text)
     from_descriptor = parse(schema.formatted("serialized"))
     assert in_order(from_descriptor.descriptor) == in_order(schema.descriptor)
@@ -76,7 +76,7 @@ def test_normal_forms(text: str) -> None:
 
 @FEW
 @given(texts())
-def test_protobufs_own_library_takes_what_is_valid(text: str) -> None:
+def test_protobufs_own_library_accepts_valid_schemas(text: str) -> None:
     schema = parse(text)
     assert schema.name is not None
     assert schema.pool.FindMessageTypeByName(schema.name).full_name == schema.name
@@ -84,37 +84,37 @@ def test_protobufs_own_library_takes_what_is_valid(text: str) -> None:
 
 @MANY
 @given(st.text(max_size=60) | st.text(alphabet="message Mstring={}[]();.,:<>\"'\\/-*0123 \n", max_size=200))
-def test_any_text_is_valid_or_refused(text: str) -> None:
-    _use_or_refuse(text)
+def test_any_text_is_valid_or_rejected(text: str) -> None:
+    _use_or_reject(text)
 
 
 @MANY
 @given(st.sampled_from(NAMES), st.data())
-def test_a_damaged_text_is_valid_or_refused(name: str, data: st.DataObject) -> None:
+def test_a_damaged_text_is_valid_or_rejected(name: str, data: st.DataObject) -> None:
     text = read_text(name)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    _use_or_refuse(text[:start] + data.draw(st.sampled_from(PIECES)) + text[end:])
+    _use_or_reject(text[:start] + data.draw(st.sampled_from(PIECES)) + text[end:])
 
 
 @MANY
 @given(st.sampled_from(NAMES), st.data())
-def test_a_damaged_descriptor_is_valid_or_refused(name: str, data: st.DataObject) -> None:
+def test_a_damaged_descriptor_is_valid_or_rejected(name: str, data: st.DataObject) -> None:
     raw = bytearray(parse(read_text(name)).descriptor.SerializeToString())
     for _ in range(data.draw(st.integers(1, 5))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    _use_or_refuse(base64.b64encode(raw).decode())
+    _use_or_reject(base64.b64encode(raw).decode())
 
 
 @MANY
 @given(st.binary(max_size=60))
-def test_any_descriptor_is_valid_or_refused(raw: bytes) -> None:
-    _use_or_refuse(base64.b64encode(raw).decode())
+def test_any_descriptor_is_valid_or_rejected(raw: bytes) -> None:
+    _use_or_reject(base64.b64encode(raw).decode())
 
 
 @MANY
 @given(st.binary(max_size=40))
-def test_strings_come_back(data: bytes) -> None:
+def test_strings_survive_a_round_trip(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     schema = parse(f'syntax = "proto2"; message M {{ optional bytes a = 1 [default = {quote(text)}]; }}')
     assert schema.raw.messages[0].fields[0].default == text

@@ -33,7 +33,7 @@ def customer() -> ProtobufSchema:
     return parse(CUSTOMER, RESOLVED, REFERENCES)
 
 
-def test_facts(customer: ProtobufSchema) -> None:
+def test_properties(customer: ProtobufSchema) -> None:
     assert (customer.schema_type, customer.name, customer.references) == ("PROTOBUF", "shop.Customer", REFERENCES)
     assert customer.formatted("") == customer.formatted("resolved") == customer.canonical
     assert parse("enum E { A = 1; } ").name == "E"
@@ -55,17 +55,17 @@ def test_message_indexes(customer: ProtobufSchema, name: str, indexes: tuple[int
     assert customer.find_message_name(indexes) == name
 
 
-def test_message_indexes_that_lead_nowhere(customer: ProtobufSchema) -> None:
+def test_invalid_message_indexes(customer: ProtobufSchema) -> None:
     assert customer.find_message_name(()) == "shop.Customer"
     for indexes in ((2,), (0, 2), (-1,), (0, 0, 0, 0)):
         with pytest.raises(KeyError):
             customer.find_message_name(indexes)
-    for name in ("shop.Level", "shop.Nobody", "Nobody", ""):
+    for name in ("shop.Level", "shop.Missing", "Missing", ""):
         with pytest.raises(KeyError):
             customer.find_message_indexes(name)
 
 
-def test_entries_of_maps_count_in_a_descriptor_only() -> None:
+def test_map_entries_count_in_a_descriptor_only() -> None:
     text = 'syntax = "proto3"; message M { map<string, string> a = 1; message N {} }'
     assert parse(text).find_message_indexes("M.N") == (0, 0)
     assert parse(parse(text).formatted("serialized")).find_message_indexes("M.N") == (0, 1)
@@ -83,10 +83,10 @@ def test_messages_are_read_and_written_without_generated_classes(customer: Proto
     again = message_class.FromString(message.SerializeToString())
     assert json_format.MessageToDict(again) == content
     with pytest.raises(KeyError):
-        customer.message_class("shop.Nobody")
+        customer.message_class("shop.Missing")
 
 
-def test_two_versions_of_a_schema_have_pools_of_their_own(customer: ProtobufSchema) -> None:
+def test_two_versions_of_a_schema_have_separate_pools(customer: ProtobufSchema) -> None:
     other = parse(CUSTOMER.replace("int64 id", "string id"), RESOLVED, REFERENCES)
     assert other.message_class("shop.Customer")(id="x").SerializeToString() == b"\n\x01x"
     assert customer.message_class("shop.Customer")(id=1).SerializeToString() == b"\x08\x01"
@@ -107,9 +107,9 @@ def test_imports_may_be_descriptors(customer: ProtobufSchema) -> None:
     assert parse(CUSTOMER, resolved).descriptors == customer.descriptors
 
 
-def test_an_import_that_is_broken_is_named() -> None:
+def test_the_error_names_an_invalid_import() -> None:
     with pytest.raises(InvalidSchemaError, match=r'^"address.proto": line 1, column 1: expected'):
-        parse(CUSTOMER, {"address.proto": "nonsense"})
+        parse(CUSTOMER, {"address.proto": "invalid"})
 
 
 def test_an_import_that_is_missing() -> None:
@@ -117,7 +117,7 @@ def test_an_import_that_is_missing() -> None:
         parse(CUSTOMER)
 
 
-def test_what_an_import_imports_publicly_can_be_seen() -> None:
+def test_public_imports_of_an_import_are_visible() -> None:
     resolved = {
         "a.proto": 'syntax = "proto3"; message A {}',
         "b.proto": 'syntax = "proto3"; import public "a.proto";',
@@ -128,19 +128,19 @@ def test_what_an_import_imports_publicly_can_be_seen() -> None:
         parse('syntax = "proto3"; import "c.proto"; message M { A a = 1; }', resolved)
 
 
-def test_a_file_that_only_imports_another_publicly_stands_for_it() -> None:
+def test_a_file_with_only_a_public_import_represents_the_imported_file() -> None:
     schema = parse('syntax = "proto3"; import public "country.proto";', RESOLVED)
     assert schema.name == "shop.common.Country"
     assert schema.find_message_indexes("shop.common.Country") == (0,)
     assert schema.message_class("shop.common.Country")(code="x").SerializeToString() == b"\n\x01x"
 
 
-def test_references_of_the_normal_form_are_in_order() -> None:
+def test_references_of_the_normal_form_are_sorted() -> None:
     references = (Reference("b", "b", 1), Reference("a", "a", 2), Reference("b", "b", 1))
     assert parse("message M {}", {}, references).normalized().references == (references[1], references[0])
 
 
 def test_neither_text_nor_descriptor() -> None:
-    for text in ("nonsense", base64.b64encode(b"nonsense").decode(), "{}", '{"type": "string"}'):
+    for text in ("invalid", base64.b64encode(b"invalid").decode(), "{}", '{"type": "string"}'):
         with pytest.raises(InvalidSchemaError, match=r"^line 1, column \d+: "):
             parse(text)

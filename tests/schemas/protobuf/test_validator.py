@@ -6,16 +6,16 @@ import pytest
 from rookery.schemas.interface import InvalidSchemaError
 from rookery.schemas.protobuf import check, parse, parse_registered
 
-# What is wrong, a text in which it is wrong (proto3 if it does not say), and what the message says about it.
+# The problem, a text that has it (proto3 if it has no syntax), and a part of the message.
 INVALID = [
-    ("a type that is not there", "message M { Other o = 1; }", 'line 1, column 32: "Other" is not defined in "M"'),
+    ("an undefined type", "message M { Other o = 1; }", 'line 1, column 32: "Other" is not defined in "M"'),
     (
         "a well-known type that is not imported",
         "message M { google.protobuf.Timestamp t = 1; }",
         '"google.protobuf.Timestamp" is not defined in "M"; import "google/protobuf/timestamp.proto"',
     ),
-    ("a map of a type that is not there", "message M { map<string, Other> o = 1; }", '"Other" is not defined'),
-    ("an rpc of a type that is not there", "service S { rpc R (A) returns (A); }", '"A" is not defined in "S"'),
+    ("a map of an undefined type", "message M { map<string, Other> o = 1; }", '"Other" is not defined'),
+    ("an rpc of an undefined type", "service S { rpc R (A) returns (A); }", '"A" is not defined in "S"'),
     ("an rpc of an enum", "enum A { Z = 0; } service S { rpc R (A) returns (A); }", '"A" is not a message'),
     ("an extension of nothing", 'syntax = "proto2"; extend A { optional int32 a = 1; }', '"A" is not defined'),
     ("a tag twice", "message M { string a = 1; string b = 1; }", 'column 46: "M.b": tag 1 belongs to "a" already'),
@@ -36,14 +36,14 @@ INVALID = [
     ("an rpc twice", "message M {} service S { rpc R (M) returns (M); rpc R (M) returns (M); }", '"S.R" is'),
     ("an enum's value twice", "enum E { Z = 0; A = 1; A = 2; }", '"A" is defined already'),
     ("an enum's value in two enums", "enum E { Z = 0; } enum F { Z = 0; }", '"Z" is defined already'),
-    ("an enum's number twice", "enum E { Z = 0; A = 1; B = 1; }", '"E.B": 1 is there already; allow_alias'),
+    ("an enum's number twice", "enum E { Z = 0; A = 1; B = 1; }", '"E.B": 1 is used already; set allow_alias'),
     ("an enum without values", "enum E {}", 'the enum "E" has no values'),
     ("an enum of proto3 that does not start with 0", "enum E { A = 1; }", "the first value has to be 0"),
     ("an enum's number that is too large", "enum E { Z = 0; A = 2147483648; }", "does not fit into 32 bits"),
     ("an enum's reserved number", "enum E { Z = 0; A = 5; reserved 4 to 6; }", '"E.A": the name or the number is'),
     ("an enum's reserved name", 'enum E { Z = 0; A = 5; reserved "A"; }', '"E.A": the name or the number is reserved'),
     ("an enum's ranges that overlap", "enum E { Z = 0; reserved 4 to 6, 6; }", "6 to 6 overlaps with another range"),
-    ("an enum's range backwards", "enum E { Z = 0; reserved 6 to 4; }", "6 to 4 is not a range"),
+    ("an enum's reversed range", "enum E { Z = 0; reserved 6 to 4; }", "6 to 4 is not a range"),
     ("a oneof without fields", "message M { oneof o {} }", 'the oneof "M.o" has no fields'),
     ("a map in a oneof", "message M { oneof o { map<string, string> a = 1; } }", '"M.a": a map cannot be in a oneof'),
     ("a label in a oneof", "message M { oneof o { repeated string a = 1; } }", '"repeated" is not allowed in a oneof'),
@@ -53,7 +53,7 @@ INVALID = [
     ("a reserved tag", "message M { reserved 2 to 4; string a = 3; }", '"M.a": tag 3 is reserved'),
     ("a reserved name", 'message M { reserved "a"; string a = 3; }', '"M.a": the name is reserved'),
     ("ranges that overlap", "message M { reserved 2 to 4, 4 to 6; }", "4 to 6 overlaps with another range"),
-    ("a range backwards", "message M { reserved 4 to 2; }", "4 to 2 is not a range of tags"),
+    ("a reversed range", "message M { reserved 4 to 2; }", "4 to 2 is not a range of tags"),
     (
         "a tag for extensions",
         'syntax = "proto2"; message M { extensions 5 to 9; optional int32 a = 7; }',
@@ -80,7 +80,7 @@ INVALID = [
         "not allowed",
     ),
     (
-        "a default value that is no number",
+        "a default value that is not a number",
         'syntax = "proto2"; message M { optional int32 a = 1 [default = "x"]; }',
         "type",
     ),
@@ -100,7 +100,7 @@ INVALID = [
         "does not fit into 64 bits",
     ),
     (
-        "a default value that is no bool",
+        "a default value that is not a bool",
         'syntax = "proto2"; message M { optional bool a = 1 [default = 1]; }',
         "type bool",
     ),
@@ -109,8 +109,8 @@ INVALID = [
         'syntax = "proto2"; message M { optional E a = 1 [default = B]; enum E { A = 1; } }',
         "not of the type E",
     ),
-    ("a map with keys of double", "message M { map<double, string> a = 1; }", "whole numbers, bool or string as keys"),
-    ("a map with keys of a message", "message M { map<M, string> a = 1; }", "whole numbers, bool or string as keys"),
+    ("a map with keys of double", "message M { map<double, string> a = 1; }", "integers, bool or string as keys"),
+    ("a map with keys of a message", "message M { map<M, string> a = 1; }", "integers, bool or string as keys"),
     (
         "a map's entry with other fields",
         "message M { repeated E a = 1; message E { option map_entry = true; string key = 1; string other = 2; } }",
@@ -121,13 +121,13 @@ INVALID = [
         "message M { E a = 1; message E { option map_entry = true; string key = 1; string value = 2; } }",
         '"M.a": the entry of a map can only be repeated',
     ),
-    ("an option with a value that does not fit", "message M { string a = 1 [deprecated = 5]; }", "deprecated"),
+    ("an option with an invalid value", "message M { string a = 1 [deprecated = 5]; }", "deprecated"),
     (
         "a default value that is not UTF-8",
         'syntax = "proto2"; message M { optional string a = 1 [default = "\\377"]; }',
         "the default value is not UTF-8",
     ),
-    ("an edition that is not there", 'syntax = "proto3"; edition = "2023"; message M {}', "expected"),
+    ("syntax and edition", 'syntax = "proto3"; edition = "2023"; message M {}', "expected"),
     ("optional in an edition", 'edition = "2023"; message M { optional string a = 1; }', "not allowed in 2023"),
     ("an unknown edition", 'edition = "1999"; message M {}', 'unknown edition "1999"'),
     (
@@ -160,13 +160,13 @@ def test_invalid(text: str, message: str) -> None:
     ],
 )
 def test_valid(text: str) -> None:
-    """Some of these, protoc refuses; Confluent's registry does not."""
+    """protoc rejects some of these; Confluent's registry accepts them."""
     schema = parse(text)
     assert parse(schema.canonical).canonical == schema.canonical
     assert schema.pool is not None
 
 
-# What protobuf's own library refuses when it is to read messages with the schema.
+# Schemas that protobuf's own library rejects.
 UNUSABLE = [
     ("JSON names that clash", 'syntax = "proto3"; message M { int32 foo_bar = 1; int32 fooBar = 2; }', "fooBar"),
     (
@@ -188,7 +188,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("text", "message"), [row[1:] for row in UNUSABLE], ids=[row[0] for row in UNUSABLE])
-def test_what_cannot_be_used_is_refused_unless_it_is_there_already(text: str, message: str) -> None:
+def test_an_unusable_schema_is_rejected_unless_it_is_registered_already(text: str, message: str) -> None:
     with pytest.raises(InvalidSchemaError, match=message):
         parse(text)
     registered = parse_registered(text)
@@ -197,7 +197,7 @@ def test_what_cannot_be_used_is_refused_unless_it_is_there_already(text: str, me
 
 
 def test_many_ranges_and_fields() -> None:
-    """With a loop over all ranges for each field and range, this would take a minute."""
+    """A loop over all ranges for each field and range would take a minute."""
     count = 7_500
     ranges = ", ".join(str(2 * each + 1) for each in reversed(range(count)))
     fields = " ".join(f"int32 f{each} = {2 * each + 2};" for each in range(count))
@@ -217,14 +217,14 @@ def test_many_extensions_of_many_ranges() -> None:
 
 
 def test_many_default_values_of_an_enum() -> None:
-    """With a look at all of the enum's values for each field, this would take a minute."""
+    """A search through all values of the enum for each field would take a minute."""
     count = 5_000
     values = " ".join(f"V{each} = {each};" for each in range(count))
     fields = " ".join(f"optional E f{each} = {each + 1} [default = V{each}];" for each in range(count))
     assert len(parse(f"enum E {{ {values} }} message M {{ {fields} }}").raw.messages[0].fields) == count
 
 
-def test_of_ranges_that_overlap_the_later_one_is_named() -> None:
+def test_the_error_names_the_later_of_overlapping_ranges() -> None:
     text = 'syntax = "proto3"; message M { reserved 20 to 30; reserved 1, 5 to 25; }'
     with pytest.raises(InvalidSchemaError, match=r'column 60: "M": 5 to 25 overlaps'):
         parse(text)
@@ -241,14 +241,14 @@ def test_descriptors_are_checked_too() -> None:
         parse(good.formatted("serialized"))
 
 
-def test_a_descriptors_default_value_that_cannot_be_read() -> None:
+def test_an_invalid_default_value_of_a_descriptor() -> None:
     good = parse('message M { optional bytes a = 1 [default = "x"]; }')
     good.descriptor.message_type[0].field[0].default_value = "\\q"
-    with pytest.raises(InvalidSchemaError, match=r'"a": .*\\q is no escape sequence'):
+    with pytest.raises(InvalidSchemaError, match=r'"a": .*\\q is not a valid escape sequence'):
         parse(good.formatted("serialized"))
 
 
-def test_a_descriptor_with_a_map_of_its_own_kind_among_the_options() -> None:
+def test_a_descriptor_with_a_map_among_the_options() -> None:
     good = parse(
         'syntax = "proto3"; import "google/protobuf/descriptor.proto"; option (a) = { b: { key: "k" value: "v" } };'
         " message A { map<string, string> b = 1; } extend google.protobuf.FileOptions { A a = 50000; }"
@@ -258,7 +258,7 @@ def test_a_descriptor_with_a_map_of_its_own_kind_among_the_options() -> None:
         parse(good.formatted("serialized"))
 
 
-def test_a_descriptors_options_that_do_not_fit_their_definitions() -> None:
+def test_a_descriptors_options_that_do_not_match_their_definitions() -> None:
     good = parse(
         'syntax = "proto3"; import "google/protobuf/descriptor.proto"; option (a) = { b: "x" };'
         " message A { string b = 1; } extend google.protobuf.FileOptions { A a = 50000; }"

@@ -15,7 +15,7 @@ def test_every_file_can_be_imported(name: str) -> None:
     assert schema.message_class("M").DESCRIPTOR.fields_by_name["a"].number == 1
 
 
-def test_their_number() -> None:
+def test_the_number_of_files() -> None:
     assert len(WELL_KNOWN_FILES) == len(list(WELL_KNOWN_FILES)) == 29
     assert WELL_KNOWN_FILES.get("google/protobuf/nothing.proto") is None
 
@@ -28,8 +28,8 @@ def _fields(file: descriptor_pb2.FileDescriptorProto) -> set[tuple[str, str, int
     ("name", "theirs"),
     [("confluent/meta.proto", meta_pb2.DESCRIPTOR), ("confluent/type/decimal.proto", decimal_pb2.DESCRIPTOR)],
 )
-def test_confluents_own(name: str, theirs: object) -> None:
-    """Those of their Python client may be older, but not different."""
+def test_the_files_of_confluent(name: str, theirs: object) -> None:
+    """The files of Confluent's Python client may be older, but must not differ."""
     schema = parse(f'syntax = "proto3"; import "{name}"; message M {{}}')
     file = descriptor_pb2.FileDescriptorProto.FromString(theirs.serialized_pb)  # type: ignore[attr-defined]  # generated
     ours = schema.descriptors[name]

@@ -1,4 +1,4 @@
-"""Avro as Java's library and Confluent's registry understand it; `schema` says how the parts fit."""
+"""Avro schemas with the rules of Java's library and Confluent's registry. `schema` describes the modules."""
 
 from rookery.schemas.avro.compatibility import check
 from rookery.schemas.avro.schema import AvroSchema, parse, parse_registered

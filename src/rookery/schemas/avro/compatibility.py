@@ -1,14 +1,16 @@
-"""Which schemas read which data: the rules of the specification's "Schema Resolution".
+"""Compatibility of Avro schemas, by the rules of the specification's section "Schema Resolution".
 
-This does what Java's `SchemaCompatibility` does, in its order, because the registry's answers are made of its findings:
-all of them, each with its path in the reader. The `avro` package has a checker as well. It is not used: it hands out
-paths and messages as sets that no longer say which belongs to which, and it has no better rules.
+The checks are those of Java's `SchemaCompatibility`, in the same order, because the registry's responses contain all of
+its findings, each with its path in the reader. The checker of the `avro` package is not used: it returns paths and
+messages as separate sets, so that they cannot be matched to each other, and its rules are not better.
 
-A pair of types is compared once; while that goes on, a recursive type takes it for compatible. Where the assumption
-turns out wrong, what was found by it is forgotten. Java keeps it, and so may overlook a recursive branch of a union.
+A pair of types is compared once. A recursive type that reaches a pair whose comparison is still open assumes that it is
+compatible. If the pair turns out to be incompatible, the results that relied on the assumption are discarded. Java
+keeps them, and so may miss an incompatibility in a recursive branch of a union.
 
-The comparison of a pair is a generator that yields the pairs it wants compared and gets what was found: types that
-refer to each other are as deep as there are types, which is deeper than the interpreter's stack.
+The comparison of a pair is a generator: it yields the pairs that it needs compared, and is sent their findings. A
+recursive function would not do: a chain of types that refer to each other can be as long as there are types, which is
+deeper than the interpreter's stack.
 """
 
 from collections.abc import Generator
@@ -46,19 +48,19 @@ _DESCRIPTIONS: Final = {
         "The field '{detail}' at path '{path}' in the {{reader}} schema has no default value "
         "and is missing in the {{writer}} schema"
     ),
-    # Java gives up with an exception here: the data cannot be read.
+    # Java raises an exception here: the data cannot be read.
     "READER_FIELD_AMBIGUOUS": (
         "The field '{detail}' at path '{path}' in the {{reader}} schema matches several fields in the {{writer}} schema"
     ),
 }
 
 
-# A second or two of work.
+# One or two seconds of work.
 _STEPS_MAX = 200_000
 
 
 class _Path(NamedTuple):
-    """A way down, by its last step. It is written out only for what is reported."""
+    """A path, as a linked list from its last step. Only the paths of reported findings become text."""
 
     before: "_Path | None"
     step: str
@@ -86,7 +88,9 @@ class _Finding(NamedTuple):
         return Incompatibility(self.kind, description, path, self.detail)
 
 
-class _Wanted(NamedTuple):
+class _Task(NamedTuple):
+    """A comparison to do. `path` is where the reader's type is."""
+
     reader: Node
     writer: Node
     path: _Path = _ROOT
@@ -98,20 +102,23 @@ class _Wanted(NamedTuple):
 
 _Pair: TypeAlias = tuple[int, int]
 _Findings: TypeAlias = list[_Finding]
-_Steps: TypeAlias = Generator[_Wanted, _Findings, _Findings]
+_Steps: TypeAlias = Generator[_Task, _Findings, _Findings]
 
 
 def check(reader: AvroSchema, writer: AvroSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
-    """What keeps `reader` from reading data that `writer` wrote. The policy makes no difference to Avro."""
-    found = _Comparison().compare(_Wanted(reader.root, writer.root))
+    """Return the reasons why `reader` cannot read data of `writer`. The policy does not matter for Avro."""
+    found = _Comparison().compare(_Task(reader.root, writer.root))
     return [TOO_COMPLEX] if found is None else take_first(each.describe() for each in found)
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A pair whose comparison is under way. `lowest` is the depth of the outermost one that it takes for compatible,
-    `assumed_before` how many results relied on such a thing when it began. If its own result does in the end, what
-    relies on it relies on `outer`, too."""
+    """A pair whose comparison is open.
+
+    `lowest` is the smallest depth of an open pair that this one assumed to be compatible; its own `depth` if none.
+    `assumed_before` is the number of provisional results when it began. If its own result is provisional in the end,
+    `outer` is the open pair that it relies on; results that rely on this pair then rely on `outer`, too.
+    """
 
     pair: _Pair
     steps: _Steps
@@ -123,15 +130,18 @@ class _Frame:
     def outermost(self) -> "_Frame":
         frame = self
         while frame.outer is not None:
-            # The way is halved for those who come after.
+            # Path halving, as in a union-find structure: later calls have a shorter way.
             frame.outer = frame.outer.outer or frame.outer
             frame = frame.outer
         return frame
 
 
 class _Comparison:
-    """`_found` has what is known, `_open` the pairs under way, and `_assumed` those of `_found` that rely on one
-    of them being compatible, in the order in which they were found."""
+    """One comparison of two schemas.
+
+    `_found` holds the results, `_open` the pairs whose comparison is open, and `_assumed` the provisional results:
+    those of `_found` that rely on an open pair being compatible, in the order in which they were found.
+    """
 
     def __init__(self) -> None:
         self._found: dict[_Pair, _Findings] = {}
@@ -140,46 +150,50 @@ class _Comparison:
         self._steps_left = _STEPS_MAX
         self._rules = _Rules()
 
-    def compare(self, root: _Wanted) -> _Findings | None:
-        """None if there is too much to compare."""
+    def compare(self, root: _Task) -> _Findings | None:
+        """Return the findings; None if the comparison takes too many steps."""
         frames: list[_Frame] = []
-        answer = self._begin(root, frames)
+        result = self._begin(root, frames)
         while frames:
             self._steps_left -= 1
             if self._steps_left < 0:
                 return None
             try:
-                wanted = frames[-1].steps.send(answer)  # type: ignore[arg-type]  # None starts it
+                task = frames[-1].steps.send(result)  # type: ignore[arg-type]  # None starts the generator
             except StopIteration as stop:
-                answer = self._end(frames, stop.value)
+                result = self._end(frames, stop.value)
             else:
-                answer = self._recall(wanted.pair, frames[-1])
-                if answer is None:
-                    answer = self._begin(wanted, frames)
-        return answer
+                result = self._look_up(task.pair, frames[-1])
+                if result is None:
+                    result = self._begin(task, frames)
+        return result
 
-    def _recall(self, pair: _Pair, frame: _Frame) -> _Findings | None:
+    def _look_up(self, pair: _Pair, frame: _Frame) -> _Findings | None:
+        """Return the known or assumed result of a pair, on behalf of the comparison in `frame`."""
         assumed = self._open.get(pair) or self._assumed.get(pair)
         if assumed is not None:
             frame.lowest = min(frame.lowest, assumed.outermost().depth)
             return []
         return self._found.get(pair)
 
-    def _begin(self, wanted: _Wanted, frames: list[_Frame]) -> _Findings | None:
-        """What was found, if that takes no further comparisons."""
-        self._steps_left -= (_count_parts(wanted.reader) + _count_parts(wanted.writer)) // PARTS_PER_STEP
-        found = self._rules.apply(*wanted)
+    def _begin(self, task: _Task, frames: list[_Frame]) -> _Findings | None:
+        """Return the findings if no further comparisons are needed. If they are, push a frame and return None."""
+        self._steps_left -= (_count_parts(task.reader) + _count_parts(task.writer)) // PARTS_PER_STEP
+        found = self._rules.apply(*task)
         if isinstance(found, list):
-            self._found[wanted.pair] = found
+            self._found[task.pair] = found
             return found
         depth = len(frames)
-        frames.append(_Frame(wanted.pair, found, depth, depth, len(self._assumed)))
-        self._open[wanted.pair] = frames[-1]
+        frames.append(_Frame(task.pair, found, depth, depth, len(self._assumed)))
+        self._open[task.pair] = frames[-1]
         return None
 
     def _end(self, frames: list[_Frame], found: _Findings) -> _Findings:
         frame = frames.pop()
         del self._open[frame.pair]
+        # A pair with findings is incompatible whatever was assumed. One without is certain only if it relies on no open
+        # pair further out. If it is incompatible, results that assumed the opposite must go: without this, a pair that
+        # is compatible only by the wrong assumption would be reported as compatible.
         is_certain = bool(found) or frame.lowest == frame.depth
         while is_certain and len(self._assumed) > frame.assumed_before:
             pair, _ = self._assumed.popitem()
@@ -197,7 +211,7 @@ def _count_parts(node: Node) -> int:
 
 
 class _Branches:
-    """Those of a union, by what a writer's type must have in common with them to be read."""
+    """The branches of a union, indexed by what a writer's type must share with a branch to be readable by it."""
 
     def __init__(self, union: Union) -> None:
         self._unnamed: list[Node] = []
@@ -249,19 +263,19 @@ class _Rules:
         if branches is None:
             branches = self._branches[id(reader)] = _Branches(reader)
         for branch in branches.find(writer):
-            if not (yield _Wanted(branch, writer)):
+            if not (yield _Task(branch, writer)):
                 return []
         return [_missing_branch(writer, path)]
 
 
 def _compare_parts(reader: Node, writer: Node, path: _Path) -> _Steps:
-    return (yield _Wanted(reader, writer, path))
+    return (yield _Task(reader, writer, path))
 
 
 def _compare_unions(reader: Union, writer: Union, path: _Path) -> _Steps:
     found = []
     for index, branch in enumerate(writer.branches):
-        if (yield _Wanted(reader, branch)):
+        if (yield _Task(reader, branch)):
             found.append(_missing_branch(branch, _Path(path, f"/{index}")))
     return found
 
@@ -269,7 +283,7 @@ def _compare_unions(reader: Union, writer: Union, path: _Path) -> _Steps:
 def _compare_with_branches(reader: Node, writer: Union, path: _Path) -> _Steps:
     found = []
     for index, branch in enumerate(writer.branches):
-        found += yield _Wanted(reader, branch, _Path(path, f"/{index}"))
+        found += yield _Task(reader, branch, _Path(path, f"/{index}"))
     return found
 
 
@@ -280,14 +294,14 @@ def _compare_records(reader: Record, writer: Record, path: _Path) -> _Steps:
         if len(names) > 1:
             found.append(_Finding("READER_FIELD_AMBIGUOUS", _Path(path, f"/fields/{index}"), field.name))
         elif names:
-            found += yield _Wanted(field.type, writer.fields[names[0]].type, _Path(path, f"/fields/{index}/type"))
+            found += yield _Task(field.type, writer.fields[names[0]].type, _Path(path, f"/fields/{index}/type"))
         elif field.default is MISSING:
             found.append(_missing_field(field, writer, _Path(path, f"/fields/{index}")))
     return found
 
 
 def _compare_names(reader: Named, writer: Named, path: _Path) -> _Findings:
-    """Namespaces do not matter, unless an alias is needed."""
+    """Compare simple names; namespaces matter only for aliases."""
     if reader.name.simple == writer.name.simple or writer.name in reader.aliases:
         return []
     return [_Finding("NAME_MISMATCH", _Path(path, "/name"), f"expected: {writer.full_name}")]
@@ -308,7 +322,7 @@ def _compare_symbols(reader: Enum, writer: Enum, path: _Path) -> _Findings:
 
 def _missing_field(field: Field, writer: Record, path: _Path) -> _Finding:
     if isinstance(field.type, Enum) and field.type.default is not None:
-        # The default of an enum stands in for unknown symbols, not for a missing field; Java words it like this.
+        # The default of an enum replaces unknown symbols, not a missing field. Java reports it as a type mismatch.
         return _type_mismatch(field.type, writer, _Path(path, "/type"))
     return _Finding("READER_FIELD_MISSING_DEFAULT_VALUE", path, field.name)
 

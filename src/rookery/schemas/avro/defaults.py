@@ -1,4 +1,4 @@
-"""Values in JSON that stand for values of a schema: the defaults of fields."""
+"""The defaults of fields: JSON values that represent values of the field's type."""
 
 import math
 import re
@@ -15,15 +15,17 @@ _FLOAT_DIGITS_MAX = 9
 
 
 def read_default(node: Node, value: Any) -> Any:
-    """Of a float or a double, text is a number as well: that is how those that JSON has none for are written."""
+    """Return the value of a default. For float and double a text may be a number, such as "NaN", which JSON lacks."""
     if node.type in ("float", "double") and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return float(value)
     return value
 
 
 def is_valid_default(node: Node, value: Any) -> bool:
-    """Of a union, the first branch counts. A field that the value does not have needs a default, which was valid where
-    the field was defined."""
+    """Whether `value` is a valid default for the type. For a union, the first branch decides.
+
+    A field that a record's value does not contain must have a default itself, which was checked with that field.
+    """
     pending: list[tuple[Node, Any]] = [(node, value)]
     while pending:
         node, value = pending.pop()
@@ -42,7 +44,7 @@ def is_valid_default(node: Node, value: Any) -> bool:
 
 
 def _is_valid_scalar(type_: str, value: Any) -> bool:
-    """False for types that are no scalars."""
+    """Whether `value` is valid for the scalar type; False for other types."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     match type_:
         case "null":
@@ -61,7 +63,7 @@ def _is_valid_scalar(type_: str, value: Any) -> bool:
 
 
 def normalize_default(node: Node, value: Any) -> Any:
-    """The same value as its type writes it: numbers of a float or a double with a point, objects in order."""
+    """Return the default in normal form: numbers of a float or double with a point, names of objects sorted."""
     while isinstance(node, Union) and node.branches:
         node = node.branches[0]
     match value:
@@ -90,7 +92,7 @@ def _to_double(value: float) -> float:
 
 
 def _round_to_float(value: float) -> float:
-    """The shortest decimal number that is the same in 32 bits."""
+    """Return the shortest decimal number that has the same value in 32 bits."""
     value = _to_double(value)
     try:
         packed = struct.pack("f", value)

@@ -1,6 +1,6 @@
-"""JSON as Jackson reads and writes it, which is what Java's schemas are made of.
+"""JSON as Jackson, the library of Java's schemas, reads and writes it.
 
-It takes comments, it writes numbers as Java does, and "NaN" in quotes. Both sides keep the order of the attributes.
+Reading accepts comments. Writing formats numbers as Java does, with "NaN" in quotes. Both keep the attributes' order.
 """
 
 import math
@@ -15,9 +15,9 @@ from rookery.schemas.interface import InvalidSchemaError
 
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
-# What does not end is matched as well: looking for its end again and again would take very long.
+# Unterminated strings and comments match as well: searching for their end again at each position would be quadratic.
 _STRING_OR_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?|/\*(?!.*?\*/).*)|/\*.*?\*/|//[^\n]*', re.DOTALL)
-# Java writes a double without an exponent inside of these.
+# Java writes a double between these limits without an exponent.
 _PLAIN_MIN: Final = 1e-3
 _PLAIN_MAX: Final = 1e7
 
@@ -68,7 +68,7 @@ def _write(value: Any, pieces: list[str]) -> None:
 
 
 def sort_json(value: Any) -> Any:
-    """With the attributes of all objects in alphabetical order."""
+    """Return the value with the attributes of all objects in alphabetical order."""
     match value:
         case dict():
             return {key: sort_json(value[key]) for key in sorted(value)}

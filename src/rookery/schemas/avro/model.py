@@ -1,8 +1,8 @@
-"""The tree of an Avro schema: what the parser builds and everything else walks.
+"""The tree of an Avro schema. The parser builds it, and all other modules walk it.
 
-Each type that a text spells out is a node of its own; a name is the node that it names, so recursive types are cycles.
-Nodes are compared by identity and do not change once their record is complete. `properties` are the attributes that
-Avro gives no meaning to, logical types among them, in the order of the text.
+Each type that the text defines is a separate node. A name is represented by the node that it refers to, so recursive
+types are cycles. Nodes are compared by identity and do not change after their record is complete. `properties` are the
+attributes that are not part of Avro's type definitions, logical types among them, in the order of the text.
 """
 
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ TYPES: Final = PRIMITIVES | {"record", "enum", "array", "map", "union", "fixed"}
 
 
 class Name(NamedTuple):
-    """The namespace is empty where there is none."""
+    """The name of a type. `namespace` is empty if there is none."""
 
     simple: str
     namespace: str
 
     @classmethod
     def of(cls, text: str, namespace: str) -> "Name":
-        """A text with dots says its namespace itself."""
+        """Parse a name. The namespace in `text`, if any, replaces `namespace`."""
         space, dot, simple = text.rpartition(".")
         return cls(simple, space if dot else namespace)
 
@@ -36,7 +36,7 @@ class Node:
 
     @property
     def full_name(self) -> str:
-        """What makes it differ from the other branches of a union."""
+        """The name that distinguishes the type from the other branches of a union."""
         return self.type
 
 
@@ -78,7 +78,7 @@ class Fixed(Named):
 
 
 class _Missing:
-    """The default of a field that has none; null is a default."""
+    """The type of `MISSING`, the default of a field that has none. None is the default null."""
 
 
 MISSING: Final = _Missing()
@@ -97,8 +97,8 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Record(Named):
-    """`required` has the names of the fields without default; None while the fields are read, which may name the record
-    already."""
+    """`required` holds the names of the fields without default. It is None while the fields are being parsed: they may
+    refer to the record already."""
 
     is_error: bool = False
     fields: dict[str, Field] = field(default_factory=dict)

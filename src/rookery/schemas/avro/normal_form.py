@@ -1,8 +1,9 @@
-"""The normal form of a schema, as Confluent's registry has it: the same schema without differences in writing.
+"""The normal form of a schema, as Confluent's registry defines it: without insignificant differences in the text.
 
-Unknown attributes, aliases, and the attributes of defaults come in alphabetical order, a valid logical type in front.
-Defaults are written as their type writes them. Empty docs of types go, and errors become records. Unlike there, a type
-without namespace inside one with a namespace stays as it is: there it moves into that namespace.
+Unknown attributes, aliases, and the attributes of defaults are in alphabetical order, after a valid logical type.
+Defaults are written in the form of their type. Empty docs of types are removed, and errors become records. There is one
+difference to Confluent's registry: a type without namespace inside a type with one keeps no namespace, while
+Confluent's normal form moves it into that namespace.
 """
 
 import math
@@ -75,7 +76,7 @@ def _sort_properties(node: Node) -> dict[str, Any]:
 
 
 def _logical_type(node: Node) -> dict[str, Any]:
-    """The attributes of the logical type; nothing if it is one that Avro ignores."""
+    """Return the attributes of the logical type; an empty dictionary if it is invalid, which Avro ignores."""
     name = node.properties.get("logicalType")
     if name == "decimal":
         return _decimal(node)

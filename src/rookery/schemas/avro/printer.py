@@ -1,9 +1,9 @@
-"""The text of a schema as Java's `Schema.toString` has it.
+"""Prints a schema as Java's `Schema.toString` does.
 
-Attributes come in a fixed order, unknown ones behind them in theirs. A namespace is left out where it is that of the
-record around. A type is spelled out where it comes first and named from then on; `known` are the full names of those
-that are named from the start. A schema that others define parts of may be deeper than each of their texts, and then is
-refused: nobody could read the text again.
+Attributes have a fixed order; unknown ones follow in the order of the text. A namespace is omitted if it is that of the
+enclosing record. A named type is defined at its first occurrence and only named afterwards; types whose full names are
+in `known` are always only named. A schema with references may be deeper than each of the texts. It is rejected if it is
+deeper than the limit, because the parser could not read the printed text again.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from rookery.schemas.avro.model import MISSING, TYPES, Array, Enum, Field, Fixed
 from rookery.schemas.bounds import DEPTH_MAX
 from rookery.schemas.interface import InvalidSchemaError
 
-# Of the JSON that a record takes: the object, the list of its fields, the field.
+# The levels of JSON that a record adds: the object, the list of its fields, the field.
 _RECORD_DEPTH = 3
 
 
@@ -23,13 +23,13 @@ def print_schema(node: Node, known: Iterable[str] = ()) -> str:
 
 
 def print_definition(node: Named) -> str:
-    """The types inside of it are only named."""
-    return write_json(_Printer(None).spell_out(node, "", 0))
+    """Print the definition of one type. The types inside it are only named."""
+    return write_json(_Printer(None).define(node, "", 0))
 
 
 class _Printer:
     def __init__(self, known: set[str] | None) -> None:
-        """None knows all names."""
+        """`known` are the full names of the types to name instead of defining them; None means all types."""
         self._known = known
 
     def describe(self, node: Node, namespace: str, depth: int) -> Any:
@@ -51,9 +51,9 @@ class _Printer:
         if self._known is None or node.full_name in self._known:
             return _qualify(node.name, namespace)
         self._known.add(node.full_name)
-        return self.spell_out(node, namespace, depth)
+        return self.define(node, namespace, depth)
 
-    def spell_out(self, node: Named, namespace: str, depth: int) -> dict[str, Any]:
+    def define(self, node: Named, namespace: str, depth: int) -> dict[str, Any]:
         described: dict[str, Any] = {"type": node.type, "name": node.name.simple}
         if node.name.namespace != namespace:
             described["namespace"] = node.name.namespace
@@ -92,10 +92,11 @@ class _Printer:
 
 
 def _qualify(name: Name, namespace: str) -> str:
-    """The simple name if it is understood here; one that is also a type's is not."""
+    """Return the simple name if it is unambiguous in this namespace and not the name of a built-in type."""
     return name.simple if name.namespace == namespace and name.simple not in TYPES else name.full
 
 
 def _qualify_alias(alias: Name, namespace: str) -> str:
-    """A dot in front keeps an alias without namespace from getting that of its type. Java forgets it."""
+    """Return the name of an alias. An alias without namespace gets a leading dot, which Java omits: without it the
+    alias would get the namespace of its type."""
     return _qualify(alias, namespace) if alias.namespace or not namespace else f".{alias.simple}"

@@ -1,12 +1,12 @@
-"""An Avro schema as the registry handles it.
+"""An Avro schema for the registry.
 
-    text --parsing--> tree (model) --printing--> canonical text
+    text --parser--> tree (model) --printer--> canonical text
                         |  |
-                        |  +--normalizing--> tree of the normal form
-                        +--compatibility--> what keeps one from reading the other's data
+                        |  +--normal_form--> tree of the normal form
+                        +--compatibility--> incompatibilities with another schema
 
-A reference is a schema that is read before, so that its names are known. In the canonical text its outermost type is
-named, not spelled out; the form "resolved" spells everything out.
+A referenced schema is parsed first, so that its names are known. The canonical text only names its outermost type; the
+form "resolved" contains all definitions.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class AvroSchema:
     schema_type: Literal["AVRO"] = "AVRO"
 
     def __init__(self, root: Node, known: frozenset[str], references: tuple[Reference, ...]) -> None:
-        """`known` has the full names of the types that are referred to."""
+        """`known` holds the full names of the outermost types of the references."""
         self.root = root
         self.references = references
         self._known = known
@@ -40,7 +40,7 @@ class AvroSchema:
 
     @cached_property
     def raw(self) -> Any:
-        """The decoded JSON without references: what fastavro parses."""
+        """The decoded JSON with all definitions, for fastavro."""
         return read_json(self.formatted("resolved"))
 
     def normalized(self) -> "AvroSchema":
@@ -52,12 +52,12 @@ class AvroSchema:
 
 
 def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> AvroSchema:
-    """A schema that is new has to be valid in all parts."""
+    """Parse a new schema, which must satisfy the specification in full."""
     return _parse(text, resolved, references, strict=True)
 
 
 def parse_registered(text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> AvroSchema:
-    """Names and defaults are taken as they are."""
+    """Parse a registered schema: names need not be ASCII, and defaults are not checked."""
     return _parse(text, resolved, references, strict=False)
 
 
@@ -67,7 +67,7 @@ def _parse(text: str, resolved: Mapping[str, str], references: tuple[Reference, 
     known = frozenset(root.full_name for root in roots if isinstance(root, Named))
     schema = AvroSchema(parser.parse(text), known, references)
     if resolved:
-        # With what it refers to it may be too deep to be read again.
+        # Together with its references it may be too deep to be parsed again: then it must not be registered.
         read_json(schema.canonical)
         read_json(schema.formatted("resolved"))
     return schema

@@ -1,16 +1,15 @@
-"""Comparison of the keywords of arrays."""
+"""Compares the keywords of arrays."""
 
 from typing import Any, NamedTuple
 
 from rookery.schemas.json_schema.content import ContentModel, compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference, Differences, below
-from rookery.schemas.json_schema.limits import compare_limit
+from rookery.schemas.json_schema.differences import Difference, Differences, compare_limit, nest
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.walk import Comparison, Pair
 
 
 class _Items(NamedTuple):
-    """A schema that all items fit, or some for the first of them and a model for the others."""
+    """`each` is one schema for all items; or `first` are schemas for the first items and `others` is for the rest."""
 
     each: Shape | None
     first: list[Shape]
@@ -32,7 +31,7 @@ def _read_items(shape: Shape) -> _Items:
     items = tree.get("items")
     if not shape.dialect.has_prefix_items:
         first, each = (items, None) if isinstance(items, list) else (None, items)
-        # Nothing is additional where one schema is for all.
+        # With one schema for all items there are no additional ones.
         others = tree.get("additionalItems", True) if each is None else tree.get("additionalItems") or True
     elif "prefixItems" in tree or isinstance(items, bool | None):
         first, others = tree.get("prefixItems"), True if items is None else items
@@ -48,7 +47,7 @@ def _read_items(shape: Shape) -> _Items:
 
 def _compare_each(old: Shape | None, new: Shape | None) -> Comparison:
     if old is not None and new is not None:
-        return below((yield Pair(old, new)).differences, "items")
+        return nest((yield Pair(old, new)).differences, "items")
     if old is new:
         return []
     return [Difference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED", ("items",))]
@@ -63,7 +62,7 @@ def _compare_first(old: _Items, new: _Items) -> Comparison:
             found = yield from _compare_added(old.others, new.first[index])
         else:
             found = (yield Pair(old.first[index], new.first[index])).differences
-        differences += below(found, "items", str(index))
+        differences += nest(found, "items", str(index))
     return differences
 
 
@@ -104,7 +103,7 @@ def _compare_limits(writer: Shape, reader: Shape) -> Differences:
 
 
 def _contains(shape: Shape) -> dict[str, Any]:
-    """The limits of a `contains`, which are one item and no end where nothing is said. Older drafts have none."""
+    """Return the limits of `contains`. The defaults are at least one item, and no maximum. Older drafts have none."""
     if not shape.dialect.is_modern or "contains" not in shape.tree:
         return {}
     return {"minContains": 1, **shape.tree}

@@ -1,10 +1,10 @@
-"""Comparison of schemas that are combined of others: sums (`anyOf`, `oneOf`) and products (`allOf`)."""
+"""Compares schemas that combine other schemas: sums (`anyOf`, `oneOf`) and products (`allOf`)."""
 
 from collections import deque
 from collections.abc import Generator
 from typing import Final
 
-from rookery.schemas.json_schema.differences import Difference, Differences, Found, below
+from rookery.schemas.json_schema.differences import Difference, Differences, Found, nest
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.walk import Comparison, Pair
 
@@ -12,8 +12,11 @@ _CHANGED: Final = Difference("COMBINED_TYPE_CHANGED")
 
 
 def compare_with_combined(writer: Shape, reader: Shape) -> Generator[Pair, Found, Differences | None]:
-    """One of the two is combined. That is compatible if one part of the reader's sum takes all, or if one part of the
-    writer's product is enough; None if neither is the case."""
+    """Compare a combined schema with one that is not combined; either may be the writer's.
+
+    They are compatible if one part of the reader's sum accepts everything, or if the reader accepts one part of the
+    writer's product. Returns None if neither is the case.
+    """
     if reader.is_combined:
         pairs, kind = [Pair(writer, part) for part in reader.parts], "SUM_TYPE_EXTENDED"
         is_one_enough = reader.kind != "allOf"
@@ -39,7 +42,7 @@ def compare_combined(writer: Shape, reader: Shape) -> Comparison:
     chosen = yield from _match(old, new, [numbers.get(key) for key in writer.distinct_parts])
     for number, index in chosen.items():
         found = yield Pair(old[index], new[number])
-        differences += below(found.differences, writer.kind, str(index))
+        differences += nest(found.differences, writer.kind, str(index))
     if len(chosen) < min(len(old), len(new)):
         differences.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return differences
@@ -66,12 +69,14 @@ def _compare_sizes(writer: Shape, reader: Shape, growth: int) -> Differences:
 
 
 def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Generator[Pair, Found, dict[int, int]]:
-    """As many parts of the writer as possible, each with its own part of the reader, by number of the reader's part.
+    """Find a maximum matching of the writer's parts (`old`) with compatible parts of the reader (`new`).
 
-    A part that finds all of its own taken has another one moved, which may have a third one moved, and so on. What such
-    a search saw in vain needs no second look. A search begins with the part that has the same text (`same`) and goes on
-    behind the last one that was found, as most parts are in the same order. All ends when there are more without a part
-    than there must be."""
+    Returns the index of the writer's part for each matched index of the reader's. This is the augmenting-path algorithm
+    for bipartite matching: if all compatible parts are taken, their owners are moved to other parts. Parts of the
+    reader that a failed search visited cannot help a later search. A search begins with the part of the same text
+    (`same`), and continues after the last match, since most parts are in the same order. The search ends as soon as
+    more parts of the writer are unmatched than the sizes require.
+    """
     chosen: dict[int, int] = {}
     numbers: dict[int, int] = {}
     useless: set[int] = set()
@@ -104,8 +109,8 @@ def _match(old: list[Shape], new: list[Shape], same: list[int | None]) -> Genera
 
 
 def _move(chosen: dict[int, int], numbers: dict[int, int], came_from: dict[int, int], number: int) -> None:
-    """Gives `number` to the part that found it free, whose former one goes to the part that wanted that, and so on to
-    the one that had none."""
+    """Apply an augmenting path: match the free `number` with the part that found it, that part's former number with the
+    part that asked for it, and so on back to the part that had none."""
     former: int | None = number
     while former is not None:
         number, owner = former, came_from[former]

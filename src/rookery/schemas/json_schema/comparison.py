@@ -1,8 +1,8 @@
-"""Whether a reader's JSON Schema takes what a writer's does, as Confluent's registry sees it.
+"""Checks whether a reader's JSON Schema accepts what a writer's accepts, by the rules of Confluent's registry.
 
-`compare_shapes` looks at what the two are; the functions for one family compare the keywords of that family. Its rules
-are those of Confluent's registry also where these are coarse: conditions (`if`), `contains`, `propertyNames` and the
-schemas of `patternProperties` are not compared, and a missing `type` is no difference beside keywords that imply one.
+`compare_shapes` compares the kinds of the two; a function per family compares the keywords of that family. The rules
+are those of Confluent's registry even where these are coarse: conditions (`if`), `contains`, `propertyNames` and the
+schemas of `patternProperties` are not compared, and a missing `type` is no difference if other keywords imply it.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,7 @@ from rookery.schemas.bounds import TOO_COMPLEX, take_first
 from rookery.schemas.interface import Incompatibility, Policy
 from rookery.schemas.json_schema.arrays import compare_arrays
 from rookery.schemas.json_schema.combinations import compare_combined, compare_with_combined
-from rookery.schemas.json_schema.differences import Difference, Differences, describe, write_out
-from rookery.schemas.json_schema.limits import compare_limit
+from rookery.schemas.json_schema.differences import Difference, Differences, compare_limit, describe, flatten
 from rookery.schemas.json_schema.objects import compare_objects
 from rookery.schemas.json_schema.schema import JSONSchema
 from rookery.schemas.json_schema.shapes import Shape
@@ -27,12 +26,14 @@ def check(reader: JSONSchema, writer: JSONSchema, policy: Policy = "STRICT") -> 
         differences = find_differences(reader, writer, policy)
     except TooComplexError:
         return [TOO_COMPLEX]
-    return take_first(map(describe, write_out(differences, policy)))
+    return take_first(map(describe, flatten(differences, policy)))
 
 
 def find_differences(reader: JSONSchema, writer: JSONSchema, policy: Policy = "STRICT") -> Differences:
-    """Also those that are compatible. (The policy decides which parts of combined schemas belong together.) Raises
-    TooComplexError."""
+    """Return all differences, including the compatible ones. Raises TooComplexError.
+
+    The policy decides which parts of combined schemas are compared with each other.
+    """
     return walk(Pair(writer.root, reader.root), compare_shapes, policy)
 
 
@@ -43,25 +44,25 @@ def compare_shapes(writer: Shape, reader: Shape) -> Comparison:
             return differences
     if writer.family != reader.family:
         return _compare_families(writer, reader)
-    return _compare_notes(writer, reader) + (yield from _compare_details(writer, reader))
+    return _compare_annotations(writer, reader) + (yield from _compare_details(writer, reader))
 
 
 def _compare_families(writer: Shape, reader: Shape) -> Differences:
     if writer.kind == "false" or reader.is_anything:
         return []
-    # Kafka Connect's decimals were numbers in one version of its converter and texts in another.
-    if writer.notes.get("connect.type") == reader.notes.get("connect.type") == "bytes":
+    # Kafka Connect's converter wrote decimals as numbers in one version and as texts in another.
+    if writer.annotations.get("connect.type") == reader.annotations.get("connect.type") == "bytes":
         return []
     return [Difference("TYPE_CHANGED")]
 
 
-def _compare_notes(writer: Shape, reader: Shape) -> Differences:
+def _compare_annotations(writer: Shape, reader: Shape) -> Differences:
     differences: Differences = []
-    writer_id, reader_id = (shape.notes.get(shape.dialect.id_keyword) for shape in (writer, reader))
+    writer_id, reader_id = (shape.annotations.get(shape.dialect.id_keyword) for shape in (writer, reader))
     if writer_id != reader_id:
         differences.append(Difference("ID_CHANGED"))
     for keyword in ("title", "description", "default"):
-        old, new = writer.notes.get(keyword), reader.notes.get(keyword)
+        old, new = writer.annotations.get(keyword), reader.annotations.get(keyword)
         if old is not new and key_of(old) != key_of(new):
             differences.append(Difference(f"{keyword.upper()}_CHANGED"))
     return differences
@@ -82,7 +83,7 @@ def _compare_details(writer: Shape, reader: Shape) -> Comparison:
 
 
 def _compare_negations(writer: Shape, reader: Shape) -> Comparison:
-    """The other way round: a schema that excludes less takes more."""
+    """Compare in the opposite direction: a schema that excludes less accepts more."""
     found = yield Pair(reader.child(reader.tree["not"]), writer.child(writer.tree["not"]))
     kind = "NOT_TYPE_NARROWED" if found.is_compatible else "NOT_TYPE_EXTENDED"
     return [Difference(kind, ("not",))]
@@ -115,7 +116,7 @@ def _compare_numbers(writer: Shape, reader: Shape) -> Differences:
 
 
 def _plain_limits(tree: Any) -> dict[str, Any]:
-    """Draft 04 has `exclusiveMaximum` as a flag of `maximum`."""
+    """Return the limits in the form of later drafts: in draft 04 `exclusiveMaximum` is a flag of `maximum`."""
     limits = dict(tree)
     for limit, exclusive in (("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")):
         if isinstance(limits.get(exclusive), bool) and limits.pop(exclusive) and limit in limits:

@@ -1,37 +1,42 @@
-"""What arrays and objects take beyond the items and properties that they name: their content models.
+"""Content models: what arrays and objects accept in addition to the items and properties that they declare.
 
-A model is open if it takes anything, partially open if it takes what fits a schema, closed if it takes nothing.
+A model is open if it accepts anything, partially open if it accepts what matches a schema, closed if it accepts
+nothing.
 """
 
 from typing import NamedTuple
 
-from rookery.schemas.json_schema.differences import Difference, below
+from rookery.schemas.json_schema.differences import Difference, nest
 from rookery.schemas.json_schema.shapes import Shape, Tree
 from rookery.schemas.json_schema.walk import Comparison, Pair
 
 
 class ContentModel(NamedTuple):
-    """`additional` is the schema of what more there is, if it has one; so is `unevaluated`, which may be a boolean."""
+    """`permits_additional` is False if the keyword for additional content is false.
 
-    is_permitting: bool
+    `additional` is the schema of the additional content, if the keyword is a schema. `unevaluated` is the schema of the
+    other keyword, which may be a boolean schema.
+    """
+
+    permits_additional: bool
     additional: Shape | None
     unevaluated: Shape | None
 
     @property
     def is_open(self) -> bool:
         is_closed_elsewhere = self.unevaluated is not None and not self.unevaluated.is_anything
-        return self.is_permitting and self.additional is None and not is_closed_elsewhere
+        return self.permits_additional and self.additional is None and not is_closed_elsewhere
 
     @property
     def cover(self) -> Shape | None:
-        """What more must fit, in a partially open model."""
-        if self.additional is not None or not self.is_permitting or self.unevaluated is None:
+        """The schema that additional content must match in a partially open model; None in other models."""
+        if self.additional is not None or not self.permits_additional or self.unevaluated is None:
             return self.additional
         return None if self.unevaluated.is_anything or self.unevaluated.kind == "false" else self.unevaluated
 
 
 def read_content_model(shape: Shape, additional: Tree, unevaluated: str) -> ContentModel:
-    """`additional` is what the schema says about it (True if nothing), `unevaluated` the name of the other keyword."""
+    """`additional` is the value of the keyword (True if it is absent), `unevaluated` the name of the other keyword."""
     return ContentModel(
         additional is not False,
         None if isinstance(additional, bool) else shape.child(additional),
@@ -40,7 +45,8 @@ def read_content_model(shape: Shape, additional: Tree, unevaluated: str) -> Cont
 
 
 def compare_models(stem: str, keyword: str, writer: ContentModel, reader: ContentModel) -> Comparison:
-    """Kinds of difference begin with ADDITIONAL_ or UNEVALUATED_ and `stem`, their paths with `keyword` likewise."""
+    """The kinds of the differences begin with ADDITIONAL_ or UNEVALUATED_ and `stem`; their paths with
+    `additional` or `unevaluated` and `keyword`."""
     return [
         *(yield from _compare_additional(f"ADDITIONAL_{stem}", f"additional{keyword}", writer, reader)),
         *(yield from _compare_unevaluated(f"UNEVALUATED_{stem}", f"unevaluated{keyword}", writer, reader)),
@@ -49,10 +55,10 @@ def compare_models(stem: str, keyword: str, writer: ContentModel, reader: Conten
 
 def _compare_additional(stem: str, keyword: str, writer: ContentModel, reader: ContentModel) -> Comparison:
     old, new = writer.additional, reader.additional
-    if writer.is_permitting != reader.is_permitting:
-        return [Difference(f"{stem}_{'ADDED' if reader.is_permitting else 'REMOVED'}", (keyword,))]
+    if writer.permits_additional != reader.permits_additional:
+        return [Difference(f"{stem}_{'ADDED' if reader.permits_additional else 'REMOVED'}", (keyword,))]
     if old is not None and new is not None:
-        return below((yield Pair(old, new)).differences, keyword)
+        return nest((yield Pair(old, new)).differences, keyword)
     if old is new:
         return []
     return [Difference(f"{stem}_{'NARROWED' if old is None else 'EXTENDED'}", (keyword,))]
@@ -65,11 +71,11 @@ def _compare_unevaluated(stem: str, keyword: str, writer: ContentModel, reader: 
     openness = [_openness(old), _openness(new)]
     if old is None or new is None or openness[0] != openness[1]:
         return [Difference(f"{stem}_{_name_change(*openness)}", (keyword,))]
-    return below((yield Pair(old, new)).differences, keyword)
+    return nest((yield Pair(old, new)).differences, keyword)
 
 
 def _openness(shape: Shape | None) -> int:
-    """0: nothing. 1: what fits a schema. 2: anything. 3: not a word about it."""
+    """Return what is accepted. 0: nothing. 1: what matches a schema. 2: anything. 3: the keyword is absent."""
     if shape is None:
         return 3
     return 0 if shape.kind == "false" else 2 if shape.is_anything else 1

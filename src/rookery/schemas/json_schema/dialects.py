@@ -1,4 +1,4 @@
-"""The drafts of JSON Schema: how each is named, and where they differ in what this package reads from them."""
+"""The drafts of JSON Schema: their URIs, and the differences between them that matter to this package."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,9 +20,12 @@ _PROPERTIES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """`keywords`: by the kind of a shape, those that belong to it.
-    `is_modern`: what stands beside a `$ref` counts, and a `contains` has limits (from 2019-09 on).
-    `has_prefix_items`: `prefixItems` and `items` are what `items` and `additionalItems` were (from 2020-12 on)."""
+    """One draft.
+
+    `keywords`: the keywords that belong to each kind of shape.
+    `is_modern`: keywords next to a `$ref` count, and `contains` has limits (from 2019-09 on).
+    `has_prefix_items`: `prefixItems` and `items` replace `items` and `additionalItems` (from 2020-12 on).
+    """
 
     uri: str
     draft: int
@@ -98,7 +101,7 @@ _BY_DRAFT: Final = {dialect.draft: dialect for dialect in DIALECTS}
 
 
 def find_dialect(tree: Any) -> Dialect:
-    """By `$schema`. Draft 07 if there is none, or one that nobody here knows, as Confluent's registry has it."""
+    """Return the dialect that `$schema` names; draft 07 if it is absent or unknown, as in Confluent's registry."""
     uri = tree.get("$schema") if isinstance(tree, dict) else None
     return _BY_URI.get(_bare(uri), DRAFT_07) if isinstance(uri, str) else DRAFT_07
 
@@ -108,7 +111,10 @@ def dialect_of_draft(draft: int) -> Dialect:
 
 
 def require_schema(tree: Any, dialect: Dialect) -> None:
-    """That a tree is what the meta-schema of the dialect wants; what is read from it afterwards has the right types."""
+    """Check a tree against the meta-schema of the dialect, so that its keywords have the right types afterwards.
+
+    Raises InvalidSchemaError.
+    """
     if not isinstance(tree, dict | bool):
         raise InvalidSchemaError(f"Invalid JSON schema: expected an object or boolean, found {_name_type(tree)}")
     error = next(_meta_validator(dialect.uri).iter_errors(tree), None)
@@ -119,7 +125,7 @@ def require_schema(tree: Any, dialect: Dialect) -> None:
 
 @lru_cache
 def _meta_validator(uri: str) -> jsonschema_rs.Validator:
-    """Formats are left out: those of patterns differ between libraries, and `compile_pattern` looks at them."""
+    """Formats are not validated: regular expressions differ between libraries, and `compile_pattern` checks them."""
     return jsonschema_rs.validator_for({"$schema": uri, "$ref": uri}, validate_formats=False, offline=True)
 
 

@@ -1,14 +1,14 @@
-"""What may differ between two JSON Schemas: the kinds that Confluent's registry knows, which of them leave a reader
-compatible, and what it says about the others.
+"""The kinds of differences between two JSON Schemas in Confluent's registry: which of them are compatible, and the
+messages for the others.
 
-The rule behind the table: a change is compatible if everything that fitted the writer's schema fits the reader's. The
-policy LENIENT also takes changes of what an object holds beyond the properties that both schemas name: it trusts
-writers to use no names that the schema does not have.
+The rule behind the table: a change is compatible if everything that matched the writer's schema matches the reader's.
+The policy LENIENT also accepts changes of what an object may contain in addition to the properties that both schemas
+declare: it trusts writers to use only property names that their schema declares.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rookery.schemas.interface import Incompatibility, Policy
 
@@ -51,10 +51,10 @@ _LENIENT_KINDS: Final = """
     PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
     PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
 """
-# What LENIENT takes and STRICT does not.
+# The kinds that LENIENT accepts and STRICT does not.
 LENIENT_KINDS: Final = frozenset(_LENIENT_KINDS.split())
 
-# By message, the kinds that make a reader incompatible, under STRICT at least.
+# The kinds that are incompatible under STRICT, by message.
 _INCOMPATIBLE_KINDS: Final = {
     "The keyword at path '{path}' in the {reader} schema is not present in the {writer} schema": """
         SCHEMA_ADDED MAXIMUM_ADDED MINIMUM_ADDED EXCLUSIVE_MAXIMUM_ADDED EXCLUSIVE_MINIMUM_ADDED MULTIPLE_OF_ADDED
@@ -107,14 +107,14 @@ _INCOMPATIBLE_KINDS: Final = {
 MESSAGES: Final = {kind: message for message, kinds in _INCOMPATIBLE_KINDS.items() for kind in kinds.split()}
 
 
-# How much a difference weighs: each policy takes what is no heavier than its limit.
+# The weight of a difference: each policy accepts weights up to its limit.
 _COMPATIBLE, _LENIENT, _INCOMPATIBLE = range(3)
 _WEIGHTS: Final = dict.fromkeys(LENIENT_KINDS, _LENIENT) | dict.fromkeys(COMPATIBLE_KINDS, _COMPATIBLE)
 _WEIGHT_MAX: Final[dict[Policy, int]] = {"STRICT": _COMPATIBLE, "LENIENT": _LENIENT}
 
 
 class Difference(NamedTuple):
-    """`path` is the way from the schemas' roots, by keywords, names and indexes."""
+    """`path` leads from the roots of the schemas, through keywords, names and indexes."""
 
     kind: str
     path: tuple[str, ...] = ()
@@ -128,19 +128,20 @@ class Difference(NamedTuple):
         return "#/" + "/".join(self.path)
 
 
-class Below(NamedTuple):
-    """The differences of a part. There may be very many ways to them, so they are shared, and not written out."""
+class NestedDifferences(NamedTuple):
+    """The differences of a part, at the path `steps`. They are shared and not copied with full paths, because very many
+    paths may lead to the same part."""
 
     steps: tuple[str, ...]
     differences: "Differences"
     weight: int
 
 
-Differences: TypeAlias = list[Difference | Below]
+Differences: TypeAlias = list[Difference | NestedDifferences]
 
 
 class Found(NamedTuple):
-    """The differences of two schemas, and whether the policy of the comparison takes all of them."""
+    """The differences of two schemas, and whether the policy of the comparison accepts all of them."""
 
     differences: Differences
     is_compatible: bool
@@ -150,16 +151,28 @@ def is_compatible(differences: Differences, policy: Policy) -> bool:
     return _weigh(differences) <= _WEIGHT_MAX[policy]
 
 
-def below(differences: Differences, *steps: str) -> Differences:
-    return [Below(steps, differences, _weigh(differences))] if differences else []
+def nest(differences: Differences, *steps: str) -> Differences:
+    return [NestedDifferences(steps, differences, _weigh(differences))] if differences else []
 
 
 def _weigh(differences: Differences) -> int:
     return max([difference.weight for difference in differences], default=_COMPATIBLE)
 
 
-def write_out(differences: Differences, policy: Policy | None) -> Iterator[Difference]:
-    """One by one, each with the whole path: those that the policy does not take; without a policy all of them."""
+def compare_limit(keyword: str, stem: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Differences:
+    """Compare a keyword whose value is a limit. The kinds of the differences begin with `stem`."""
+    before, after = old.get(keyword), new.get(keyword)
+    if before == after:
+        return []
+    if before is None or after is None:
+        change = "ADDED" if before is None else "REMOVED"
+    else:
+        change = "INCREASED" if before < after else "DECREASED"
+    return [Difference(f"{stem}_{change}", (keyword,))]
+
+
+def flatten(differences: Differences, policy: Policy | None) -> Iterator[Difference]:
+    """Yield the differences that the policy does not accept, each with its full path; without a policy all of them."""
     weight_max = -1 if policy is None else _WEIGHT_MAX[policy]
     levels = [iter(differences)]
     path: list[tuple[str, ...]] = []
@@ -170,7 +183,7 @@ def write_out(differences: Differences, policy: Policy | None) -> Iterator[Diffe
             del path[-1:]
         elif each.weight <= weight_max:
             continue
-        elif isinstance(each, Below):
+        elif isinstance(each, NestedDifferences):
             levels.append(iter(each.differences))
             path.append(each.steps)
         else:
@@ -178,7 +191,7 @@ def write_out(differences: Differences, policy: Policy | None) -> Iterator[Diffe
 
 
 class JSONIncompatibility(Incompatibility):
-    """Confluent's registry quotes those of JSON Schema in another way than those of the other formats."""
+    """Confluent's registry formats the messages for JSON Schema with other quotes than those for other formats."""
 
     def describe(self, reader: str, writer: str) -> str:
         text = self.description.replace("{reader}", reader).replace("{writer}", writer)

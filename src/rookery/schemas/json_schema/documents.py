@@ -1,7 +1,7 @@
-"""The documents that a schema consists of, and what the references between them mean.
+"""The documents of a schema, and the resolution of references between them.
 
-A document is found under the name that the reference has, under that name relative to the root's `$id`, and under its
-own `$id`. Nothing is fetched from elsewhere.
+A document is found under the name of the reference, under that name relative to the root's `$id`, and under its own
+`$id`. Nothing is fetched from the web.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import jsonschema_rs
 from rookery.schemas.interface import InvalidSchemaError
 from rookery.schemas.json_schema.dialects import Dialect, dialect_of_draft, find_dialect, require_schema
 
-# What relative names are relative to; of a scheme that urljoin understands, and at a place that cannot exist.
+# The base of relative names. urljoin knows the scheme, and the host cannot exist.
 _BASE_URI: Final = "http://json-schema.invalid/"
 _UNRESOLVED: Final = "unresolved $ref"
 
@@ -33,14 +33,14 @@ class Documents:
         self._found: dict[tuple[str, str], tuple[Any, str, Dialect]] = {}
 
     def _retrieve(self, uri: str) -> Any:
-        """A document by its name, for one that has an `$id` and refers to the other by a name relative to that."""
+        """Return a document by its name, for a document that refers to it by a name relative to its own `$id`."""
         for name, tree in self._others.items():
             if uri.endswith("/" + name):
                 return tree
         raise ValueError(f"{_UNRESOLVED} '{uri}'")
 
     def find(self, base_uri: str, reference: str) -> tuple[Any, str, Dialect]:
-        """The tree that `reference` means in a schema at `base_uri`, with its own base and dialect."""
+        """Resolve `reference` in a schema at `base_uri`. Returns the tree, its base URI and its dialect."""
         key = (base_uri, reference)
         if key not in self._found:
             resolved = self._look_up(base_uri, reference)
@@ -57,7 +57,7 @@ class Documents:
 
 
 def _shorten(error: Exception) -> str:
-    """Without the library's words around those of `_retrieve`, and with the name as the schema has it."""
+    """Return the message of `_retrieve` without the library's text around it, and with the name as in the schema."""
     text = str(error).replace(_BASE_URI, "")
     return text[max(text.find(_UNRESOLVED), 0) :]
 
@@ -66,7 +66,7 @@ def join_uris(base_uri: str, uri: str) -> str:
     try:
         return urljoin(base_uri, uri)
     except ValueError as error:
-        raise InvalidSchemaError(f"Invalid JSON schema: '{uri}' is no URI: {error}") from error
+        raise InvalidSchemaError(f"Invalid JSON schema: '{uri}' is not a valid URI: {error}") from error
 
 
 def _id_of(tree: Any) -> str:
@@ -75,8 +75,10 @@ def _id_of(tree: Any) -> str:
 
 
 def _prepare(tree: Any) -> Any:
-    """With a `$schema` that the library knows, and with what is under `definitions` also under `$defs`: Confluent's
-    registry finds it at both places."""
+    """Return the tree with a `$schema` that the library knows, and with `definitions` copied to `$defs`.
+
+    Confluent's registry finds definitions under both keywords.
+    """
     if not isinstance(tree, dict):
         return tree
     prepared = tree | {"$schema": find_dialect(tree).uri}

@@ -1,18 +1,17 @@
-"""Comparison of the keywords of objects."""
+"""Compares the keywords of objects."""
 
 from typing import Any
 
 from rookery.schemas.bounds import PARTS_PER_STEP
 from rookery.schemas.json_schema.content import compare_models, read_content_model
-from rookery.schemas.json_schema.differences import Difference, Differences, below
-from rookery.schemas.json_schema.limits import compare_limit
+from rookery.schemas.json_schema.differences import Difference, Differences, compare_limit, nest
 from rookery.schemas.json_schema.patterns import compile_pattern
 from rookery.schemas.json_schema.shapes import Shape
 from rookery.schemas.json_schema.walk import STEPS_MAX, Comparison, Pair, TooComplexError
 
 
 class _Object:
-    """A shape, and what it takes beyond the properties that it names."""
+    """A shape, and the model of the properties that it does not declare."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -25,7 +24,10 @@ class _Object:
         return not self._patterns and self.model.is_open
 
     def find_covers(self, names: set[str]) -> dict[str, Shape | None]:
-        """What properties that are not named must fit, in a partially open model. Raises TooComplexError."""
+        """Return for undeclared properties the schema that each must match in a partially open model.
+
+        None means that the property is not allowed. Raises TooComplexError.
+        """
         if not names:
             return {}
         if len(self._patterns) * len(names) > STEPS_MAX * PARTS_PER_STEP:
@@ -47,7 +49,7 @@ def compare_objects(writer: Shape, reader: Shape) -> Comparison:
 
 
 def _compare_required(writer: Shape, reader: Shape) -> Differences:
-    """Only of properties that both schemas name."""
+    """Compare whether properties that both schemas declare are required."""
     if writer.required == reader.required:
         return []
     differences: Differences = []
@@ -60,8 +62,8 @@ def _compare_required(writer: Shape, reader: Shape) -> Differences:
 
 
 def _with_default(shape: Shape) -> str:
-    """The part of a kind that says that a reader knows what to take for a missing property."""
-    return "WITH_DEFAULT_" if "default" in shape.notes else ""
+    """Return the part of a difference's kind that says that the property has a default."""
+    return "WITH_DEFAULT_" if "default" in shape.annotations else ""
 
 
 def _compare_properties(writer: _Object, reader: _Object) -> Comparison:
@@ -77,12 +79,12 @@ def _compare_properties(writer: _Object, reader: _Object) -> Comparison:
         else:
             is_required = name in reader.shape.required
             found = yield from _compare_added(new[name], is_required, writer.is_open, old_covers.get(name))
-        differences += below(found, "properties", name)
+        differences += nest(found, "properties", name)
     return differences
 
 
 def _compare_removed(old: Shape, is_open: bool, cover: Shape | None) -> Comparison:
-    """What the writer may still write must fit the reader's content model."""
+    """Compare a property that only the writer declares: it must match the reader's content model."""
     if is_open:
         return [Difference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     if cover is None:
@@ -94,7 +96,7 @@ def _compare_removed(old: Shape, is_open: bool, cover: Shape | None) -> Comparis
 
 
 def _compare_added(new: Shape, is_required: bool, is_open: bool, cover: Shape | None) -> Comparison:
-    """What the writer's content model lets through under this name must fit the property."""
+    """Compare a property that only the reader declares: what the writer's content model accepts must match it."""
     need = f"REQUIRED_PROPERTY_{_with_default(new)}" if is_required else "OPTIONAL_PROPERTY_"
     if is_open:
         kind = "PROPERTY_WITH_EMPTY_SCHEMA_" if new.is_anything else need
@@ -116,7 +118,7 @@ def _compare_dependencies(writer: Shape, reader: Shape) -> Comparison:
             found: Differences = [Difference(f"DEPENDENCY_SCHEMA_{'REMOVED' if name in old else 'ADDED'}")]
         else:
             found = (yield Pair(old[name], new[name])).differences
-        differences += below(found, "dependencies", name)
+        differences += nest(found, "dependencies", name)
     return differences
 
 
@@ -135,7 +137,7 @@ def _compare_dependent_names(old: dict[str, set[str]], new: dict[str, set[str]])
 
 
 def _dependent_names(shape: Shape) -> dict[str, set[str]]:
-    """Draft 07 and older have one keyword for names and for schemas, the newer ones have two."""
+    """Return the dependent names. Up to draft 07 one keyword holds names and schemas; newer drafts have two."""
     dependencies = shape.tree.get("dependencies", {}) | shape.tree.get("dependentRequired", {})
     return {name: set(needed) for name, needed in dependencies.items() if isinstance(needed, list) and needed}
 

@@ -1,7 +1,7 @@
-"""Regular expressions in schemas. They are those of ECMA-262.
+"""Regular expressions in schemas, which are those of ECMA-262.
 
-What only Python understands is taken, too, because registries in other languages take it, but it is never tried on a
-text: its matching has no limits, and a small pattern could keep a registry busy for years.
+Patterns that only Python's `re` accepts are valid, too, because registries in other languages accept them. But they are
+never matched against a text: Python's matching backtracks without limit, and a small pattern could block a registry.
 """
 
 import re
@@ -15,7 +15,10 @@ from rookery.schemas.interface import InvalidSchemaError
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Says whether a text has a match in it, as far as that is known."""
+    """Return a function that says whether a text contains a match. For patterns that only `re` accepts it is False.
+
+    Raises InvalidSchemaError.
+    """
     try:
         return jsonschema_rs.Draft7Validator({"pattern": pattern}).is_valid
     except jsonschema_rs.ValidationError:
@@ -23,5 +26,5 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidSchemaError(f"Invalid JSON schema: '{pattern}' is no pattern: {error}") from error
+        raise InvalidSchemaError(f"Invalid JSON schema: '{pattern}' is not a valid pattern: {error}") from error
     return lambda _: False

@@ -16,13 +16,13 @@ from rookery.schemas.json_schema.documents import Documents
 from rookery.schemas.json_schema.patterns import compile_pattern
 from rookery.schemas.json_schema.shapes import Model, Shape
 
-_NO_JSON: Final = (msgspec.MsgspecError, InvalidOperation, UnicodeError)
+_NOT_JSON: Final = (msgspec.MsgspecError, InvalidOperation, UnicodeError)
 _TOO_DEEP: Final = "Invalid JSON schema: it is nested too deeply"
 
 
 @dataclass(frozen=True)
 class JSONSchema:
-    """`raw` is the tree that jsonschema-rs takes; `root` is how it is compared with others."""
+    """`raw` is the tree for jsonschema-rs; `root` is the shape by which schemas are compared."""
 
     canonical: str
     references: tuple[Reference, ...]
@@ -40,16 +40,19 @@ class JSONSchema:
         return self.raw.get("title") if isinstance(self.raw, dict) else None
 
     def normalized(self) -> "JSONSchema":
-        """With the names of all objects in order, and references by subject and version, each once."""
+        """Return the schema with sorted names in all objects, and with unique references sorted by subject, version."""
         references = dict.fromkeys(sorted(self.references, key=lambda each: (each.subject, each.version)))
         return parse(json_text.print_sorted(self.canonical), self.resolved, tuple(references))
 
     def formatted(self, form: str) -> str:
-        """There are no other forms of JSON Schema."""
+        """Return the canonical text: JSON Schema has no other forms."""
         return self.canonical
 
     def validator(self) -> jsonschema_rs.Validator:
-        """For instances; formats are notes only. Raises InvalidSchemaError if a pattern is beyond the library."""
+        """Return a validator for instances, which does not validate formats.
+
+        Raises InvalidSchemaError if the library does not support a pattern of the schema.
+        """
         tree = self.raw | {"$schema": find_dialect(self.raw).uri} if isinstance(self.raw, dict) else self.raw
         registry, base_uri = self.documents.registry, self.documents.root_uri
         try:
@@ -59,13 +62,13 @@ class JSONSchema:
 
 
 def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> JSONSchema:
-    """The meta-schema of the draft that `$schema` names must accept it, and its references must lead somewhere."""
+    """Parse a schema. It must match the meta-schema of its draft, and all its references must be resolvable."""
     canonical, tree = _read(text)
     dialect = find_dialect(tree)
     require_schema(tree, dialect)
     documents = Documents(tree, {name: _read(other)[1] for name, other in resolved.items()})
     root = Model(tree, dialect, documents).root
-    _require_sound(root)
+    _check_references_and_patterns(root)
     return JSONSchema(canonical, references, resolved, tree, root, documents)
 
 
@@ -73,17 +76,17 @@ def _read(text: str) -> tuple[str, Any]:
     try:
         canonical, tree = json_text.print_compact(text), json_text.read(text)
     except RecursionError as error:
-        # How deep the parser gets before this depends on the version of Python.
+        # The depth at which the parser raises this depends on the version of Python.
         raise InvalidSchemaError(_TOO_DEEP) from error
-    except _NO_JSON as error:
+    except _NOT_JSON as error:
         raise InvalidSchemaError(f"Invalid JSON schema: {error}") from error
     if is_too_deep(tree):
         raise InvalidSchemaError(_TOO_DEEP)
     return canonical, tree
 
 
-def _require_sound(root: Shape) -> None:
-    """That all references lead somewhere, and that patterns are patterns."""
+def _check_references_and_patterns(root: Shape) -> None:
+    """Visit all shapes, which resolves their references, and compile their patterns. Raises InvalidSchemaError."""
     seen: set[Shape] = {root}
     pending = [root]
     while pending:

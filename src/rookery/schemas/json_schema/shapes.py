@@ -1,11 +1,11 @@
-"""What a schema says, in the terms in which Confluent's registry compares schemas.
+"""Shapes: the structure of a schema in which Confluent's registry compares schemas.
 
 A tree has one shape for each assertion that it makes: its `type`, its `enum`, its `anyOf` and so on. If it has several,
-its own shape is the product ("allOf") of them. Keywords that only concern strings, numbers, arrays or objects belong to
-the shape of the `type`, or make one of their own where no type takes them. References have the shape that they lead to.
+its shape is their product ("allOf"). Keywords that apply only to strings, numbers, arrays or objects belong to the
+shape of the `type`; without such a type they form an additional shape. A reference has the shape of its target.
 
-Shapes are made when they are asked for, once for each text in a scope, so that recursive schemas are finite graphs. Two
-shapes are the same if they are the same object.
+Shapes are created on demand, once for each text in a scope, so that recursive schemas become finite graphs. Shapes are
+compared by identity.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ Tree: TypeAlias = Any  # a dict or a bool
 
 
 class Scope(NamedTuple):
-    """Where a tree is: what references in it are relative to, and how it is to be read."""
+    """The base URI of the references in a tree, and the dialect of its keywords."""
 
     base_uri: str
     dialect: Dialect
@@ -40,7 +40,8 @@ _DIGEST_SIZE_BYTES = 16
 
 class Shape:
     """`kind`: "true", "false", "empty", "string", "number", "integer", "boolean", "null", "array", "object", "enum",
-    "const", "not", "if" or one of CRITERIA. `tree` has the keywords, `notes` those that assert nothing."""
+    "const", "not", "if" or one of CRITERIA. `tree` holds the keywords of that kind. `annotations` is the whole schema,
+    for keywords that assert nothing, such as `title`."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Shape:
     ) -> None:
         self.kind = kind
         self.tree = tree
-        self.notes: Mapping[str, Any] = _NOTHING
+        self.annotations: Mapping[str, Any] = _NOTHING
         self._model = model
         self._scope = scope
         self._parts = parts
@@ -64,7 +65,7 @@ class Shape:
 
     @property
     def family(self) -> str:
-        """The kinds that can be compared in detail."""
+        """The kind, with "number" for integers and "combined" for CRITERIA. A family has the same keywords."""
         return "number" if self.kind == "integer" else "combined" if self.is_combined else self.kind
 
     @property
@@ -77,36 +78,36 @@ class Shape:
 
     @cached_property
     def parts(self) -> "list[Shape]":
-        """Of a combined shape."""
+        """The parts of a combined shape."""
         return [part if isinstance(part, Shape) else self.child(part) for part in self._parts]
 
     @cached_property
     def distinct_parts(self) -> "dict[Shape | bytes, Shape]":
-        """By text, without repetitions; two references may have the same shape and count as two."""
+        """The parts by their text, without duplicates. Two different references to the same shape count as two."""
         keys = [part if isinstance(part, Shape) else key_of(part) for part in self._parts]
         return dict(zip(keys, self.parts, strict=True))
 
     def child(self, tree: Tree) -> "Shape":
-        """Of a schema inside this one."""
+        """Return the shape of a schema inside this one."""
         return self._model.shape(tree, self._scope)
 
     @cached_property
     def size(self) -> int:
-        """How many properties, values and so on it has."""
+        """The number of properties, values and so on."""
         return sum(len(value) for value in self.tree.values() if isinstance(value, dict | list))
 
     @cached_property
     def properties(self) -> "dict[str, Shape]":
-        """Of an object, by name."""
+        """The declared properties of an object, by name."""
         return {name: self.child(tree) for name, tree in self.tree.get("properties", _NOTHING).items()}
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """The names of an object's properties that must be there."""
+        """The names of the required properties of an object."""
         return frozenset(self.tree.get("required", ()))
 
     def neighbours(self) -> "Iterator[Shape]":
-        """All that this one is made of, one step down."""
+        """Yield all shapes directly inside this one."""
         yield from self.parts
         for keyword in _SOLE:
             if keyword in self.tree:
@@ -129,7 +130,7 @@ class Model:
         self.root = self.shape(tree, Scope(documents.root_uri, dialect))
 
     def shape(self, tree: Tree, scope: Scope) -> Shape:
-        """Of a reference with nothing beside it that counts, the shape at the end of the chain that begins there."""
+        """Return the shape of a tree. A tree that is only a reference has the shape at the end of the chain."""
         passed: set[_Key] = set()
         while (key := (self._digest(tree), scope)) not in self._shapes:
             reference = _sole_reference(tree, scope.dialect)
@@ -145,7 +146,10 @@ class Model:
         return self._shapes[key]
 
     def _digest(self, tree: Tree) -> bytes:
-        """Of its text, once for each tree; these are kept, so that no other can be at the same place."""
+        """Return the digest of the tree's text, computed once per tree.
+
+        The trees are kept, because their ids are the keys: another object could get the id of a freed tree.
+        """
         known = self._digests.get(id(tree))
         if known is None:
             digest = blake2b(key_of(tree), digest_size=_DIGEST_SIZE_BYTES).digest()
@@ -153,7 +157,7 @@ class Model:
         return known[1]
 
     def _enter(self, tree: Tree, scope: Scope) -> Scope:
-        """Into a schema that may have an `$id` of its own."""
+        """Return the scope inside a schema, which may have its own `$id`."""
         uri = tree.get(scope.dialect.id_keyword) if isinstance(tree, dict) else None
         if not isinstance(uri, str) or uri.startswith("#") or (not scope.dialect.is_modern and "$ref" in tree):
             return scope
@@ -167,12 +171,12 @@ class Model:
             shape = parts[0]
         else:
             shape = Shape("allOf" if parts else "empty", _NOTHING, model=self, scope=scope, parts=parts)
-        shape.notes = tree
+        shape.annotations = tree
         return shape
 
     def _read_parts(self, tree: dict[str, Any], scope: Scope) -> "Iterator[Shape | Tree]":
         if scope.dialect.is_modern:
-            # Not followed yet: they may lead back here.
+            # They are resolved later: they may refer to the schema that is being read.
             yield from ({keyword: tree[keyword]} for keyword in _REFERENCES if keyword in tree)
         yield from self._read_kinds(("enum",), tree, scope)
         for criterion in CRITERIA:
@@ -195,7 +199,7 @@ class Model:
                 yield self._take(kind, tree, scope)
 
     def _take(self, kind: str, tree: dict[str, Any], scope: Scope) -> Shape:
-        """A shape with the keywords that belong to its kind."""
+        """Create a shape with the keywords that belong to its kind."""
         keywords = scope.dialect.keywords.get("number" if kind == "integer" else kind, ())
         return self._make(kind, {keyword: tree[keyword] for keyword in keywords if keyword in tree}, scope)
 
@@ -204,12 +208,12 @@ class Model:
 
 
 def _sole_reference(tree: Tree, dialect: Dialect) -> str | None:
-    """Of a tree that only leads elsewhere. Up to draft 07 a `$ref` hides whatever is beside it."""
+    """Return the reference of a tree that asserts nothing else. Up to draft 07 a `$ref` hides the other keywords."""
     if not isinstance(tree, dict):
         return None
     references = [tree[keyword] for keyword in _REFERENCES[: 3 if dialect.is_modern else 1] if keyword in tree]
     if not all(isinstance(reference, str) for reference in references):
-        raise InvalidSchemaError(f"Invalid JSON schema: the $ref {references} is no text")
+        raise InvalidSchemaError(f"Invalid JSON schema: the $ref {references} is not a string")
     return references[0] if len(references) == 1 and not (dialect.is_modern and _asserts(tree, dialect)) else None
 
 

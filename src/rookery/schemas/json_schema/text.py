@@ -1,7 +1,7 @@
 """JSON text as Confluent's registry reads and prints it (Jackson, with exact decimal fractions).
 
-Order and duplicates: the last value of a name counts, at the place of the first. Numbers keep their digits; the print
-of a fraction is that of Java's BigDecimal, which is also Python's. Control characters have upper-case digits.
+Of duplicate names the last value counts, at the position of the first. Numbers keep their digits; a fraction is printed
+as Java's BigDecimal prints it, which is also Python's format. Escapes of control characters have upper-case digits.
 """
 
 import re
@@ -25,29 +25,29 @@ _sorted = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
 
 def print_compact(text: str) -> str:
-    return _spell_escapes(_compact.encode(_exact.decode(text)))
+    return _upper_escapes(_compact.encode(_exact.decode(text)))
 
 
 def print_sorted(text: str) -> str:
-    """The same with the names of each object in order."""
-    return _spell_escapes(_sorted.encode(_exact.decode(text)))
+    """Print like `print_compact`, with the names of each object sorted."""
+    return _upper_escapes(_sorted.encode(_exact.decode(text)))
 
 
 def read(text: str) -> Any:
-    """A tree for computing with: fractions are floats."""
+    """Read the text to a tree in which fractions are floats."""
     return _plain.decode(text)
 
 
 def key_of(value: Any) -> bytes:
-    """The same for values that are the same as JSON, in whatever order their names are. 1 and 1.0 are different."""
+    """Return a key that is equal for equal JSON values, whatever the order of names. 1 and 1.0 are different."""
     return _sorted.encode(value)
 
 
-def _spell_escapes(encoded: bytes) -> str:
+def _upper_escapes(encoded: bytes) -> str:
     text = encoded.decode()
-    return _ESCAPE.sub(_spell_escape, text) if "\\u" in text else text
+    return _ESCAPE.sub(_upper_escape, text) if "\\u" in text else text
 
 
-def _spell_escape(match: re.Match[str]) -> str:
+def _upper_escape(match: re.Match[str]) -> str:
     escape = match.group()
     return rf"\u{escape[2:].upper()}" if len(escape) > 2 else escape

@@ -1,12 +1,12 @@
-"""The walk over two schemas at once, without recursion.
+"""Walks over two schemas simultaneously, without recursion.
 
-A comparison of two shapes is a generator. It yields pairs of shapes that it wants compared, gets what was found, and
-returns its own differences: with paths relative to the pair, so that a pair is compared once however many ways lead to
+A comparison of two shapes is a generator. It yields the pairs of shapes that it needs compared, is sent their results,
+and returns its own differences with paths relative to the pair. So a pair is compared once, however many paths lead to
 it.
 
-Recursive schemas come back to pairs whose comparison is under way. Such a pair is taken for compatible at first. As
-that may turn out wrong, the walk is done again with what was found to be incompatible, until it finds nothing more: the
-differences are those of the greatest fixed point. (What is incompatible remains so, whatever else turns out to be.)
+Recursive schemas reach pairs whose comparison is still open. Such a pair is assumed to be compatible at first. Since
+that may be wrong, the walk is repeated with the pairs that were found to be incompatible, until it finds no more of
+them: the differences are those of the greatest fixed point. (A pair that is incompatible stays so in later walks.)
 """
 
 from collections.abc import Callable, Generator
@@ -17,7 +17,7 @@ from rookery.schemas.interface import Policy
 from rookery.schemas.json_schema.differences import Differences, Found, is_compatible
 from rookery.schemas.json_schema.shapes import Shape
 
-# A second or two of work.
+# One or two seconds of work.
 STEPS_MAX = 75_000
 
 
@@ -33,7 +33,7 @@ _NO_DIFFERENCES: Final = Found([], is_compatible=True)
 
 
 class TooComplexError(Exception):
-    """There is too much to compare."""
+    """The comparison takes too many steps."""
 
 
 class _Budget:
@@ -47,7 +47,7 @@ class _Budget:
 
 
 def walk(root: Pair, compare: Compare, policy: Policy) -> Differences:
-    """Raises TooComplexError."""
+    """Return the differences of the root pair. Raises TooComplexError."""
     known: dict[Pair, Found] = {}
     budget = _Budget()
     while True:
@@ -61,25 +61,25 @@ def walk(root: Pair, compare: Compare, policy: Policy) -> Differences:
 def _walk_once(
     root: Pair, compare: Compare, policy: Policy, known: dict[Pair, Found], budget: _Budget
 ) -> tuple[dict[Pair, Found], bool]:
-    """What was found for all pairs that were reached, and whether one was assumed to be compatible."""
+    """Return the results of all pairs that were reached, and whether an open pair was assumed to be compatible."""
     found: dict[Pair, Found] = {}
     stack: dict[Pair, Comparison] = {root: compare(*root)}
     assumed = False
-    answer: Found | None = None
+    result: Found | None = None
     while stack:
         budget.spend(1)
         pair, comparison = next(reversed(stack.items()))
         try:
-            wanted = next(comparison) if answer is None else comparison.send(answer)
+            needed = next(comparison) if result is None else comparison.send(result)
         except StopIteration as stop:
-            answer = found[pair] = Found(stop.value, is_compatible(stop.value, policy))
+            result = found[pair] = Found(stop.value, is_compatible(stop.value, policy))
             del stack[pair]
             continue
-        answer = found.get(wanted)
-        if answer is None and wanted in stack:
-            assumed |= wanted not in known
-            answer = known.get(wanted, _NO_DIFFERENCES)
-        elif answer is None:
-            budget.spend((wanted.writer.size + wanted.reader.size) // PARTS_PER_STEP)
-            stack[wanted] = compare(*wanted)
+        result = found.get(needed)
+        if result is None and needed in stack:
+            assumed |= needed not in known
+            result = known.get(needed, _NO_DIFFERENCES)
+        elif result is None:
+            budget.spend((needed.writer.size + needed.reader.size) // PARTS_PER_STEP)
+            stack[needed] = compare(*needed)
     return found, assumed

@@ -1,4 +1,4 @@
-"""Protobuf schemas: .proto text and descriptors, and Confluent's rules of compatibility for them."""
+"""Protobuf schemas: .proto text and descriptors, with Confluent's compatibility rules."""
 
 from rookery.schemas.protobuf.schema import ProtobufSchema, check, parse, parse_registered
 

@@ -1,12 +1,12 @@
-"""What changed between two schemas, as Confluent's registry sees it, and which changes a reader does not survive.
+"""The differences between two schemas by the rules of Confluent's registry, and which of them are incompatible.
 
-Fields are compared by their tags, wherever they are in the message. A type that is imported is followed into the schema
-that the import refers to, unless both sides refer to the same version of the same subject. Paths name the messages and
-then the tag: `#/Order/Line/2`; of fields in a oneof, the oneof is in between.
+Fields are compared by their tags, wherever they are in the message. An imported type is compared in the schema that the
+import refers to, unless both sides refer to the same version of the same subject. A path consists of the messages and
+then the tag: `#/Order/Line/2`; for a field in a oneof, the oneof's name comes before the tag.
 
-Where Confluent's registry is lenient, so is this. Labels are compared only where both sides have one, so that a field
-may change from `repeated int32` to `int32`; other fields than numbers may change to `required`. Groups, extensions and
-the features of editions (a field that is required by one, too) are not compared at all.
+Where Confluent's registry is lenient, so is this. Labels are compared only if both sides have one, so that a field may
+change from `repeated int32` to `int32`; fields other than numbers may change to `required`. Groups, extensions and the
+features of editions (including a field that is required by such a feature) are not compared.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
         "The label for a NUMERIC field at path '{path}' in the {reader} schema"
         " does not match its label in the {writer} schema"
     ),
-    # The two spaces are Confluent's.
+    # Confluent's message has two spaces.
     "REQUIRED_FIELD_ADDED": (
         "A required field  at path '{path}' in the {reader} schema is missing in the {writer} schema"
     ),
@@ -56,7 +56,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
         " is outside an existing oneof in the {writer} schema"
     ),
 }
-"""The kinds that make schemas incompatible. All others are harmless: a reader copes with them."""
+"""The kinds of differences that are incompatible, with their messages. All other kinds are compatible."""
 
 _NUMBER: Final = "number"
 _TEXT: Final = "text"
@@ -69,7 +69,7 @@ _SCALAR_KINDS: Final[Mapping[str, str]] = {
     "float": "float",
     "double": "double",
 }
-"""Types whose bytes can be read as each other's. Enums are numbers."""
+"""Scalar types of the same kind can read each other's bytes. Enums are numbers."""
 
 
 class Difference(NamedTuple):
@@ -78,7 +78,7 @@ class Difference(NamedTuple):
 
 
 class ProtobufIncompatibility(Incompatibility):
-    """Confluent writes those of Protobuf with double quotes."""
+    """Confluent's registry formats the messages for Protobuf with double quotes."""
 
     def describe(self, reader: str, writer: str) -> str:
         text = self.description.replace("{reader}", reader).replace("{writer}", writer)
@@ -87,14 +87,18 @@ class ProtobufIncompatibility(Incompatibility):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two schemas. `references` are those that it has itself, by their names."""
+    """One of the two schemas. `references` are its direct references, by name."""
 
     file: File
     names: Names
     references: Mapping[str, Reference]
 
     def find_origin(self, found: TypeInfo) -> tuple[str, int] | None:
-        """Subject and version; None for what a reference does not refer to directly, or that is well known."""
+        """Return the subject and version that a type comes from.
+
+        Returns ("", -1) for a type of the schema itself, and None for a type that no direct reference contains: one of
+        a well-known file, or of a reference of a reference.
+        """
         if not found.file_name:
             return ("", -1)
         reference = self.references.get(found.file_name)
@@ -102,7 +106,7 @@ class Side:
 
 
 def compare(old: Side, new: Side) -> list[Difference]:
-    """All differences, harmless or not, each once."""
+    """Return all differences, compatible or not, each once."""
     comparison = _Comparison(old, new)
     if old.file.package != new.file.package:
         comparison.add("PACKAGE_CHANGED")
@@ -111,7 +115,7 @@ def compare(old: Side, new: Side) -> list[Difference]:
 
 
 def to_incompatibilities(differences: Sequence[Difference]) -> list[Incompatibility]:
-    """The first of them, if there are many."""
+    """Return the incompatible ones of the differences, at most as many as `take_first` allows."""
     return take_first(
         ProtobufIncompatibility(each.kind, DESCRIPTIONS[each.kind].replace("{path}", each.path), each.path)
         for each in differences
@@ -120,7 +124,7 @@ def to_incompatibilities(differences: Sequence[Difference]) -> list[Incompatibil
 
 
 class _FieldType(NamedTuple):
-    """What a field holds: a scalar or enum, a message, or a map of two of these."""
+    """The type of a field: a scalar or enum, a message, or a map (if `key` is not None)."""
 
     name: str
     key: str | None = None
@@ -140,7 +144,7 @@ class _FieldType(NamedTuple):
 
 @dataclass(slots=True)
 class _Fields:
-    """A message's fields by tag, and the oneofs that they are in."""
+    """The fields of a message by tag, and the oneofs that contain them."""
 
     by_tag: dict[int, Field] = field(default_factory=dict)
     oneofs: dict[str, list[int]] = field(default_factory=dict)
@@ -158,14 +162,17 @@ class _Fields:
 
 
 _Walk: TypeAlias = Generator["_Walk", None, None]
-"""Yields walks that are to be done before it goes on: imports are as deep as there are messages, which is deeper than
-the interpreter's stack."""
+"""Yields walks that must be completed before it continues. A recursive function would not do: a chain of imports can be
+as long as there are messages, which is deeper than the interpreter's stack."""
 
 
 class _Comparison:
-    """Walks through both schemas at once. `differences` has each once, in order. `_path` is where it is; `_scopes` is
-    what names are looked up in; `_is_broken` says whether a reader survives what was found so far. `_compared` has that
-    for imported messages, whose differences are the same whatever way leads to them."""
+    """Walks through both schemas simultaneously.
+
+    `differences` holds each difference once, in order. `_path` is the current path; `_scopes` are the scopes in which
+    names are looked up; `_is_broken` says whether an incompatible difference was found so far. `_compared` holds the
+    same for imported messages, whose differences do not depend on the path that leads to them.
+    """
 
     def __init__(self, old: Side, new: Side) -> None:
         self.differences: dict[Difference, None] = {}
@@ -188,7 +195,7 @@ class _Comparison:
         for name in sorted(old_messages.keys() | new_messages.keys()):
             with self._enter(name):
                 yield from self._message_pair(old_messages.get(name), new_messages.get(name))
-                # Indexes count in the schema that data was written with: a move does no harm.
+                # Message indexes refer to the schema that the data was written with, so a move is compatible.
                 if name in moved:
                     self.add("MESSAGE_MOVED")
         old_enums, new_enums = ({each.name: each for each in side.enums} for side in (old, new))
@@ -238,7 +245,7 @@ class _Comparison:
     # Oneofs.
 
     def _new_exclusions(self, old: _Fields, new: _Fields) -> None:
-        """Fields that could be set together and now cannot, because they came into one oneof."""
+        """Report fields that could be set together and now cannot, because they were moved into one oneof."""
         for name, tags in new.oneofs.items():
             from_top = [tag for tag in tags if tag in old.by_tag and tag not in old.oneof_of]
             from_oneofs = {old.oneof_of[tag] for tag in tags if tag in old.oneof_of}
@@ -314,7 +321,7 @@ class _Comparison:
             yield from self._part(old.name, new.name)
 
     def _part(self, old: str, new: str) -> _Walk:
-        """The key or the value of a map."""
+        """Compare the key types or the value types of two maps."""
         old_type, new_type = self._type(self._old, self._scopes[0], old), self._type(self._new, self._scopes[1], new)
         yield from self._types(old_type, new_type, (None, None))
 
@@ -335,7 +342,7 @@ class _Comparison:
             yield from self._imported(old.found, new.found)
 
     def _imported(self, old: TypeInfo, new: TypeInfo) -> _Walk:
-        """Types of the schemas themselves are compared where they are defined, others here."""
+        """Compare two imported messages. The schemas' own types are compared where they are defined."""
         old_origin, new_origin = self._old.find_origin(old), self._new.find_origin(new)
         if old_origin is not None and old_origin == new_origin:
             return
@@ -343,7 +350,8 @@ class _Comparison:
         assert isinstance(new.element, Message)
         key = (id(old.element), id(new.element))
         if key not in self._compared:
-            # It is there before it is known, because messages may contain each other.
+            # Set before the result is known, because messages may contain each other: without it, the comparison of
+            # recursive messages would not end.
             self._compared[key] = False
             inner = self._inside(old, new)
             yield inner._message(old.element, new.element)
@@ -352,7 +360,7 @@ class _Comparison:
             self.add("FIELD_NAMED_TYPE_CHANGED")
 
     def _inside(self, old: TypeInfo, new: TypeInfo) -> "_Comparison":
-        """The comparison of an imported message."""
+        """Return a comparison for an imported message, which shares the results."""
         inner = _Comparison(self._old, self._new)
         inner._path = old.local_name.split(".")
         inner._scopes = (old.full_name, new.full_name)
@@ -372,13 +380,13 @@ def _run(walk: _Walk) -> None:
 
 
 def _find_moved(old: Sequence[str], new: Sequence[str]) -> set[str]:
-    """The names that are at another place."""
-    places = {name: index for index, name in enumerate(new)}
-    return {name for index, name in enumerate(old) if places.get(name, index) != index}
+    """Return the names whose index changed."""
+    indexes = {name: index for index, name in enumerate(new)}
+    return {name for index, name in enumerate(old) if indexes.get(name, index) != index}
 
 
 def _find_gone(old: _Fields, new: _Fields) -> set[str]:
-    """The oneofs that went with all of their fields, which does no harm."""
+    """Return the oneofs that were removed together with all of their fields, which is compatible."""
     return {
         name
         for name, tags in old.oneofs.items()

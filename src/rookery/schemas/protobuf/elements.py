@@ -1,8 +1,8 @@
-"""What a .proto file consists of, in the order in which the canonical text gives it.
+"""The elements of a .proto file, in the order of the canonical text.
 
-Elements are immutable and know nothing of each other: `names` finds what a type's name means. `place` is the line and
-the column; the members of a message are declared in the order of their places, whichever tuple they are in. Elements
-that come from a descriptor have a running number there.
+Elements are immutable and do not refer to each other: `names` resolves the names of types. `position` is the line and
+the column in the text. The declaration order of a message's members is the order of their positions, whichever tuple
+they are in. Elements from a descriptor have a running number as their line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ SCALAR_TYPES: Final = frozenset(
 )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     line: int
     column: int = 0
 
@@ -29,12 +29,12 @@ class Place(NamedTuple):
         return f"line {self.line}, column {self.column}"
 
 
-NOWHERE: Final = Place(0)
+NO_POSITION: Final = Position(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value without quotes: a number, a boolean or a name, as it was written."""
+    """A value without quotes: a number, a boolean or a name, as in the text."""
 
     text: str
 
@@ -44,7 +44,7 @@ class Word:
 
 
 class Span(NamedTuple):
-    """Numbers from the first to the last, both included. One number may be written as a span, too."""
+    """The numbers from `start` to `end`, both inclusive. A single number may also be written as a span."""
 
     start: int
     end: int
@@ -52,9 +52,9 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`(name).rest = value`. The rest, if there is one, is an option in the place of the value.
+    """`(name).rest = value`. The rest, if there is one, is stored as an option in `value`.
 
-    Without parentheses the name has the dots of the whole path. Strings hold bytes that are not UTF-8 as surrogates.
+    Without parentheses, `name` is the whole dotted path. In strings, bytes that are not UTF-8 are surrogates.
     """
 
     name: str
@@ -71,25 +71,25 @@ ReservedValue: TypeAlias = int | Span | str
 class Import:
     name: str
     modifier: str = ""
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
     values: tuple[ReservedValue, ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
     values: tuple[int | Span, ...]
     options: Options = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`key_type` is there for maps only; `type` is that of the values then."""
+    """`key_type` is set for maps only; `type` is then the type of the values."""
 
     name: str
     type: str
@@ -99,7 +99,7 @@ class Field:
     options: Options = ()
     default: "str | Word | None" = None
     json_name: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
     @property
     def type_text(self) -> str:
@@ -108,13 +108,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A field and the message of its type in one; `body.name` names both."""
+    """A group declares a field and the message of its type together; `body.name` is the name of both."""
 
     number: int
     body: "Message"
     label: str | None = None
     options: Options = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class OneOf:
     options: Options = ()
     fields: tuple[Field, ...] = ()
     groups: tuple[Group, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class EnumValue:
     name: str
     number: int
     options: Options = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Enum:
     reserved: tuple[Reserved, ...] = ()
     options: Options = ()
     values: tuple[EnumValue, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Extend:
     name: str
     fields: tuple[Field, ...] = ()
     groups: tuple[Group, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Message:
     extends: tuple[Extend, ...] = ()
     messages: tuple["Message", ...] = ()
     enums: tuple[Enum, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
     @property
     def is_map_entry(self) -> bool:
@@ -177,13 +177,13 @@ class Message:
         return next((each for each in self.all_fields() if each.name == name), None)
 
     def all_fields(self) -> Iterator[Field]:
-        """Those of the oneofs, too."""
+        """Yield all fields, including those in oneofs."""
         yield from self.fields
         for oneof in self.oneofs:
             yield from oneof.fields
 
     def all_groups(self) -> Iterator[Group]:
-        """Those of the oneofs and of extensions, too."""
+        """Yield all groups, including those in oneofs and in extensions."""
         yield from self.groups
         for oneof in self.oneofs:
             yield from oneof.groups
@@ -199,7 +199,7 @@ class Rpc:
     request_streams: bool = False
     response_streams: bool = False
     options: Options = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +207,12 @@ class Service:
     name: str
     options: Options = ()
     rpcs: tuple[Rpc, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    position: Position = field(default=NO_POSITION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`syntax` is None for a file that says nothing, which is proto2, and for one of an edition."""
+    """`syntax` is None for a file without a syntax statement, which is proto2, and for a file with an edition."""
 
     syntax: str | None = None
     edition: str | None = None

@@ -1,6 +1,6 @@
-"""From a FileDescriptorProto, as protoc makes it and Python clients register it, to elements.
+"""Converts a FileDescriptorProto, as protoc generates it and Python clients register it, to elements.
 
-Entries of maps stay messages of their own, as they are in the descriptor: they count in message indexes.
+Map entries stay messages, as in the descriptor: they count in message indexes.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from rookery.schemas.protobuf.elements import (
     OneOf,
     Option,
     Options,
-    Place,
+    Position,
     Reserved,
     Rpc,
     Service,
@@ -44,7 +44,7 @@ _FIRST_OPTIONS: Final = (
     *("java_package", "java_outer_classname", "java_multiple_files", "java_generate_equals_and_hash"),
     *("java_string_check_utf8", "optimize_for", "ctype", "packed", "jstype"),
 )
-"""The order in which Confluent's registry writes options; the others follow by their numbers."""
+"""The options that Confluent's registry writes first, in its order; the others follow by number."""
 _LABELS: Final = {_F.LABEL_OPTIONAL: "optional", _F.LABEL_REQUIRED: "required", _F.LABEL_REPEATED: "repeated"}
 
 
@@ -72,15 +72,15 @@ class _Converter:
             services=tuple(self._service(each) for each in file.service),
         )
 
-    def _place(self) -> Place:
-        return Place(next(self._numbers))
+    def _position(self) -> Position:
+        return Position(next(self._numbers))
 
     def _import(self, index: int, name: str) -> Import:
         is_public, is_weak = index in self._file.public_dependency, index in self._file.weak_dependency
-        return Import(name, "public" if is_public else "weak" if is_weak else "", self._place())
+        return Import(name, "public" if is_public else "weak" if is_weak else "", self._position())
 
     def _message(self, message: pb.DescriptorProto) -> Message:
-        place = self._place()
+        position = self._position()
         grouped = _find_groups([*message.field, *message.extension], message.nested_type)
         members = [(each, self._member(each, grouped)) for each in message.field]
         top = [member for each, member in members if not _is_in_oneof(each)]
@@ -98,7 +98,7 @@ class _Converter:
             extends=self._extends(message.extension, grouped),
             messages=tuple(self._message(each) for each in message.nested_type if each.name not in grouped),
             enums=tuple(self._enum(each) for each in message.enum_type),
-            place=place,
+            position=position,
         )
 
     @staticmethod
@@ -111,16 +111,16 @@ class _Converter:
                 by_oneof[each.oneof_index].append(member)
         for index, oneof in enumerate(message.oneof_decl):
             if own := by_oneof.get(index):
-                yield OneOf(oneof.name, _options(oneof.options), _only_fields(own), _only_groups(own), own[0].place)
+                yield OneOf(oneof.name, _options(oneof.options), _only_fields(own), _only_groups(own), own[0].position)
 
     def _member(self, field: pb.FieldDescriptorProto, grouped: Mapping[str, pb.DescriptorProto]) -> Field | Group:
         if field.type != _F.TYPE_GROUP:
             return self._field(field)
-        place = self._place()
+        position = self._position()
         body = grouped.get(_last_part(field.type_name))
         if body is None:
-            raise InvalidSchemaError(f'"{field.name}": the message of the group is not there')
-        return Group(field.number, self._message(body), self._label(field), _options(field.options), place)
+            raise InvalidSchemaError(f'"{field.name}": the message of the group is missing')
+        return Group(field.number, self._message(body), self._label(field), _options(field.options), position)
 
     def _extends(
         self, fields: Iterable[pb.FieldDescriptorProto], grouped: Mapping[str, pb.DescriptorProto]
@@ -129,7 +129,7 @@ class _Converter:
         for each in fields:
             by_name.setdefault(each.extendee, []).append(self._member(each, grouped))
         return tuple(
-            Extend(name, _only_fields(members), _only_groups(members), members[0].place)
+            Extend(name, _only_fields(members), _only_groups(members), members[0].position)
             for name, members in by_name.items()
         )
 
@@ -142,7 +142,7 @@ class _Converter:
             options=_options(field.options),
             default=_default(field) if field.HasField("default_value") else None,
             json_name=field.json_name if field.HasField("json_name") else None,
-            place=self._place(),
+            position=self._position(),
         )
 
     def _label(self, field: pb.FieldDescriptorProto) -> str | None:
@@ -159,7 +159,7 @@ class _Converter:
             reserved=_reserved(enum.reserved_range, enum.reserved_name, last_is_excluded=False),
             options=_options(enum.options),
             values=tuple(EnumValue(each.name, each.number, _options(each.options)) for each in enum.value),
-            place=self._place(),
+            position=self._position(),
         )
 
     def _service(self, service: pb.ServiceDescriptorProto) -> Service:
@@ -174,13 +174,13 @@ class _Converter:
             )
             for each in service.method
         )
-        return Service(service.name, _options(service.options), rpcs, self._place())
+        return Service(service.name, _options(service.options), rpcs, self._position())
 
 
 def _find_groups(
     fields: Iterable[pb.FieldDescriptorProto], messages: Iterable[pb.DescriptorProto]
 ) -> dict[str, pb.DescriptorProto]:
-    """The messages that are groups: their fields say so."""
+    """Return the messages that are groups, by the types of the fields."""
     names = {_last_part(each.type_name) for each in fields if each.type == _F.TYPE_GROUP}
     return {each.name: each for each in messages if each.name in names}
 
@@ -226,7 +226,11 @@ def _span(start: int, end: int) -> int | Span:
 
 
 def _options(options: AnyMessage) -> Options:
-    """Extensions that the process does not know are unknown fields; `custom_options` reads them first if it can."""
+    """Return the options that are set.
+
+    Extensions that the descriptor pool does not know are unknown fields, and missing here. The schema reads the
+    descriptor again with a pool that has their files (`schema._recognize_options`).
+    """
     found = []
     for field, value in sorted(options.ListFields(), key=_option_rank):
         name = field.full_name if field.is_extension else field.name
@@ -271,5 +275,5 @@ def _map(message: AnyMessage) -> dict[str, Value]:
 def _map_entry(field: FieldDescriptor, key: object, value: object) -> dict[str, Value]:
     key_field, value_field = field.message_type.fields
     entry = {"key": _value(key_field, key), "value": _value(value_field, value)}
-    # Confluent's registry writes these two the other way round.
+    # For these two keys Confluent's registry writes the value before the key.
     return dict(reversed(entry.items())) if key in {"precision", "scale"} else entry

@@ -1,6 +1,6 @@
-"""What the types and the extension fields of some files are called, and what a name means at a place in one of them.
+"""The full names of the types and extension fields of several files, and the resolution of names in a scope.
 
-A name is looked for from the innermost scope outwards, as a whole; one with a dot in front is a full name.
+A name is looked up as a whole, from the innermost scope outwards. A name with a leading dot is a full name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from rookery.schemas.protobuf.elements import Enum, Extend, Field, File, Message
 
 
 class TypeInfo(NamedTuple):
-    """`file_name` is the import by which the type came; "" is the schema itself."""
+    """`file_name` is the import that defines the type; "" for the schema itself."""
 
     full_name: str
     element: Message | Enum
@@ -35,7 +35,7 @@ class Names:
         return next((self.types[each] for each in candidates(name, scope) if each in self.types), None)
 
     def find_extension(self, name: str, scope: str) -> str | None:
-        """Its full name."""
+        """Return the full name of an extension field."""
         return next((each for each in candidates(name, scope) if each in self.extension_fields), None)
 
     def _collect(self, scope: str, messages: Iterable[Message], enums: Iterable[Enum], source: tuple[str, str]) -> None:
@@ -62,7 +62,7 @@ def join(scope: str, name: str) -> str:
 
 
 def candidates(name: str, scope: str) -> Iterator[str]:
-    """The full names that a name may stand for, the nearest first."""
+    """Yield the full names that a name may refer to, the innermost first."""
     if name.startswith("."):
         yield name[1:]
         return
@@ -73,7 +73,10 @@ def candidates(name: str, scope: str) -> Iterator[str]:
 
 
 def visible_files(file: File, known: Mapping[str, File]) -> list[tuple[str, File]]:
-    """The file itself, what it imports, and what that imports publicly. Imports that are not known are left out."""
+    """Return the files whose types `file` can use: itself, its imports, and their public imports.
+
+    Imports that are not in `known` are omitted.
+    """
     found: dict[str, File] = {}
     pending = [each.name for each in file.imports]
     while pending:

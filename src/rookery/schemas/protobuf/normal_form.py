@@ -1,7 +1,7 @@
-"""The normal form of a file: without differences that have no meaning, as Confluent's registry defines it.
+"""The normal form of a file, as Confluent's registry defines it: without insignificant differences.
 
-Fields are in the order of their tags, imports and options in that of their names, types have full names, maps are
-written as maps. Messages keep their order: message indexes count on it.
+Fields are sorted by tag, imports and options by name, types have full names, and map entries become maps. Messages keep
+their order, because message indexes depend on it.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -41,7 +41,7 @@ _INTEGER_LIMIT: Final = 10**_EXPONENT_MAX
 
 
 def normalize(file: File, names: Names) -> File:
-    """The elements to print; default values and JSON names are among the options."""
+    """Return the elements of the normal form, to be printed. Default values and JSON names are among the options."""
     return _Normalizer(file, names).file()
 
 
@@ -133,7 +133,7 @@ class _Normalizer:
         return replace(field, type=type_name, options=options, default=None, json_name=None)
 
     def _as_map(self, field: Field, scope: str) -> Field:
-        """A field whose type is the entry of a map, which is how descriptors have maps."""
+        """Return a field whose type is a map entry, as maps are in descriptors, as a map field; others unchanged."""
         found = None if field.type in SCALAR_TYPES else self._names.find(field.type, scope)
         if found is None or not isinstance(found.element, Message) or not found.element.is_map_entry:
             return field
@@ -144,7 +144,7 @@ class _Normalizer:
 
     def _enum(self, enum: Enum, scope: str) -> Enum:
         scope = join(scope, enum.name)
-        # In proto3, 0 has to be the first.
+        # In proto3, 0 must be the first value.
         is_proto3 = self._file.syntax == "proto3"
         values = sorted(enum.values, key=lambda each: (is_proto3 and each.number != 0, each.number, each.name))
         return replace(
@@ -170,7 +170,7 @@ class _Normalizer:
         return tuple(replace(each, value=self._value(each.value, scope, is_top=True)) for each in merged)
 
     def _qualify(self, option: Option, scope: str) -> Option:
-        """A known extension gets its full name, and a path behind it becomes a map; that of features, too."""
+        """Give a known extension its full name, and convert the path after it, or after `features`, to a map."""
         if not option.is_extension and option.name.startswith("features."):
             first, *path = option.name.split(".")
             return Option(first, reduce(lambda value, name: {name: value}, reversed(path), option.value))
@@ -234,7 +234,7 @@ def _path_to_map(value: Value) -> Value:
 
 
 def _hashable(value: Value) -> Hashable:
-    """Equal for equal values, and only for them."""
+    """Return a hashable object that is equal for equal values only."""
     if isinstance(value, Mapping):
         return frozenset((key, _hashable(each)) for key, each in value.items())
     if isinstance(value, tuple):
@@ -245,7 +245,7 @@ def _hashable(value: Value) -> Hashable:
 
 
 def _normal_default(field: Field) -> str | Word | None:
-    """Numbers as the descriptor has them, because the field's type says which of them are equal."""
+    """Return the default value; numbers in the descriptor's form, in which equal numbers have equal text."""
     if not isinstance(field.default, Word) or field.type not in SCALAR_TYPES or field.type == "bool":
         return field.default
     text = field.default.text
@@ -254,7 +254,7 @@ def _normal_default(field: Field) -> str | Word | None:
 
 
 def _normal_number(text: str) -> str:
-    """In decimal, without an exponent and without zeros at the end; what is no number, or too long, stays."""
+    """Return a number in decimal, without exponent and trailing zeros; other texts and very long numbers unchanged."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     integer = to_integer(digits)
     if integer is not None:
@@ -269,7 +269,7 @@ def _normal_number(text: str) -> str:
 
 
 def _split_reserved(reserved: Iterable[Reserved]) -> tuple[Reserved, ...]:
-    """One statement each, numbers first."""
+    """Return one statement per value, numbers first."""
     values = [_flatten_any(value) for each in reserved for value in each.values]
     return tuple(Reserved((value,)) for value in sorted(values, key=_reserved_key))
 

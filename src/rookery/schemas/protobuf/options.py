@@ -1,7 +1,7 @@
-"""Options of elements, put into the option messages of a descriptor.
+"""Sets the options of elements in the option messages of a descriptor.
 
-Those that protobuf itself defines are fields of these messages. The others are extensions: they are known only to a
-pool that has the files in which they are defined, and go into the descriptor as the bytes of such a message.
+Options that protobuf itself defines are fields of these messages. The others are extensions: only a pool that contains
+the files that define them knows them. They are set in a message of such a pool, and copied to the descriptor as bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,27 +19,30 @@ from rookery.schemas.protobuf.parser import to_integer
 FindExtension: TypeAlias = Callable[[str], FieldDescriptor | None]
 
 
-class UnfitOptionError(ValueError):
-    """The value is not one that the option can have."""
+class InvalidOptionError(ValueError):
+    """The option cannot have this value."""
 
 
 def set_plain_options(target: AnyMessage, options: Iterable[Option]) -> None:
-    """Names that this version of protobuf does not know are passed over: a later one may."""
+    """Set the options that protobuf defines. Unknown names are ignored: a later version of protobuf may define them.
+
+    Raises InvalidOptionError.
+    """
     for option in options:
         _set(target, option, lambda name: None)
 
 
 def set_extension_options(target: AnyMessage, options: Iterable[Option], scope: str, pool: DescriptorPool) -> None:
-    """Passes over extensions that are not known (their files were not given) and values that do not fit."""
+    """Set the options that are extensions. Unknown extensions (of missing files) and invalid values are ignored."""
     known = message_factory.GetMessageClass(pool.FindMessageTypeByName(target.DESCRIPTOR.full_name))
     messages: dict[int, AnyMessage] = {}
     for option in options:
         field = find_extension(pool, option.name, scope) if option.is_extension else None
-        # One message for each extension: several in one would be written in any order.
+        # One message per extension: the order of several extensions in one serialized message is not defined.
         message = messages.setdefault(0 if field is None else field.number, known())
         try:
             _set(message, option, lambda name: find_extension(pool, name, scope))
-        except UnfitOptionError:
+        except InvalidOptionError:
             continue
     data = b"".join(messages[number].SerializeToString(deterministic=True) for number in sorted(messages))
     if data:
@@ -80,7 +83,7 @@ def _assign(target: AnyMessage, field: FieldDescriptor | None, value: Value, fin
         for each in values:
             _store(target, field, _convert(field, each))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise UnfitOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
+        raise InvalidOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
 
 
 def _assign_message(target: AnyMessage, field: FieldDescriptor, value: Value, find: FindExtension) -> None:
@@ -99,17 +102,17 @@ def _assign_message(target: AnyMessage, field: FieldDescriptor, value: Value, fi
                 inner = find(f".{key[1:-1]}") if key[0] == "[" else message.DESCRIPTOR.fields_by_name.get(key)
                 _assign(message, inner, part, find)
         else:
-            raise UnfitOptionError(f'the option "{field.name}" is a message')
+            raise InvalidOptionError(f'the option "{field.name}" is a message')
 
 
 def _assign_entry(holder: Any, field: FieldDescriptor, entry: Value) -> None:
     key_field, value_field = field.message_type.fields
     if not isinstance(entry, Mapping) or value_field.message_type is not None:
-        raise UnfitOptionError(f'the option "{field.name}" is a map')
+        raise InvalidOptionError(f'the option "{field.name}" is a map')
     try:
         holder[_convert(key_field, entry["key"])] = _convert(value_field, entry["value"])
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise UnfitOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
+        raise InvalidOptionError(f'the option "{field.name}" cannot have this value: {error}') from None
 
 
 def _holder(target: AnyMessage, field: FieldDescriptor) -> Any:
@@ -126,7 +129,7 @@ def _store(target: AnyMessage, field: FieldDescriptor, value: object) -> None:
 
 
 def _convert(field: FieldDescriptor, value: Value) -> object:
-    """To Python's type for the field. Raises ValueError or KeyError."""
+    """Convert a value to the Python type of the field. Raises ValueError or KeyError."""
     if isinstance(value, str):
         if field.type == FieldDescriptor.TYPE_BYTES:
             return value.encode("utf-8", "surrogateescape")
@@ -146,15 +149,15 @@ def _convert(field: FieldDescriptor, value: Value) -> object:
 def parse_integer(text: str) -> int:
     number = to_integer(text.removeprefix("-"))
     if number is None:
-        raise ValueError(f"{text} is no whole number")
+        raise ValueError(f"{text} is not an integer")
     return -number if text.startswith("-") else number
 
 
 def to_float(text: str) -> float:
-    """Raises ValueError, and OverflowError for hexadecimal and octal numbers that are too large."""
+    """Parse a number. Raises ValueError, and OverflowError for hexadecimal and octal numbers that are too large."""
     if text.startswith("-"):
         return -to_float(text[1:])
-    # Decimal ones may have any number of digits.
+    # Decimal numbers may have any number of digits, so only hexadecimal and octal ones are parsed as integers.
     integer = to_integer(text) if text.startswith("0") else None
     if integer is not None:
         return float(integer)

@@ -1,7 +1,7 @@
-"""From a .proto text to its elements: proto2, proto3 and the editions.
+"""Parses a .proto text to its elements: proto2, proto3 and the editions.
 
-Only the grammar is checked here, `validator` does the rest. It takes a few things that protoc does not take but Wire's
-parser, which Confluent's registry uses, does: a list as an option's value, `;` after anything.
+The parser checks only the grammar; `validator` checks the rest. It accepts some syntax that protoc rejects but Wire's
+parser, which Confluent's registry uses, accepts: a list as an option's value, `;` after any statement.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def read_file(text: str) -> File:
-    """Raises InvalidSchemaError with the place."""
+    """Parse a .proto text. Raises InvalidSchemaError with the position."""
     return _Reader(Text(text)).file()
 
 
@@ -51,7 +51,7 @@ class _Reader:
         self._next = text.tokens[0]
         self._depth = 0
 
-    # The file and what stands in it.
+    # The file and its statements.
 
     def file(self) -> File:
         syntax, edition = self._syntax()
@@ -105,27 +105,27 @@ class _Reader:
         return name
 
     def _import(self) -> Import:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         modifier = self._advance().text if self._next.text in {"public", "weak"} else ""
         name = self._utf8_string()
         self._expect(";")
-        return Import(name, modifier, place)
+        return Import(name, modifier, position)
 
     def _extend(self) -> Extend:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         name = self._full_name(may_start_with_dot=True)
         members = self._block(self._field_or_group)
-        return Extend(name, tuple(members["field"]), tuple(members["group"]), place)
+        return Extend(name, tuple(members["field"]), tuple(members["group"]), position)
 
     def _service(self) -> Service:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         name = self._name()
         readers: dict[str, Callable[[], Any]] = {"option": self._option_statement, "rpc": self._rpc}
         members = self._block(lambda found: self._member(found, readers))
-        return Service(name, tuple(members["option"]), tuple(members["rpc"]), place)
+        return Service(name, tuple(members["option"]), tuple(members["rpc"]), position)
 
     def _rpc(self) -> Rpc:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         name = self._name()
         request_streams, request = self._rpc_type()
         self._expect("returns")
@@ -135,7 +135,7 @@ class _Reader:
             options = self._block(lambda found: self._member(found, {"option": self._option_statement}))["option"]
         else:
             self._expect(";")
-        return Rpc(name, request, response, request_streams, response_streams, tuple(options), place)
+        return Rpc(name, request, response, request_streams, response_streams, tuple(options), position)
 
     def _rpc_type(self) -> tuple[bool, str]:
         self._expect("(")
@@ -172,11 +172,11 @@ class _Reader:
             extends=tuple(members["extend"]),
             messages=tuple(members["message"]),
             enums=tuple(members["enum"]),
-            place=self._text.place(name),
+            position=self._text.position(name),
         )
 
     def _message_member(self, found: dict[str, list[Any]], readers: dict[str, Callable[[], Any]]) -> None:
-        """A word that begins a statement may also be the type of a field."""
+        """Read a statement. A word that begins a statement may also be the type of a field."""
         word = self._next
         if word.text not in readers:
             self._field_or_group(found)
@@ -188,15 +188,15 @@ class _Reader:
             found[word.text].append(readers[word.text]())
 
     def _is_field_of_type(self) -> bool:
-        """After the type that looks like a keyword: `name = number`."""
+        """Whether `name = number` follows, so that the keyword before it is the type of a field."""
         following = self._text.tokens[self._index : self._index + 3]
         return [token.kind for token in following] == ["word", "sign", "number"] and following[1].text == "="
 
     def _oneof(self) -> OneOf:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         name = self._name()
         members = self._block(self._oneof_member)
-        return OneOf(name, tuple(members["option"]), tuple(members["field"]), tuple(members["group"]), place)
+        return OneOf(name, tuple(members["option"]), tuple(members["field"]), tuple(members["group"]), position)
 
     def _oneof_member(self, found: dict[str, list[Any]]) -> None:
         if self._next.text == "option":
@@ -227,7 +227,7 @@ class _Reader:
             found["field"].append(self._field(self._full_name(may_start_with_dot=True), label, start))
 
     def _type_from(self, word: Token) -> str:
-        """The type whose name begins with a word that could have been something else."""
+        """Return the type whose name begins with `word`, which was read already."""
         return f"{word.text}.{self._full_name()}" if self._accept(".") else word.text
 
     def _map_field(self, start: Token) -> Field:
@@ -251,7 +251,7 @@ class _Reader:
         if json_name is not None and not is_utf8(json_name):
             raise self._text.error(start, f'"{name}": the JSON name is not UTF-8')
         kept = tuple(each for each in options if each.is_extension or each.name not in {"default", "json_name"})
-        return Field(name, type_name, number, label, key_type, kept, default, json_name, self._text.place(start))
+        return Field(name, type_name, number, label, key_type, kept, default, json_name, self._text.position(start))
 
     @staticmethod
     def _last_value(options: Options, name: str) -> Value | None:
@@ -262,17 +262,17 @@ class _Reader:
         self._expect("=")
         number = self._integer()
         options = self._bracketed_options()
-        return Group(number, self._message_body(name), label, options, self._text.place(start))
+        return Group(number, self._message_body(name), label, options, self._text.position(start))
 
     def _extensions(self) -> Extensions:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         values = self._separated(lambda: self._span(TAG_MAX))
         options = self._bracketed_options()
         self._expect(";")
-        return Extensions(values, options, place)
+        return Extensions(values, options, position)
 
     def _reserved(self, number_max: int) -> Reserved:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         values: tuple[int | Span | str, ...]
         if self._next.kind == "string":
             values = self._separated(self._utf8_string)
@@ -281,7 +281,7 @@ class _Reader:
         else:
             values = self._separated(lambda: self._span(number_max))
         self._expect(";")
-        return Reserved(values, place)
+        return Reserved(values, position)
 
     def _span(self, number_max: int) -> int | Span:
         start = self._integer(may_be_negative=number_max == ENUM_NUMBER_MAX)
@@ -296,11 +296,11 @@ class _Reader:
     # Enums.
 
     def _enum(self) -> Enum:
-        place = self._text.place(self._next)
+        position = self._text.position(self._next)
         name = self._name()
         members = self._block(self._enum_member)
         values = tuple(members["value"])
-        return Enum(name, tuple(members["reserved"]), tuple(members["option"]), values, place)
+        return Enum(name, tuple(members["reserved"]), tuple(members["option"]), values, position)
 
     def _enum_member(self, found: dict[str, list[Any]]) -> None:
         word = self._advance_word()
@@ -309,7 +309,7 @@ class _Reader:
             number = self._integer(may_be_negative=True)
             options = self._bracketed_options()
             self._expect(";")
-            found["value"].append(EnumValue(word.text, number, options, self._text.place(word)))
+            found["value"].append(EnumValue(word.text, number, options, self._text.position(word)))
         elif word.text == "option":
             found["option"].append(self._option_statement())
         elif word.text == "reserved":
@@ -387,7 +387,7 @@ class _Reader:
             found[key].append(self._value())
             if not self._accept(","):
                 self._accept(";")
-        # A key that is given several times is a list.
+        # The values of a repeated key form a list.
         return {key: values[0] if len(values) == 1 else flatten(values) for key, values in found.items()}
 
     def _map_key(self) -> str:
@@ -463,7 +463,7 @@ class _Reader:
         is_negative = may_be_negative and self._accept("-")
         value = to_integer(self._next.text) if self._next.kind == "number" else None
         if value is None:
-            raise self._unexpected("a whole number")
+            raise self._unexpected("an integer")
         text = self._advance().text
         number = -value if is_negative else value
         if not ENUM_NUMBER_MIN <= number <= ENUM_NUMBER_MAX:
@@ -497,7 +497,7 @@ class _Reader:
         return self._at_depth(1, read, self._next)
 
     def _at_depth(self, levels: int, read: Callable[[], T], start: Token) -> T:
-        """Bounds the depth, so that no text can exhaust the stack."""
+        """Limit the depth, so that no text can exhaust the stack."""
         self._depth += levels
         self._check_depth(self._depth, start)
         result = read()
@@ -510,12 +510,12 @@ class _Reader:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether there were no other bytes in a string: they are surrogates."""
+    """Whether a string contains no surrogates, which represent bytes that are not UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def flatten(values: Iterable[Value]) -> tuple[Value, ...]:
-    """One list of values and of lists of values."""
+    """Return one tuple of the values, with the elements of values that are tuples."""
     return tuple(each for value in values for each in (value if isinstance(value, tuple) else (value,)))
 
 

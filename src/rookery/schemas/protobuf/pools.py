@@ -1,4 +1,4 @@
-"""Pools of descriptors, in which messages can be read and written without generated classes."""
+"""Descriptor pools, with which messages can be read and written without generated classes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -9,7 +9,7 @@ from rookery.schemas.interface import InvalidSchemaError
 
 
 def build_pool(files: Mapping[str, pb.FileDescriptorProto], wanted: Iterable[str]) -> DescriptorPool:
-    """A pool of its own with the wanted files and all that they import. Raises InvalidSchemaError."""
+    """Return a new pool with the `wanted` files and all that they import. Raises InvalidSchemaError."""
     pool = DescriptorPool()
     for name in _in_order(files, wanted):
         try:
@@ -20,7 +20,7 @@ def build_pool(files: Mapping[str, pb.FileDescriptorProto], wanted: Iterable[str
 
 
 def _in_order(files: Mapping[str, pb.FileDescriptorProto], wanted: Iterable[str]) -> Iterator[str]:
-    """Dependencies first."""
+    """Yield the wanted files and their imports, dependencies first."""
     seen: set[str] = set()
     pending = [(name, False) for name in wanted]
     while pending:

@@ -1,7 +1,8 @@
-"""From elements to text, in the layout that Confluent's registry stores: sections with an empty line between them,
-two spaces per level (on the empty lines of inner levels, too), no comments.
+"""Prints elements as text, in the layout of Confluent's registry: sections separated by an empty line, two spaces per
+level (on the empty lines of inner levels, too), no comments.
 
-Two of its faults are not repeated: default values of `bytes` keep their quotes, and weak imports stay in the text.
+Two bugs of Confluent's registry are not repeated: default values of `bytes` keep their quotes, and weak imports are not
+dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,12 +53,12 @@ def print_file(file: File) -> str:
 
 
 def quote(text: str) -> str:
-    """As a string of .proto. Bytes that are not UTF-8 (surrogates here) and unprintable ones become octal."""
+    """Return a string literal of .proto. Bytes that are not UTF-8 (surrogates) and control characters become octal."""
     return f'"{"".join(map(_escape, text))}"'
 
 
 def field_options(field: Field) -> Options:
-    """With the default value and the JSON name, which are written like options."""
+    """Return the options with the default value and the JSON name, which are written like options."""
     special = [("default", field.default), ("json_name", field.json_name)]
     return (*field.options, *(Option(name, value) for name, value in special if value is not None))
 
@@ -87,7 +88,7 @@ def _indent(lines: Iterable[str]) -> list[str]:
 
 
 def _block(header: str, *sections: list[str]) -> list[str]:
-    """Sections that are not empty, with an empty line between them."""
+    """Return a block of the non-empty sections, separated by empty lines."""
     filled = [section for section in sections if section]
     if not filled:
         return [f"{header} {{}}"]
@@ -96,7 +97,7 @@ def _block(header: str, *sections: list[str]) -> list[str]:
 
 
 def _imports(imports: tuple[Import, ...]) -> list[str]:
-    """Public ones come last."""
+    """Print the imports, public ones last."""
     ordered = sorted(imports, key=lambda each: each.modifier == "public")
     return [f"import {f'{each.modifier} ' if each.modifier else ''}{quote(each.name)};" for each in ordered]
 
@@ -182,7 +183,7 @@ def _declaration(declaration: str, options: Options) -> list[str]:
 
 
 def _brackets(items: list[list[str]]) -> list[str]:
-    """One item stays on the line of the bracket."""
+    """Print items in brackets; a single item on the line of the bracket."""
     if len(items) == 1:
         return _end([f"[{items[0][0]}", *items[0][1:]], "]")
     return ["[", *_items(items), "]"]

@@ -1,4 +1,4 @@
-"""A Protobuf schema: parsed, checked, and in all the forms in which it is asked for."""
+"""A Protobuf schema: parsed, validated, and in the forms that the registry and the serializers need."""
 
 import base64
 import binascii
@@ -28,12 +28,12 @@ from rookery.schemas.protobuf.validator import validate
 from rookery.schemas.protobuf.well_known import WELL_KNOWN_FILES, google_descriptor
 
 DESCRIPTOR_NAME: Final = "default"
-"""What Confluent's registry calls the file of a schema, which has no name of its own."""
+"""The name that Confluent's registry gives to the file of a schema, which has no name itself."""
 _DESCRIPTOR_PROTO: Final = "google/protobuf/descriptor.proto"
 
 
 class ProtobufSchema:
-    """`raw` is the file's elements; `descriptor` is what protobuf's own library works with."""
+    """`raw` are the elements of the file; `descriptor` is the form of protobuf's own library."""
 
     schema_type: Final[SchemaType] = "PROTOBUF"
 
@@ -48,14 +48,14 @@ class ProtobufSchema:
 
     @property
     def name(self) -> str | None:
-        """The first message; the first enum if there is none."""
+        """The full name of the first message; of the first enum if there is no message."""
         file = self._effective
         names = [*(each.name for each in file.messages), *(each.name for each in file.enums)]
         return join(file.package, names[0]) if names else None
 
     @property
     def _effective(self) -> File:
-        """The file whose types count: of one that does nothing but import another publicly, that other."""
+        """The file whose types count. For a file that only imports another one publicly, it is the imported file."""
         file = self.raw
         has_content = file.messages or file.enums or file.extends or file.services
         if has_content or len(file.imports) != 1 or file.imports[0].modifier != "public":
@@ -65,7 +65,7 @@ class ProtobufSchema:
 
     @cached_property
     def names(self) -> Names:
-        """What the schema can see."""
+        """The names that the schema can use."""
         return Names(visible_files(self.raw, self._known))
 
     def normalized(self) -> "ProtobufSchema":
@@ -85,7 +85,7 @@ class ProtobufSchema:
 
     @cached_property
     def descriptors(self) -> dict[str, pb.FileDescriptorProto]:
-        """That of the schema and those of all files that it needs, by their names."""
+        """The descriptors of the schema and of all files that it imports, by file name."""
         found: dict[str, pb.FileDescriptorProto] = {}
         waiting = []
         pending = [DESCRIPTOR_NAME]
@@ -94,7 +94,7 @@ class ProtobufSchema:
             if name not in found:
                 built = self._build(name)
                 found[name] = built.file
-                waiting += [built] if built.unset else []
+                waiting += [built] if built.pending else []
                 pending += built.file.dependency
         if waiting:
             _set_extension_options(found, waiting)
@@ -110,17 +110,17 @@ class ProtobufSchema:
 
     @cached_property
     def pool(self) -> DescriptorPool:
-        """A pool of its own for the schema and what it imports."""
+        """A pool with only the schema and the files that it imports."""
         return build_pool(self.descriptors, [DESCRIPTOR_NAME])
 
     def message_class(self, full_name: str) -> type[AnyMessage]:
-        """To read and write messages with. Raises KeyError if there is no such message."""
+        """Return a class to read and write messages. Raises KeyError if there is no such message."""
         found: type[AnyMessage] = message_factory.GetMessageClass(self.pool.FindMessageTypeByName(full_name))
         return found
 
     def find_message_indexes(self, full_name: str) -> tuple[int, ...]:
-        """The way to a message, as the wire format has it: its place in the file, then in the message around it, and so
-        on. Raises KeyError."""
+        """Return the message indexes of the wire format: the index of the outermost message in the file, then of the
+        message inside it, and so on. Raises KeyError."""
         package = self._effective.package
         messages = self._effective.messages
         indexes: list[int] = []
@@ -133,7 +133,7 @@ class ProtobufSchema:
         return tuple(indexes)
 
     def find_message_name(self, indexes: tuple[int, ...]) -> str:
-        """No indexes mean the first message. Raises KeyError."""
+        """Return the full name of the message with these indexes; empty indexes mean the first. Raises KeyError."""
         messages: tuple[Message, ...] = self._effective.messages
         name = self._effective.package
         for index in indexes or (0,):
@@ -145,7 +145,7 @@ class ProtobufSchema:
 
     @cached_property
     def side(self) -> Side:
-        """For comparisons: all files count there, whether the schema itself sees them or not."""
+        """The schema for comparisons, with the names of all imported files, whether the schema can use them or not."""
         imports: dict[str, File] = {}
         pending = [self.raw]
         while pending:
@@ -158,9 +158,9 @@ class ProtobufSchema:
 
 
 def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()) -> ProtobufSchema:
-    """`text` is .proto or the base64 of a FileDescriptorProto, and so is each text of `resolved`."""
+    """Parse a new schema. The texts are .proto, or FileDescriptorProtos in base64."""
     schema = parse_registered(text, resolved, references)
-    # A schema that is valid but breaks a limit of protobuf's library could be registered and never used.
+    # Without this check, a valid schema that exceeds a limit of protobuf's library could be registered, but not used.
     schema.pool  # noqa: B018
     return schema
 
@@ -168,7 +168,7 @@ def parse(text: str, resolved: Mapping[str, str] = {}, references: tuple[Referen
 def parse_registered(
     text: str, resolved: Mapping[str, str] = {}, references: tuple[Reference, ...] = ()
 ) -> ProtobufSchema:
-    """Without asking protobuf's own library whether it can read messages with it."""
+    """Parse a registered schema, without checking whether protobuf's own library can use it."""
     imported = {}
     for name, each in resolved.items():
         try:
@@ -181,19 +181,19 @@ def parse_registered(
     if read.descriptor is not None:
         file = _recognize_options(schema, read.descriptor)
         schema = ProtobufSchema(file, imported, references, print_file(file))
-        _check_can_be_written(schema.canonical)
-    # Values that do not fit their options are found here.
+        _check_printable(schema.canonical)
+    # Building the descriptor raises for invalid values of options.
     schema.descriptor  # noqa: B018
     return schema
 
 
 def check(reader: ProtobufSchema, writer: ProtobufSchema, policy: Policy = "STRICT") -> list[Incompatibility]:
-    """The policy makes no difference to Protobuf."""
+    """Return the reasons why `reader` cannot read data of `writer`. The policy does not matter for Protobuf."""
     return to_incompatibilities(compare(writer.side, reader.side))
 
 
 class _ReadText(NamedTuple):
-    """`descriptor` is there if the text was one."""
+    """A parsed text. `descriptor` is set if the text was a descriptor."""
 
     file: File
     descriptor: pb.FileDescriptorProto | None = None
@@ -201,7 +201,7 @@ class _ReadText(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _read(text: str) -> _ReadText:
-    """Remembered, because the same imports come again and again."""
+    """Parse a text; cached, because the same imports occur in many schemas."""
     try:
         return _ReadText(read_file(text))
     except InvalidSchemaError:
@@ -220,7 +220,7 @@ def _decode_descriptor(text: str) -> pb.FileDescriptorProto | None:
 
 
 def _is_utf8(message: AnyMessage) -> bool:
-    """protobuf's library gives strings that are not UTF-8 as bytes. Extensions may have such; the rest may not."""
+    """Whether all strings are UTF-8, except in extensions. protobuf's library returns other strings as bytes."""
     for field, value in message.ListFields():
         if field.is_extension:
             continue
@@ -233,7 +233,10 @@ def _is_utf8(message: AnyMessage) -> bool:
 
 
 def _recognize_options(schema: ProtobufSchema, descriptor: pb.FileDescriptorProto) -> File:
-    """In a descriptor, options that are extensions are bytes. With the files that define them they can be read."""
+    """Read the descriptor again with the files that define extension options.
+
+    Without these files such options are unknown fields, and would be missing from the elements.
+    """
     file = schema.raw
     if not (file.extends or file.imports):
         return file
@@ -248,8 +251,8 @@ def _recognize_options(schema: ProtobufSchema, descriptor: pb.FileDescriptorProt
         raise InvalidSchemaError(f"the descriptor's options cannot be read: {error}") from None
 
 
-def _check_can_be_written(canonical: str) -> None:
-    """A descriptor may have names that no text can have."""
+def _check_printable(canonical: str) -> None:
+    """Check that the printed text can be parsed: a descriptor may contain names that are not valid in a text."""
     try:
         read_file(canonical)
     except InvalidSchemaError as error:
@@ -257,7 +260,7 @@ def _check_can_be_written(canonical: str) -> None:
 
 
 def _set_extension_options(files: dict[str, pb.FileDescriptorProto], waiting: list[Built]) -> None:
-    """Without those that are not known; without all if protobuf's library does not take the files."""
+    """Set the extension options that are known; none of them if protobuf's library rejects the files."""
     try:
         pool = _options_pool(files)
     except InvalidSchemaError:
@@ -267,7 +270,7 @@ def _set_extension_options(files: dict[str, pb.FileDescriptorProto], waiting: li
 
 
 def _options_pool(files: Mapping[str, pb.FileDescriptorProto]) -> DescriptorPool:
-    """With the options themselves, which the files may extend."""
+    """Return a pool of the files and of the option messages themselves, which the files may extend."""
     descriptor_proto = google_descriptor(_DESCRIPTOR_PROTO)
     assert descriptor_proto is not None
     return build_pool({_DESCRIPTOR_PROTO: descriptor_proto, **files}, [_DESCRIPTOR_PROTO, *files])

@@ -1,5 +1,5 @@
-"""From elements to a FileDescriptorProto, equal to what protoc makes of the same text (without the source's places, and
-with JSON names only where the text gives one)."""
+"""Converts elements to a FileDescriptorProto, equal to what protoc generates from the same text (without source
+positions, and with JSON names only where the text has one)."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ from rookery.schemas.protobuf.elements import (
 )
 from rookery.schemas.protobuf.names import Names, join
 from rookery.schemas.protobuf.options import (
-    UnfitOptionError,
+    InvalidOptionError,
     parse_integer,
     set_extension_options,
     set_plain_options,
@@ -43,8 +43,8 @@ _LABELS: Final = {"optional": _F.LABEL_OPTIONAL, "required": _F.LABEL_REQUIRED, 
 
 
 @dataclass(frozen=True, slots=True)
-class Unset:
-    """Extension options that wait for a pool that knows them."""
+class PendingOptions:
+    """Extension options that can be set only with a pool that knows them."""
 
     target: AnyMessage
     options: Options
@@ -54,17 +54,17 @@ class Unset:
 @dataclass(slots=True)
 class Built:
     file: pb.FileDescriptorProto
-    unset: list[Unset] = field(default_factory=list)
+    pending: list[PendingOptions] = field(default_factory=list)
 
     def set_extensions(self, pool: DescriptorPool) -> None:
-        """The pool has the files that define the extensions: this one, for example."""
-        for each in self.unset:
+        """Set the pending options. `pool` has the files that define the extensions, which may include this file."""
+        for each in self.pending:
             set_extension_options(each.target, each.options, each.scope, pool)
-        self.unset.clear()
+        self.pending.clear()
 
 
 def build_file(file: File, *, name: str, names: Names, imports: Iterable[str]) -> Built:
-    """`imports` are those that are there: others are left out. Raises InvalidSchemaError."""
+    """Build the descriptor of a file. Imports that are not in `imports` are omitted. Raises InvalidSchemaError."""
     return _Builder(file, names).build(name, set(imports))
 
 
@@ -84,7 +84,7 @@ class _Builder:
             if each.name in imports and each.name not in proto.dependency:
                 self._import(proto, each.name, each.modifier)
         messages = [*file.messages, *(group.body for extend in file.extends for group in extend.groups)]
-        for message in sorted(messages, key=lambda each: each.place):
+        for message in sorted(messages, key=lambda each: each.position):
             self._message(proto.message_type.add(), message, file.package)
         for enum in file.enums:
             self._enum(proto.enum_type.add(), enum, file.package)
@@ -190,7 +190,7 @@ class _Builder:
 
     @staticmethod
     def _synthetic_oneofs(proto: pb.DescriptorProto) -> None:
-        """An `optional` field of proto3 is alone in a oneof; these come after the others."""
+        """Add a oneof for each `optional` field of proto3, which is its only field, after the other oneofs."""
         taken = {each.name for each in (*proto.field, *proto.oneof_decl)}
         for each in proto.field:
             if each.proto3_optional:
@@ -246,17 +246,17 @@ class _Builder:
         return f".{found.full_name}"
 
     def _options(self, owner: Any, options: Options, scope: str) -> None:
-        """`owner` is any of the messages that have `options`."""
+        """Set the options of `owner`, which is a message of the descriptor that has the field `options`."""
         if not options:
             return
         target = owner.options
         extensions = tuple(each for each in options if _has_extension(each))
         try:
             set_plain_options(target, [each for each in options if not _has_extension(each)])
-        except UnfitOptionError as error:
+        except InvalidOptionError as error:
             raise InvalidSchemaError(f'"{scope}": {error}') from None
         if extensions:
-            self._built.unset.append(Unset(target, extensions, scope))
+            self._built.pending.append(PendingOptions(target, extensions, scope))
 
 
 def map_entry_name(field_name: str) -> str:
@@ -268,15 +268,18 @@ def _has_extension(option: Option) -> bool:
 
 
 def _members(message: Message) -> list[Field | OneOf | Group | Message]:
-    """What makes fields and nested messages, as they were declared. Groups of extensions make messages only."""
+    """Return the members that become fields and nested messages, in declaration order.
+
+    A group in an extension becomes a message only.
+    """
     bodies = [group.body for extend in message.extends for group in extend.groups]
     members: list[Field | OneOf | Group | Message] = [*message.fields, *message.oneofs, *message.groups]
-    return sorted([*members, *message.messages, *bodies], key=lambda each: each.place)
+    return sorted([*members, *message.messages, *bodies], key=lambda each: each.position)
 
 
 def _in_order(holder: OneOf | Extend) -> list[Field | Group]:
     members: list[Field | Group] = [*holder.fields, *holder.groups]
-    return sorted(members, key=lambda each: each.place)
+    return sorted(members, key=lambda each: each.position)
 
 
 def _reserved_values(reserved: Iterable[Reserved]) -> list[int | Span | str]:
@@ -288,18 +291,20 @@ def _spans(values: Iterable[int | Span | str]) -> list[Span]:
 
 
 def _default_text(proto: pb.FieldDescriptorProto, element: Field) -> str:
-    """In the form that descriptors have: numbers in decimal, bytes escaped."""
+    """Return the default value in the form of descriptors: numbers in decimal, bytes escaped."""
     value = element.default
     if isinstance(value, str):
         if proto.type == _F.TYPE_STRING:
             if not is_utf8(value):
-                raise InvalidSchemaError(f'{element.place}: "{element.name}": the default value is not UTF-8')
+                raise InvalidSchemaError(f'{element.position}: "{element.name}": the default value is not UTF-8')
             return value
         if proto.type == _F.TYPE_BYTES:
             return _escape_bytes(value.encode("utf-8", "surrogateescape"))
     elif isinstance(value, Word) and proto.type not in {_F.TYPE_STRING, _F.TYPE_BYTES}:
         return _default_word(proto, value.text)
-    raise InvalidSchemaError(f'{element.place}: "{element.name}": the default value is not of the type {element.type}')
+    raise InvalidSchemaError(
+        f'{element.position}: "{element.name}": the default value is not of the type {element.type}'
+    )
 
 
 def _default_word(proto: pb.FieldDescriptorProto, text: str) -> str:
@@ -310,7 +315,7 @@ def _default_word(proto: pb.FieldDescriptorProto, text: str) -> str:
             return float_text(to_float(text))
         number = parse_integer(text)
     except (ValueError, OverflowError) as error:
-        raise InvalidSchemaError(f'"{proto.name}": the default value does not fit: {error}') from None
+        raise InvalidSchemaError(f'"{proto.name}": the default value does not match its type: {error}') from None
     bits = 32 if "32" in _F.Type.Name(proto.type) else 64
     smallest = 0 if proto.type in _UNSIGNED_TYPES else -(2 ** (bits - 1))
     if not smallest <= number < smallest + 2**bits:
@@ -319,7 +324,7 @@ def _default_word(proto: pb.FieldDescriptorProto, text: str) -> str:
 
 
 def float_text(value: float) -> str:
-    """The shorter of two precisions that gives the value back, as C's printf writes it."""
+    """Return the number as C's printf writes it, with 15 digits if they suffice to restore the value, else with 17."""
     short = f"{value:.15g}"
     return short if float(short) == value or value != value else f"{value:.17g}"
 

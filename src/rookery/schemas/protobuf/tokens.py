@@ -1,11 +1,11 @@
-"""The words, numbers, strings and signs of a .proto text, with their places; comments and white space are left out."""
+"""The tokens of a .proto text, with their positions. Comments and white space are skipped."""
 
 import re
 from bisect import bisect_right
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from rookery.schemas.interface import InvalidSchemaError
-from rookery.schemas.protobuf.elements import Place
+from rookery.schemas.protobuf.elements import Position
 
 TokenKind: TypeAlias = Literal["word", "number", "string", "sign", "end"]
 
@@ -24,7 +24,7 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 ESCAPES: Final = dict(zip("abfnrtv\\'\"?", "\a\b\f\n\r\t\v\\'\"?", strict=True))
-"""What a letter after a backslash stands for."""
+"""The characters that a letter after a backslash represents."""
 
 _NAME_LENGTH_MAX: Final = 512
 
@@ -36,19 +36,19 @@ class Token(NamedTuple):
 
 
 class Text:
-    """A .proto text: its tokens, and where they are in it."""
+    """A .proto text, its tokens and their positions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.tokens = self._scan()
 
-    def place(self, token: Token) -> Place:
+    def position(self, token: Token) -> Position:
         line = bisect_right(self._line_starts, token.offset)
-        return Place(line, token.offset - self._line_starts[line - 1] + 1)
+        return Position(line, token.offset - self._line_starts[line - 1] + 1)
 
     def error(self, token: Token, problem: str) -> InvalidSchemaError:
-        return InvalidSchemaError(f"{self.place(token)}: {problem}")
+        return InvalidSchemaError(f"{self.position(token)}: {problem}")
 
     def _scan(self) -> list[Token]:
         tokens = []
@@ -66,7 +66,7 @@ class Text:
         return [*tokens, end]
 
     def decode_strings(self, tokens: list[Token]) -> str:
-        """The value of adjacent strings."""
+        """Return the value of adjacent string literals."""
         try:
             return decode_escapes(*(token.text[1:-1] for token in tokens))
         except ValueError as error:
@@ -74,7 +74,7 @@ class Text:
 
 
 def decode_escapes(*literals: str) -> str:
-    """The value of adjacent strings, given without their quotes. Bytes that are not UTF-8 become surrogates."""
+    """Return the value of adjacent string literals without quotes. Bytes that are not UTF-8 become surrogates."""
     return b"".join(map(_decode, literals)).decode("utf-8", "surrogateescape")
 
 
@@ -97,4 +97,4 @@ def _unescape(match: re.Match[str]) -> bytes:
             return chr(int(code, 16)).encode()
     elif match["one"] in ESCAPES:
         return ESCAPES[match["one"]].encode()
-    raise ValueError(f"{match[0]} is no escape sequence")
+    raise ValueError(f"{match[0]} is not a valid escape sequence")

@@ -1,4 +1,4 @@
-"""The files that every schema may import without a reference, as Confluent's registry allows it."""
+"""The files that every schema may import without a reference, as in Confluent's registry."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -77,7 +77,7 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 
 
 class _WellKnownFiles(Mapping[str, File]):
-    """Each is read when it is first asked for."""
+    """The well-known files by name. A file is parsed on first access."""
 
     def __getitem__(self, name: str) -> File:
         if name not in self:
@@ -99,7 +99,7 @@ WELL_KNOWN_FILES: Final = _WellKnownFiles()
 
 @cache
 def google_descriptor(name: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """As Google's library has it; None for a file that is not Google's."""
+    """Return the descriptor from Google's library; None for a file that is not Google's."""
     return descriptor_pb2.FileDescriptorProto.FromString(_GOOGLE[name]) if name in _GOOGLE else None
 
 

@@ -1,1 +1,1 @@
-"""Pairs of schemas with everything that differs between them: the table of the rules of compatibility, as data."""
+"""Pairs of schemas with all their differences: the compatibility rules as a table."""

@@ -1,4 +1,4 @@
-"""The form of a case."""
+"""The classes of the cases."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from rookery.schemas.protobuf import ProtobufSchema, parse
 
 
 class Imports(NamedTuple):
-    """A schema with imports. `resolved` has their texts by name; all that have a version are references."""
+    """A schema with imports. `resolved` maps their names to texts; those with a version are references."""
 
     text: str
     resolved: dict[str, str]
@@ -15,7 +15,7 @@ class Imports(NamedTuple):
 
 
 class Case(NamedTuple):
-    """`rule` is what the case stands for. `differences` are all there are, harmless or not: "KIND path".
+    """`rule` is the rule that the case tests. `differences` are all of them, compatible or not: "KIND path".
 
     A text without a syntax is proto3.
     """

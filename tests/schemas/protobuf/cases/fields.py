@@ -31,7 +31,7 @@ CASES = [
         ),
     ),
     Case(
-        "fields may change places in the text",
+        "fields may change their order in the text",
         "message M { string a = 1; int32 b = 2; }",
         "message M { int32 b = 2; string a = 1; }",
     ),

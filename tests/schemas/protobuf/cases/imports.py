@@ -1,4 +1,4 @@
-"""Types that are imported, by references or because they are well known."""
+"""Types imported from references or from well-known files."""
 
 from rookery.schemas.interface import Reference
 from tests.schemas.protobuf.cases.case import Case, Imports
@@ -18,7 +18,7 @@ CASES = [
         ),
     ),
     Case(
-        "an import with a harmless change",
+        "an import with a compatible change",
         Imports(
             'import "other.proto"; message M { Other o = 1; }',
             {"other.proto": "message Other { string a = 1; }"},
@@ -32,7 +32,7 @@ CASES = [
         ("FIELD_ADDED #/Other/2",),
     ),
     Case(
-        "an import with a change that does harm",
+        "an import with an incompatible change",
         Imports(
             'import "other.proto"; message M { Other o = 1; }',
             {"other.proto": "message Other { string a = 1; }"},
@@ -169,7 +169,7 @@ CASES = [
         ),
     ),
     Case(
-        "an import of an import with a change that does harm",
+        "an import of an import with an incompatible change",
         Imports(
             'import "other.proto"; message M { Other o = 1; }',
             {

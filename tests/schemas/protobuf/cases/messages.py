@@ -1,4 +1,4 @@
-"""Messages, packages, and what does not count."""
+"""Messages, packages, and elements that are not compared."""
 
 from tests.schemas.protobuf.cases.case import Case
 
@@ -21,7 +21,7 @@ CASES = [
         ),
     ),
     Case(
-        "messages may change places",
+        "messages may change their order",
         "message A {} message B {}",
         "message B {} message A {}",
         (
@@ -119,7 +119,7 @@ CASES = [
         'syntax = "proto2"; message M { }',
     ),
     Case(
-        "a map's entry that is written out is no message of its own",
+        "an explicit map entry does not count as a message",
         "message M { map<string, int32> a = 1; }",
         "message M { repeated AEntry a = 1;"
         " message AEntry { option map_entry = true; string key = 1; int32 value = 2; } }",

@@ -1,4 +1,4 @@
-"""Oneofs: fields that come, go and move."""
+"""Oneofs: fields that are added, removed and moved."""
 
 from tests.schemas.protobuf.cases.case import Case
 
@@ -91,13 +91,13 @@ CASES = [
         ),
     ),
     Case(
-        "a field must not move into a oneof that is there",
+        "a field must not move into an existing oneof",
         "message M { string a = 1; oneof o { string b = 2; } }",
         "message M { oneof o { string a = 1; string b = 2; } }",
         ("FIELD_MOVED_TO_EXISTING_ONEOF #/M/o",),
     ),
     Case(
-        "several fields must not move into a oneof that is there",
+        "several fields must not move into an existing oneof",
         "message M { string a = 1; string b = 2; oneof o { string c = 3; } }",
         "message M { oneof o { string a = 1; string b = 2; string c = 3; } }",
         ("MULTIPLE_FIELDS_MOVED_TO_ONEOF #/M/o",),
@@ -152,7 +152,7 @@ CASES = [
         ),
     ),
     Case(
-        "of a oneof that is gone, some fields are still there",
+        "a oneof is removed, but some of its fields stay",
         "message M { oneof o { string a = 1; string b = 2; } }",
         "message M { string a = 1; }",
         (
@@ -172,7 +172,7 @@ CASES = [
         ),
     ),
     Case(
-        "a field may move from one oneof to another that is new",
+        "a field may move from a oneof to a new one",
         "message M { oneof o { string a = 1; string b = 2; } }",
         "message M { oneof o { string a = 1; } oneof p { string b = 2; string c = 3; } }",
         (
@@ -181,7 +181,7 @@ CASES = [
         ),
     ),
     Case(
-        "a field must not move between oneofs that are there",
+        "a field must not move between existing oneofs",
         "message M { oneof o { string a = 1; string b = 2; } oneof p { string c = 3; } }",
         "message M { oneof o { string a = 1; } oneof p { string c = 3; string b = 2; } }",
         ("FIELD_MOVED_TO_EXISTING_ONEOF #/M/p",),
