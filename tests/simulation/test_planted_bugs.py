@@ -169,13 +169,13 @@ def accept_former_generations(patch: pytest.MonkeyPatch) -> None:
 
 def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
     """Answer a commit when it is written, though it still waits for its fsync."""
-    original = Coordinator._answer_when_committed
+    original = Coordinator._respond_when_committed
 
     def answer(self: Any, hosted: Any, answers: Any) -> None:
         hosted.end_offset = 0
         original(self, hosted, answers)
 
-    patch.setattr(Coordinator, "_answer_when_committed", answer)
+    patch.setattr(Coordinator, "_respond_when_committed", answer)
 
 
 def forget_to_append_commits(patch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def keep_aborted_records_for_latest(patch: pytest.MonkeyPatch) -> None:
 
 def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
     """Answer EndTxn when its record is written, though that still waits for its fsync."""
-    original = Coordinator._answer_when_committed
+    original = Coordinator._respond_when_committed
 
     def answer(self: Any, hosted: Any, answers: Any) -> None:
         end_offset = hosted.end_offset
@@ -263,7 +263,7 @@ def answer_before_prepared(patch: pytest.MonkeyPatch) -> None:
         original(self, hosted, answers)
         hosted.end_offset = end_offset
 
-    patch.setattr(Coordinator, "_answer_when_committed", answer)
+    patch.setattr(Coordinator, "_respond_when_committed", answer)
 
 
 def accept_fenced_producers(patch: pytest.MonkeyPatch) -> None:

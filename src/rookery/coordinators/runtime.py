@@ -1,21 +1,23 @@
-"""Decide, append, replay, answer: the shell around the coordinators' cores.
+"""The runtime of the coordinators: decide, append, replay, respond.
 
-A coordinator keeps its state in the partitions of an internal compacted topic. Each partition that this node leads is a
-shard: the topic's log, replayed into a pure state machine. `write` runs a decision on the shard of a key:
+A coordinator stores its state in the partitions of an internal compacted topic. Each partition that this node leads is
+a shard: a pure state machine into which the partition's log is replayed. `write` runs a decision on the shard of a key:
 
-1. `decide(shard, now_ms)` reads the shard and returns a `Decision`; it changes nothing.
-2. Its records are appended as one batch, as a leader does. If that fails, the shard is as it was before. (Clearing up
-   may need more than a batch can hold, and is `divisible`.)
-3. They are replayed into the shard, volatile changes are installed, timers set; the next decision sees all of it.
-4. The response, and the responses that the decision completed, leave when the high watermark has passed the records.
-   Only then are the decision's effects handed on; they are forgotten with the shard, and its next leader has them anew.
+1. `decide(shard, now_ms)` reads the shard and returns a `CoordinatorResult`; it changes nothing.
+2. The result's records are appended as one batch, as by a leader with acks=all. If that fails, the shard is unchanged.
+   (Removing expired state may take more than a batch can hold; such a result is `divisible`.)
+3. They are replayed into the shard, volatile changes are installed and timers set; the next decision sees all of it.
+4. The response, and the responses of completed requests, are sent when the high watermark has passed the records. The
+   effects run only then. If the shard is unloaded before, they are dropped; the next leader's `on_loaded` returns them.
 
-On a single node all of this happens within the call, and the future that `write` returns is done already. A decision
-without records waits as well until what it saw is committed. While a shard is loaded its requests are answered with
-COORDINATOR_LOAD_IN_PROGRESS; what this node does not lead with NOT_COORDINATOR; and COORDINATOR_NOT_AVAILABLE before
-the topic exists.
+On a single node all of this happens within the call, and the future that `write` returns is already done. A decision
+without records also waits until the records that it has seen are committed. A request gets COORDINATOR_LOAD_IN_PROGRESS
+while its shard is being loaded, NOT_COORDINATOR if this node does not lead the partition, and COORDINATOR_NOT_AVAILABLE
+before the topic exists.
 
 Records may be part of a producer's transaction, which `end_transaction` ends with a marker in the same log.
+
+Invariant: a shard's state is that of the log up to `end_offset`, all of it read or appended in one leader epoch.
 """
 
 import asyncio
@@ -39,8 +41,7 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.coordinators.log_replay import load
-from rookery.coordinators.result import CoordinatorResult as Decision
-from rookery.coordinators.result import Parked, Producer, Timer, TimerKey, Token
+from rookery.coordinators.result import CoordinatorResult, Parked, Producer, Timer, TimerKey, Token
 from rookery.coordinators.timers import Timers
 from rookery.metadata.image import ClusterImage
 from rookery.records.batch import HEADER_SIZE, Codec
@@ -62,43 +63,43 @@ _APPEND_ERRORS = {
 }
 
 
-# A timer's decision that could not be written is tried again.
+# The delay before a timer whose decision could not be written fires again.
 _TIMER_RETRY_MS = 1000
 
-# More than a record takes in a batch besides its key and value.
+# An upper bound of a record's size in a batch, without its key and value.
 _RECORD_OVERHEAD_BYTES = 32
 
 Encoded: TypeAlias = tuple[bytes, bytes | None]
 
 
 class Shard(Protocol):
-    """The pure state of one partition. `encode` and `decode` know the formats of its records."""
+    """The pure state of one partition. `encode` and `decode` implement the formats of its records."""
 
     def encode(self, record: Any) -> Encoded: ...
 
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
-        """The record, or None for one of a kind that is not known; CorruptionError if it is malformed."""
+        """Return the record, or None if its kind is unknown. Raises CorruptionError if it is malformed."""
         ...
 
     def replay(self, record: Any) -> None: ...
 
     def replay_pending(self, record: Any, producer_id: ProducerId) -> None:
-        """As `replay`, but it counts only if the producer's transaction is committed."""
+        """Replay a record that takes effect only if the producer's transaction is committed."""
         ...
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
     def install(self, change: Any) -> None: ...
 
-    def on_loaded(self, now_ms: TimestampMs) -> Decision[None]:
-        """Called once, when the log has been replayed."""
+    def on_loaded(self, now_ms: TimestampMs) -> CoordinatorResult[None]:
+        """Called once, after the log has been replayed."""
         ...
 
-    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> Decision[None]: ...
+    def on_timer(self, key: TimerKey, now_ms: TimestampMs) -> CoordinatorResult[None]: ...
 
 
 class Replicas(Protocol):
-    """What the runtime needs of the replica manager."""
+    """The part of the replica manager that the runtime uses."""
 
     def find(self, partition: TopicPartition) -> Replica | ErrorCode: ...
 
@@ -106,9 +107,12 @@ class Replicas(Protocol):
 ShardT = TypeVar("ShardT", bound=Shard)
 ResponseT = TypeVar("ResponseT")
 
+# The response, or an error of the coordinator itself (see the module's docstring).
+ResponseFuture: TypeAlias = asyncio.Future[ResponseT | ErrorCode]
 
-class _Hosted(Generic[ShardT]):
-    """A shard at work, or one that is being loaded."""
+
+class _HostedShard(Generic[ShardT]):
+    """A shard that is active or being loaded, and its surroundings."""
 
     def __init__(self, shard: ShardT, replica: Replica, timers: Timers) -> None:
         self.shard = shard
@@ -118,7 +122,7 @@ class _Hosted(Generic[ShardT]):
         self.timers = timers
         self.loading: asyncio.Task[None] | None = None
         self.is_active = False
-        # The end of the newest records that are in the shard's state.
+        # The offset after the last record that is in the shard's state.
         self.end_offset: Offset = 0
         self.parked: dict[Token, asyncio.Future[Any]] = {}
 
@@ -144,7 +148,7 @@ class Coordinator(Generic[ShardT]):
         codec: Codec = Codec.NONE,
         on_committed: Callable[[Any, LeaderEpoch], None] | None = None,
     ) -> None:
-        """`on_committed` gets the effects of decisions, and the leader epoch under which they were committed."""
+        """`on_committed` is called with each effect, and the leader epoch in which its records were committed."""
         self._topic = topic
         self._node_id = node_id
         self._make_shard = make_shard
@@ -156,22 +160,22 @@ class Coordinator(Generic[ShardT]):
         self._codec = codec
         self._on_committed = on_committed
         self._partition_count = 0
-        self._hosted: dict[PartitionIndex, _Hosted[ShardT]] = {}
+        self._hosted: dict[PartitionIndex, _HostedShard[ShardT]] = {}
         self._tokens = count(1)
-        # Fifty partitions may be loaded at once: one of them goes on per turn of the event loop.
+        # Fifty partitions may be loading at a time: one of them continues per iteration of the event loop.
         self._slices = Slices()
 
     def new_token(self) -> Token:
-        """A name for a request that may have to wait."""
+        """Return a token for a request that may be parked."""
         return next(self._tokens)
 
     @property
     def partition_count(self) -> int:
-        """0 while the topic does not exist."""
+        """The number of partitions of the topic, 0 while it does not exist."""
         return self._partition_count
 
     def partition_of(self, key: str) -> PartitionIndex:
-        """Where Kafka puts a key too, so that its tools look in the right place."""
+        """Return the partition of a key, the same as in Kafka, so that its tools find it."""
         return abs_hash(key) % self._partition_count
 
     def leads(self, key: str, leader_epoch: LeaderEpoch) -> bool:
@@ -180,7 +184,7 @@ class Coordinator(Generic[ShardT]):
         return not isinstance(hosted, ErrorCode) and hosted.leader_epoch == leader_epoch and hosted.still_leads
 
     def apply(self, image: ClusterImage) -> None:
-        """Follow the image: load what this node leads now, let go of what it does not lead any more."""
+        """Load the partitions that this node leads in `image`, and unload those that it no longer leads."""
         topic = image.topics.get(self._topic)
         partitions = {} if topic is None else topic.partitions
         self._partition_count = len(partitions)
@@ -204,11 +208,11 @@ class Coordinator(Generic[ShardT]):
     def write(
         self,
         key: str,
-        decide: Callable[[ShardT, TimestampMs], Decision[ResponseT]],
+        decide: Callable[[ShardT, TimestampMs], CoordinatorResult[ResponseT]],
         *,
         token: Token | None = None,
-    ) -> "asyncio.Future[ResponseT | ErrorCode]":
-        """Run a decision on the shard of `key`; `token` is what the decision parks its request under."""
+    ) -> ResponseFuture[ResponseT]:
+        """Run a decision on the shard of `key`; `token` is the one under which the decision may park the request."""
         found = self._find(key)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if isinstance(found, ErrorCode):
@@ -217,22 +221,23 @@ class Coordinator(Generic[ShardT]):
             self._run(found, decide, future, token=token)
         return future
 
-    def write_all(self, decide: Callable[[ShardT, TimestampMs], Decision[None]]) -> None:
-        """Run a decision that nobody waits for on every shard."""
+    def write_all(self, decide: Callable[[ShardT, TimestampMs], CoordinatorResult[None]]) -> None:
+        """Run a decision on every active shard, without waiting for the results."""
         for hosted in list(self._hosted.values()):
             if hosted.is_active:
                 self._run(hosted, decide, None)
 
     def guard(self, key: str, producer_id: ProducerId) -> object | ErrorCode:
-        """To be taken before a producer's transaction is verified, and given with its records.
+        """Return a guard, to be taken before a producer's transaction is verified and passed with its records.
 
-        They are refused if the transaction ends in between.
+        If the transaction ends in between, the records are rejected: they would begin a transaction of which its
+        coordinator has no partition, and which therefore never ends (KIP-890).
         """
         hosted = self._find(key)
         return hosted if isinstance(hosted, ErrorCode) else hosted.replica.guard(producer_id)
 
     def end_transaction(self, index: PartitionIndex, marker: Marker) -> "asyncio.Future[ErrorCode]":
-        """End a producer's transaction on one partition of the topic; answered when the marker is committed."""
+        """End a producer's transaction on one partition of the topic; resolved when the marker is committed."""
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         hosted = self._active(index)
         if isinstance(hosted, ErrorCode):
@@ -245,26 +250,29 @@ class Coordinator(Generic[ShardT]):
         if appended.error_code is not ErrorCode.NONE:
             future.set_result(appended.error_code)
             return future
+        # The state changes together with the log: a decision that ran in between would see offsets as pending that are
+        # committed in the log.
         hosted.end_offset = appended.end_offset
         hosted.shard.end_transaction(marker.producer_id, committed=marker.committed)
-        self._answer_when_committed(hosted, [(future, ErrorCode.NONE)])
+        self._respond_when_committed(hosted, [(future, ErrorCode.NONE)])
         return future
 
-    def read(self, key: str, query: Callable[[ShardT], ResponseT]) -> "asyncio.Future[ResponseT | ErrorCode]":
-        return self.write(key, lambda shard, _: Decision(response=query(shard)))
+    def read(self, key: str, query: Callable[[ShardT], ResponseT]) -> ResponseFuture[ResponseT]:
+        """Run a query on the shard of `key`; the result is returned once the records that it reflects are committed."""
+        return self.write(key, lambda shard, _: CoordinatorResult(response=query(shard)))
 
     def read_all(self) -> ErrorCode | Iterator[ShardT]:
-        """Every shard; or that some are being loaded."""
+        """Return all shards, or COORDINATOR_LOAD_IN_PROGRESS if one of them is being loaded."""
         if any(not hosted.is_active for hosted in self._hosted.values()):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return (hosted.shard for hosted in self._hosted.values())
 
-    def _find(self, key: str) -> _Hosted[ShardT] | ErrorCode:
+    def _find(self, key: str) -> _HostedShard[ShardT] | ErrorCode:
         if not self._partition_count:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._active(self.partition_of(key))
 
-    def _active(self, index: PartitionIndex) -> _Hosted[ShardT] | ErrorCode:
+    def _active(self, index: PartitionIndex) -> _HostedShard[ShardT] | ErrorCode:
         hosted = self._hosted.get(index)
         if hosted is None:
             return ErrorCode.NOT_COORDINATOR
@@ -282,13 +290,13 @@ class Coordinator(Generic[ShardT]):
         if isinstance(replica, ErrorCode):
             return
         timers = Timers(asyncio.get_running_loop(), lambda key: self._on_timer(index, key))
-        hosted = self._hosted[index] = _Hosted(self._make_shard(index), replica, timers)
+        hosted = self._hosted[index] = _HostedShard(self._make_shard(index), replica, timers)
         if replica.log.start_offset == replica.log.end_offset:
             self._activate(hosted, replica.log.end_offset)
         else:
             hosted.loading = asyncio.ensure_future(self._load(index, hosted))
 
-    async def _load(self, index: PartitionIndex, hosted: _Hosted[ShardT]) -> None:
+    async def _load(self, index: PartitionIndex, hosted: _HostedShard[ShardT]) -> None:
         try:
             end_offset = await load(hosted.shard, hosted.replica, self._load_bytes, self._slices)
         except (StorageError, CorruptionError, OSError) as error:
@@ -296,13 +304,13 @@ class Coordinator(Generic[ShardT]):
             self._unload(index)
             return
         except Exception:
-            # Otherwise its clients would be told for ever that it is being loaded.
+            # A shard that stayed in this state would return COORDINATOR_LOAD_IN_PROGRESS for ever.
             self._unload(index)
             raise
         hosted.loading = None
         self._activate(hosted, end_offset)
 
-    def _activate(self, hosted: _Hosted[ShardT], end_offset: Offset) -> None:
+    def _activate(self, hosted: _HostedShard[ShardT], end_offset: Offset) -> None:
         hosted.end_offset = end_offset
         hosted.is_active = True
         self._run(hosted, lambda shard, now_ms: shard.on_loaded(now_ms), None)
@@ -316,72 +324,85 @@ class Coordinator(Generic[ShardT]):
         for future in hosted.parked.values():
             _resolve(future, ErrorCode.NOT_COORDINATOR)
         hosted.parked.clear()
-        # Those who wait for the high watermark look, and see that it does not matter any more.
+        # The responses and effects that wait for the high watermark check `is_active`: the former fail with
+        # NOT_COORDINATOR now instead of at their time-out, the latter are dropped.
         self._pending.wake(TopicPartition(self._topic, index))
 
     def _on_timer(self, index: PartitionIndex, key: TimerKey) -> None:
-        # Timers end with their shard, so that the one that is there now is theirs.
+        # Timers are closed with their shard, so that the present one is theirs.
         hosted = self._hosted[index]
         failure = self._run(hosted, lambda shard, now_ms: shard.on_timer(key, now_ms), None)
         if failure is not None:
+            # A timer fires once. If it were dropped, a dead member would keep its partitions, or a transaction that
+            # has timed out would stay open, until the next fail-over.
             hosted.timers.set(Timer(key, _TIMER_RETRY_MS))
 
     def _run(
         self,
-        hosted: _Hosted[ShardT],
-        decide: Callable[[ShardT, TimestampMs], Decision[Any]],
+        hosted: _HostedShard[ShardT],
+        decide: Callable[[ShardT, TimestampMs], CoordinatorResult[Any]],
         future: "asyncio.Future[Any] | None",
         *,
         token: Token | None = None,
     ) -> ErrorCode | None:
-        """Why the decision was not carried out, if it was not."""
+        """Run a decision and apply its result.
+
+        Returns an error if the result was not applied (except for the first records of a divisible one), else None.
+        """
         if not hosted.still_leads:
-            # The replica follows a newer image already, the shard does not yet: what it knows may be out of date.
+            # The replica has applied a newer image, and the shard has not yet: its state may be out of date.
             if future is not None:
                 _resolve(future, ErrorCode.NOT_COORDINATOR)
             return ErrorCode.NOT_COORDINATOR
         now_ms = self._clock.now_ms()
-        decision = decide(hosted.shard, now_ms)
-        failure = self._write(hosted, decision, now_ms)
+        result = decide(hosted.shard, now_ms)
+        failure = self._write(hosted, result, now_ms)
         if failure is not None:
             if future is not None:
                 _resolve(future, failure)
             return failure
-        if token is not None and future is not None and isinstance(decision.response, Parked):
+        # Before the completions: a decision may complete its own token.
+        if token is not None and future is not None and isinstance(result.response, Parked):
             hosted.parked[token] = future
             future.add_done_callback(lambda _: hosted.parked.pop(token, None))
             future = None
-        self._carry_out(hosted, decision)
-        answers = [(hosted.parked.get(item.token), item.response) for item in decision.completions]
-        answers.append((future, decision.response))
-        self._answer_when_committed(hosted, answers)
-        if decision.effects:
-            self._effect_when_committed(hosted, hosted.end_offset, decision.effects)
+        self._apply_volatile(hosted, result)
+        responses = [(hosted.parked.get(item.token), item.response) for item in result.completions]
+        responses.append((future, result.response))
+        self._respond_when_committed(hosted, responses)
+        if result.effects:
+            self._run_effects_when_committed(hosted, hosted.end_offset, result.effects)
         return None
 
-    def _write(self, hosted: _Hosted[ShardT], decision: Decision[Any], now_ms: TimestampMs) -> ErrorCode | None:
-        """Append the records and replay them."""
-        encoded = [hosted.shard.encode(record) for record in decision.records]
-        size_max = hosted.replica.policy.batch_size_max if decision.divisible else None
+    def _write(
+        self, hosted: _HostedShard[ShardT], result: CoordinatorResult[Any], now_ms: TimestampMs
+    ) -> ErrorCode | None:
+        """Append the records and replay them.
+
+        The append comes first. A record that is in the state and not in the log would be lost with the next fail-over,
+        together with everything that was decided because of it.
+        """
+        encoded = [hosted.shard.encode(record) for record in result.records]
+        size_max = hosted.replica.policy.batch_size_max if result.divisible else None
         for part in _batches(encoded, size_max):
-            failure = self._append(hosted, encoded[part], decision.producer, now_ms)
+            failure = self._append(hosted, encoded[part], result.producer, now_ms)
             if failure is not None:
                 return failure
-            for record in decision.records[part]:
-                if decision.producer is None:
+            for record in result.records[part]:
+                if result.producer is None:
                     hosted.shard.replay(record)
                 else:
-                    hosted.shard.replay_pending(record, decision.producer.producer_id)
+                    hosted.shard.replay_pending(record, result.producer.producer_id)
         return None
 
-    def _carry_out(self, hosted: _Hosted[ShardT], decision: Decision[Any]) -> None:
-        for change in decision.volatile_changes:
+    def _apply_volatile(self, hosted: _HostedShard[ShardT], result: CoordinatorResult[Any]) -> None:
+        for change in result.volatile_changes:
             hosted.shard.install(change)
-        for timer in decision.timers:
+        for timer in result.timers:
             hosted.timers.set(timer)
 
     def _append(
-        self, hosted: _Hosted[ShardT], encoded: Sequence[Encoded], producer: Producer | None, now_ms: TimestampMs
+        self, hosted: _HostedShard[ShardT], encoded: Sequence[Encoded], producer: Producer | None, now_ms: TimestampMs
     ) -> ErrorCode | None:
         log_records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(encoded)]
         if producer is None:
@@ -398,10 +419,15 @@ class Coordinator(Generic[ShardT]):
         hosted.end_offset = appended.end_offset
         return None
 
-    def _answer_when_committed(
-        self, hosted: _Hosted[ShardT], answers: "Sequence[tuple[asyncio.Future[Any] | None, Any]]"
+    def _respond_when_committed(
+        self, hosted: _HostedShard[ShardT], responses: "Sequence[tuple[asyncio.Future[Any] | None, Any]]"
     ) -> None:
-        waiting = [(future, response) for future, response in answers if future is not None]
+        """Resolve each future with its response once the records up to `hosted.end_offset` are committed.
+
+        Earlier, a fail-over could truncate the records: an offset whose commit was acknowledged would be lost, or a
+        member would consume partitions of a generation that does not exist.
+        """
+        waiting = [(future, response) for future, response in responses if future is not None]
 
         def done(code: ErrorCode) -> None:
             for future, response in waiting:
@@ -410,21 +436,31 @@ class Coordinator(Generic[ShardT]):
         if waiting:
             self._when_committed(hosted, hosted.end_offset, done)
 
-    def _effect_when_committed(self, hosted: _Hosted[ShardT], end_offset: Offset, effects: Sequence[Any]) -> None:
-        """However long that takes: nobody else would do it while this node leads."""
-        carry_out = self._on_committed
-        assert carry_out is not None, "effects, and nobody to carry them out"
+    def _run_effects_when_committed(
+        self, hosted: _HostedShard[ShardT], end_offset: Offset, effects: Sequence[Any]
+    ) -> None:
+        """Run effects once the records up to `end_offset` are committed, however long that takes.
+
+        Earlier, a fail-over could truncate the records after their effects: markers of a transaction would say that it
+        is committed, while the next coordinator finds it ongoing and aborts it.
+        """
+        run_effect = self._on_committed
+        assert run_effect is not None, "a decision has effects, but `on_committed` is None"
 
         def done(code: ErrorCode) -> None:
             if code is ErrorCode.REQUEST_TIMED_OUT:
-                self._effect_when_committed(hosted, end_offset, effects)
+                # Wait again: as long as this node leads, no other one runs the effects. A prepared transaction without
+                # markers would block the readers of its partitions for ever.
+                self._run_effects_when_committed(hosted, end_offset, effects)
             elif code is ErrorCode.NONE and hosted.is_active:
                 for effect in effects:
-                    carry_out(effect, hosted.leader_epoch)
+                    run_effect(effect, hosted.leader_epoch)
 
         self._when_committed(hosted, end_offset, done)
 
-    def _when_committed(self, hosted: _Hosted[ShardT], end_offset: Offset, done: Callable[[ErrorCode], None]) -> None:
+    def _when_committed(
+        self, hosted: _HostedShard[ShardT], end_offset: Offset, done: Callable[[ErrorCode], None]
+    ) -> None:
         when_committed(
             self._pending,
             hosted.replica,
@@ -437,7 +473,7 @@ class Coordinator(Generic[ShardT]):
 
 
 def _batches(encoded: Sequence[Encoded], size_max: int | None) -> Iterator[slice]:
-    """Where to cut the records into batches; all are one without a limit."""
+    """Yield the slices of the records that make up one batch each; one slice if `size_max` is None."""
     start, size = 0, HEADER_SIZE
     for position, (key, value) in enumerate(encoded):
         record_size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
@@ -450,13 +486,13 @@ def _batches(encoded: Sequence[Encoded], size_max: int | None) -> Iterator[slice
 
 
 def _resolve(future: "asyncio.Future[Any]", response: Any) -> None:
-    # A connection that was lost has cancelled what it waited for.
+    # The handler of a closed connection has cancelled the future.
     if not future.done():
         future.set_result(response)
 
 
 def abs_hash(key: str) -> int:
-    """The absolute value of Java's String.hashCode, with 0 for the one that has none."""
+    """Return the absolute value of Java's String.hashCode; 0 for the minimum, which has no positive counterpart."""
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):

@@ -7,7 +7,6 @@ when the method returns, unless the response must wait for other members or for 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from rookery.base.clock import Clock
@@ -34,15 +33,12 @@ from rookery.coordinators.group.offsets.transactional import TransactionalCommit
 from rookery.coordinators.group.settings import GroupSettings
 from rookery.coordinators.group.shard import GroupShard, ListedGroup
 from rookery.coordinators.result import CoordinatorResult
-from rookery.coordinators.runtime import Coordinator, Replicas
+from rookery.coordinators.runtime import Coordinator, Replicas, ResponseFuture
 from rookery.coordinators.topic_matches import TopicMatches
 from rookery.metadata.image import ClusterImage, Delta, TopicImage
 from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.records.batch import Codec
 from rookery.replication.pending import Pending
-
-ResultT = TypeVar("ResultT")
-ResponseFuture: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
 class GroupCoordinator:

@@ -11,14 +11,14 @@ another node.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from rookery.base.clock import Clock
 from rookery.base.config import BrokerLayers
 from rookery.base.errors import ErrorCode
 from rookery.base.types import LeaderEpoch, NodeId, ProducerId, TimestampMs
 from rookery.coordinators.result import CoordinatorResult
-from rookery.coordinators.runtime import Coordinator, Replicas
+from rookery.coordinators.runtime import Coordinator, Replicas, ResponseFuture
 from rookery.coordinators.txn.delivery import Delivery, Writer
 from rookery.coordinators.txn.results import (
     AddRequest,
@@ -43,8 +43,7 @@ from rookery.replication.pending import Pending
 
 _COMPLETE_RETRY_S = 1.0
 
-ResultT = TypeVar("ResultT")
-ResponseFuture: TypeAlias = asyncio.Future[ResultT | ErrorCode]
+
 Decide: TypeAlias = Callable[[TransactionShard, TimestampMs, ProducerId | None], CoordinatorResult[Any]]
 
 
