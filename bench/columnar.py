@@ -12,7 +12,7 @@ from bench.load import Measurements, await_go, run_action
 from bench.payload import event_text
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, load, split_for_send
-from rookery.client.packed_batches import SealedBatch
+from rookery.client.packed_batches import PackedBatch
 from rookery.records.batch import MAGIC_V2, NO_SEQUENCE, BatchHeader, Codec, make_attributes, seal
 
 _PARTITION = TopicPartition("events", 0)
@@ -63,7 +63,7 @@ def _chunks(record_bytes: int, records: int) -> list[pa.RecordBatch]:
     return chunks
 
 
-def _encode(chunk: pa.RecordBatch, codec: str) -> list[SealedBatch]:
+def _encode(chunk: pa.RecordBatch, codec: str) -> list[PackedBatch]:
     settings = SplitSettings(_BATCH_BYTES, 2 * _BATCH_BYTES, Codec[codec.upper()])
     split = split_for_send(
         chunk,

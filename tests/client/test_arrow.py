@@ -13,7 +13,7 @@ from rookery.base.types import TopicName, TopicPartition
 from rookery.client import arrow
 from rookery.client.arrow import FetchedRun, SplitSettings, decode_fetched, split_for_send, topics_of
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
-from rookery.client.packed_batches import SealedBatch
+from rookery.client.packed_batches import PackedBatch
 from rookery.client.produce.partitioners import partition_for_key
 from rookery.records.batch import (
     HEADER_SIZE,
@@ -289,7 +289,7 @@ def _split(
     counts: Mapping[TopicName, int] | None = None,
     chosen: Sequence[int] = (0,),
     **options: Any,
-) -> list[tuple[TopicPartition, SealedBatch]]:
+) -> list[tuple[TopicPartition, PackedBatch]]:
     turns = iter(list(chosen) * 1000)
     return list(
         split_for_send(
@@ -303,7 +303,7 @@ def _split(
     )
 
 
-def _sealed(batch: SealedBatch, codec: Codec = Codec.NONE) -> bytes:
+def _sealed(batch: PackedBatch, codec: Codec = Codec.NONE) -> bytes:
     header = BatchHeader(
         base_offset=0,
         batch_length=0,
@@ -325,7 +325,7 @@ def _sealed(batch: SealedBatch, codec: Codec = Codec.NONE) -> bytes:
 
 
 def _sent(
-    split: list[tuple[TopicPartition, SealedBatch]], codec: Codec = Codec.NONE
+    split: list[tuple[TopicPartition, PackedBatch]], codec: Codec = Codec.NONE
 ) -> dict[TopicPartition, list[Record]]:
     sent: dict[TopicPartition, list[Record]] = {}
     for tp, batch in split:
@@ -336,14 +336,14 @@ def _sent(
 def test_values_alone_stay_together() -> None:
     ((tp, batch),) = _split(pa.table({"value": [b"a", None, b""]}), chosen=[2])
     assert tp == TopicPartition("events", 2)
-    assert batch == SealedBatch(
+    assert batch == PackedBatch(
         payload=bytes(pack_records([_NOW_MS] * 3, [None] * 3, [b"a", None, b""])),
         record_count=3,
         base_timestamp_ms=_NOW_MS,
         max_timestamp_ms=_NOW_MS,
         uncompressed_size=len(batch.payload),
         record_size_max=8,
-        slab=batch.slab,
+        shared_buffer=batch.shared_buffer,
     )
 
 

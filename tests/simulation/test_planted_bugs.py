@@ -211,8 +211,8 @@ def number_anew_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
     """A batch whose answer was lost comes under other numbers, which no broker recognizes."""
     original = Accumulator.retry
 
-    def retry(self: Accumulator[Any], batch: Batch[Any], *, at_s: float, fate_is_unknown: bool) -> None:
-        original(self, batch, at_s=at_s, fate_is_unknown=fate_is_unknown)
+    def retry(self: Accumulator[Any], batch: Batch[Any], *, at_s: float, may_be_written: bool) -> None:
+        original(self, batch, at_s=at_s, may_be_written=may_be_written)
         if batch.is_numbered:
             self.queue(batch.partition).must_restart = True
 

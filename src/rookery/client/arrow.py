@@ -28,7 +28,7 @@ from rookery.base.types import (
     TopicPartition,
 )
 from rookery.client.errors import ClientStateError, CorruptRecordError, RecordTooLargeError, SerializationError
-from rookery.client.packed_batches import SealedBatch, Slab
+from rookery.client.packed_batches import PackedBatch, SharedBuffer
 from rookery.records.batch import HEADER_SIZE, MAGIC_V2, BatchHeader, Codec, compute_crc, read_header
 from rookery.records.batch_reader import unpack_records
 from rookery.records.compression import compress
@@ -326,7 +326,7 @@ def split_for_send(
     next_partition: Callable[[TopicName], PartitionIndex],
     now_ms: TimestampMs,
     settings: SplitSettings,
-) -> Iterator[tuple[TopicPartition, SealedBatch]]:
+) -> Iterator[tuple[TopicPartition, PackedBatch]]:
     """Arrow data as batches, in the order of rows for each partition; everything is checked before the first one.
 
     `topic` is where all rows go; without it the column topic says it.
@@ -383,7 +383,7 @@ def _encode(
     counts: Mapping[TopicName, int],
     next_partition: Callable[[TopicName], PartitionIndex],
     settings: SplitSettings,
-) -> Iterator[tuple[TopicPartition, SealedBatch]]:
+) -> Iterator[tuple[TopicPartition, PackedBatch]]:
     from rookery.records.columnar import encode_columns
 
     size_max = min(settings.batch_size, settings.max_request_size) - HEADER_SIZE
@@ -391,24 +391,24 @@ def _encode(
     for part in parts:
         targets = [TopicPartition(name, index) for name in part.topics for index in range(counts[name])]
         groups = _group(part, counts, next_partition, settings)
-        slab = None if codec else Slab()
+        shared_buffer = None if codec else SharedBuffer()
         try:
             for batch in encode_columns(part.rows, groups, group_count=len(targets), batch_size_max=size_max):
-                if slab is not None:
-                    slab.grow(len(batch.payload))
-                packed = SealedBatch(
+                if shared_buffer is not None:
+                    shared_buffer.grow(len(batch.payload))
+                packed = PackedBatch(
                     compress(codec, batch.payload, level) if codec else batch.payload,
                     batch.record_count,
                     batch.base_timestamp_ms,
                     batch.max_timestamp_ms,
                     len(batch.payload),
                     batch.record_size_max,
-                    slab,
+                    shared_buffer,
                 )
                 yield targets[batch.group], packed
         finally:
-            if slab is not None:
-                slab.complete()
+            if shared_buffer is not None:
+                shared_buffer.complete()
 
 
 def _group(

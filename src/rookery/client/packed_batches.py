@@ -1,66 +1,66 @@
-"""Batches that were packed elsewhere, and the memory that several of them share.
+"""Batches that were packed before they were queued, and the memory that several of them share.
 
-`client.arrow` packs many batches in one pass, into one piece of memory, and they are sent from there without a copy.
-The buffer counts each batch alone, but one that stays keeps the whole piece. So what is left of a piece, once most of
-it is settled, moves out: whatever waits is copied. What is on the wire is left alone: its answer is near, and if it has
-to go again, it is copied then.
+`client.arrow` packs many batches in one pass into one buffer, and they are sent from it without a copy. `buffer.memory`
+counts each batch alone, but a single one keeps the whole buffer alive. So when most of a buffer is settled, the batches
+that still wait copy their payloads out of it. Batches on the wire do not: their responses are due soon, and a batch
+that is retried copies its payload then.
 
-Pure. `client.arrow` makes a slab for each pass, `batches` and `accumulator` tell it who leaves.
+Pure. `client.arrow` creates a `SharedBuffer` for each pass, `batches` adds and removes batches.
 """
 
 from typing import NamedTuple, Protocol
 
 from rookery.base.types import Buffer, TimestampMs
 
-# What is left of a slab is copied once it is at most this share of it.
-_SHARE_TO_MOVE = 4
+# The rest of a shared buffer is copied when it is at most one part in this many.
+_COPY_DIVISOR = 4
 
 
-class Tenant(Protocol):
-    """A batch whose payload lies in a slab."""
+class SharingBatch(Protocol):
+    """A batch whose payload is a slice of a shared buffer."""
 
     is_on_wire: bool
 
-    def move_out(self) -> None: ...
+    def copy_payload(self) -> None: ...
 
 
-class Slab:
-    """`grow` by each batch as it is packed, `complete` when there will be no more."""
+class SharedBuffer:
+    """Tracks which batches use a buffer. Call `grow` for each batch as it is packed, and `complete` after the last."""
 
-    __slots__ = ("_held_bytes", "_is_complete", "_size_bytes", "_tenants")
+    __slots__ = ("_batches", "_held_bytes", "_is_complete", "_size_bytes")
 
     def __init__(self) -> None:
         self._size_bytes = 0
         self._held_bytes = 0
         self._is_complete = False
-        self._tenants: dict[int, tuple[Tenant, int]] = {}
+        self._batches: dict[int, tuple[SharingBatch, int]] = {}
 
     def grow(self, size_bytes: int) -> None:
         self._size_bytes += size_bytes
 
     def complete(self) -> None:
         self._is_complete = True
-        self._tidy()
+        self._copy_rest()
 
-    def enter(self, tenant: Tenant, size_bytes: int) -> None:
-        self._tenants[id(tenant)] = (tenant, size_bytes)
+    def add(self, batch: SharingBatch, size_bytes: int) -> None:
+        self._batches[id(batch)] = (batch, size_bytes)
         self._held_bytes += size_bytes
 
-    def leave(self, tenant: Tenant) -> None:
-        """It is settled, or has a payload of its own by now."""
-        _, size_bytes = self._tenants.pop(id(tenant))
+    def remove(self, batch: SharingBatch) -> None:
+        """Remove a batch that is settled or has copied its payload."""
+        _, size_bytes = self._batches.pop(id(batch))
         self._held_bytes -= size_bytes
-        self._tidy()
+        self._copy_rest()
 
-    def _tidy(self) -> None:
-        if self._is_complete and self._held_bytes * _SHARE_TO_MOVE <= self._size_bytes:
-            for tenant, _ in list(self._tenants.values()):
-                if id(tenant) in self._tenants and not tenant.is_on_wire:
-                    tenant.move_out()
+    def _copy_rest(self) -> None:
+        if self._is_complete and self._held_bytes * _COPY_DIVISOR <= self._size_bytes:
+            for batch, _ in list(self._batches.values()):
+                if id(batch) in self._batches and not batch.is_on_wire:
+                    batch.copy_payload()
 
 
-class SealedBatch(NamedTuple):
-    """Records that were packed and compressed elsewhere (`client.arrow`): the bytes behind a batch's header."""
+class PackedBatch(NamedTuple):
+    """Records that `client.arrow` packed and compressed: the bytes after a batch's header."""
 
     payload: Buffer
     record_count: int
@@ -68,5 +68,5 @@ class SealedBatch(NamedTuple):
     max_timestamp_ms: TimestampMs
     uncompressed_size: int
     record_size_max: int
-    # What the payload is a part of, unless it has memory of its own.
-    slab: Slab | None = None
+    # The buffer of which the payload is a slice, or None if the payload has its own memory.
+    shared_buffer: SharedBuffer | None = None

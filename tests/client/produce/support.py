@@ -75,8 +75,8 @@ def run_with(
     return batches_of(broker), broker
 
 
-async def somebody_waits_for_room(producer: BytesProducer) -> None:
-    while not producer._room:
+async def until_a_sender_waits(producer: BytesProducer) -> None:
+    while not producer._memory_waiters:
         await asyncio.sleep(0.001)
 
 

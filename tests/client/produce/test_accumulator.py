@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.base.types import TopicPartition
-from rookery.client.packed_batches import SealedBatch
+from rookery.client.packed_batches import PackedBatch
 from rookery.client.produce.accumulator import GRANT_BYTES, Accumulator, AccumulatorLimits, Drained, PartitionQueue
 from rookery.client.produce.batches import Batch
-from rookery.client.produce.receipts import SealedGroup
+from rookery.client.produce.receipts import PackedGroup
 from rookery.client.produce.sequences import ProducerIdentity
 from rookery.records.batch import HEADER_SIZE
 
@@ -138,7 +138,7 @@ def test_one_request_at_a_time_holds_the_partition_whoever_leads_it() -> None:
     (first,) = drain(made)
     assert made.drain(0.0, lambda _: NODE + 1).requests == []
     made.end_request(NODE)
-    made.retry(first, at_s=5.0, fate_is_unknown=True)
+    made.retry(first, at_s=5.0, may_be_written=True)
     assert drain(made, 4.0) == []
     assert drain(made, 5.0) == [first]
 
@@ -167,9 +167,9 @@ def test_numbers_go_up_by_records_and_are_kept_over_retries() -> None:
         add(made, A, token)
     first, second = drain(made)[0], drain(made)[0]
     assert [(each.identity, each.base_sequence) for each in (first, second)] == [(IDENTITY, 1), (IDENTITY, 3)]
-    made.retry(second, at_s=0.0, fate_is_unknown=True)
+    made.retry(second, at_s=0.0, may_be_written=True)
     assert drain(made) == [], "the first one's fate is open"
-    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    made.retry(first, at_s=0.0, may_be_written=True)
     assert drain(made) == [first]
     assert drain(made) == []
     made.complete(first)
@@ -204,7 +204,7 @@ def test_out_of_order_behind_another_waits_and_at_the_front_restarts() -> None:
     add(made, A, 2)
     first, second = drain(made)[0], drain(made)[0]
     made.retry_out_of_order(second, at_s=9.0, now_s=0.0)
-    made.retry(first, at_s=0.0, fate_is_unknown=False)
+    made.retry(first, at_s=0.0, may_be_written=False)
     assert drain(made) == [first]
     made.retry_out_of_order(first, at_s=9.0, now_s=0.0)
     assert drain(made, 8.0) == []
@@ -226,7 +226,7 @@ def test_nothing_makes_the_leader_forget_what_is_not_settled() -> None:
     for _ in range(5):
         made.end_request(NODE)
     assert drain(made) == []
-    made.retry(lost, at_s=0.0, fate_is_unknown=True)
+    made.retry(lost, at_s=0.0, may_be_written=True)
     assert drain(made) == [lost]
     assert drain(made) == []
     made.complete(lost)
@@ -255,7 +255,7 @@ def test_a_doubt_is_resolved_by_what_comes_behind() -> None:
     add(made, A, 1)
     add(made, A, 2, now_s=1.0)
     first, second = drain(made, 1.0)[0], drain(made, 1.0)[0]
-    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    made.retry(first, at_s=0.0, may_be_written=True)
     add(made, A, 3, now_s=2.0)
     assert made.expire(100.0) == [first]
     assert queue.in_doubt
@@ -290,7 +290,7 @@ def test_what_was_lost_after_it_expired_is_a_doubt_for_what_is_behind_it() -> No
     first, second = drain(made, 50.0)[0], drain(made, 50.0)[0]
     assert made.expire(100.0) == [first]
     made.fail(first)
-    made.retry(second, at_s=100.0, fate_is_unknown=True)
+    made.retry(second, at_s=100.0, may_be_written=True)
     assert drain(made, 100.0) == [second]
     assert (second.identity, second.base_sequence) == (IDENTITY, 2), "both may have been written"
     made.complete(second)
@@ -306,7 +306,7 @@ def test_batches_that_return_in_any_order_go_out_in_that_of_their_numbers() -> N
     batches = [drain(made)[0] for _ in range(3)]
     for index in (1, 0, 2):
         made.end_request(NODE)
-        made.retry(batches[index], at_s=0.0, fate_is_unknown=True)
+        made.retry(batches[index], at_s=0.0, may_be_written=True)
     for batch in batches:
         assert drain(made) == [batch]
         made.complete(batch)
@@ -358,9 +358,9 @@ def test_a_split_batch_keeps_its_numbers_and_its_memory() -> None:
 def test_a_sealed_batch_goes_behind_what_was_appended() -> None:
     made = accumulator()
     add(made, A, 1)
-    sealed = SealedBatch(b"x" * 300, 3, 5, 9, 400, 140)
-    group = SealedGroup(asyncio.new_event_loop().create_future())
-    assert made.add_sealed(A, sealed, group, now_s=0.0) is not None
+    packed = PackedBatch(b"x" * 300, 3, 5, 9, 400, 140)
+    group = PackedGroup(asyncio.new_event_loop().create_future())
+    assert made.add_packed(A, packed, group, now_s=0.0) is not None
     add(made, A, 3)
     batches = [drain(made)[0] for _ in range(3)]
     assert [(each.tokens, each.group, each.record_count) for each in batches] == [
@@ -368,7 +368,7 @@ def test_a_sealed_batch_goes_behind_what_was_appended() -> None:
         ([], group, 3),
         ([3], None, 1),
     ]
-    assert made.add_sealed(B, SealedBatch(bytes(10_001), 1, 0, 0, 0, 0), group, now_s=0.0) is None
+    assert made.add_packed(B, PackedBatch(bytes(10_001), 1, 0, 0, 0, 0), group, now_s=0.0) is None
 
 
 def test_dropping_spares_what_may_have_been_written_unless_asked() -> None:
@@ -376,7 +376,7 @@ def test_dropping_spares_what_may_have_been_written_unless_asked() -> None:
     for token in range(3):
         add(made, A, token)
     (first,) = drain(made)
-    made.retry(first, at_s=0.0, fate_is_unknown=True)
+    made.retry(first, at_s=0.0, may_be_written=True)
     assert [batch.tokens for batch in made.drop_waiting(with_numbers=False)] == [[1], [2]]
     assert [batch.tokens for batch in made.drop_waiting(with_numbers=True)] == [[0]]
     assert (made.free_bytes, made.unsettled_count) == (10_000, 0)

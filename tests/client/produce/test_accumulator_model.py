@@ -102,10 +102,10 @@ class World:
     def _answer_batch(self, batch: Batch[int], outcome: str) -> None:
         made, later_s = self.accumulator, self.now_s + 1.0
         if outcome == "lost before":
-            self._again(batch, later_s, fate_is_unknown=True)
+            self._again(batch, later_s, may_be_written=True)
         elif outcome == "refused":
-            self._again(batch, later_s, fate_is_unknown=False)
-        elif outcome == "too large" and not batch.is_settled and not batch.fate_is_unknown:
+            self._again(batch, later_s, may_be_written=False)
+        elif outcome == "too large" and not batch.is_settled and not batch.may_be_written:
             if batch.record_count > 1:
                 made.split(batch)
             else:
@@ -117,7 +117,7 @@ class World:
     def _written(self, batch: Batch[int], result: str, *, is_lost: bool) -> None:
         made, later_s = self.accumulator, self.now_s + 1.0
         if is_lost:
-            self._again(batch, later_s, fate_is_unknown=True)
+            self._again(batch, later_s, may_be_written=True)
         elif result in (WRITTEN, DUPLICATE):
             if not batch.is_settled:
                 assert not self.acknowledged & set(batch.tokens)
@@ -130,11 +130,11 @@ class World:
             assert not (was_written and made.is_lowest(batch)), "the leader has forgotten it"
             made.retry_out_of_order(batch, at_s=later_s, now_s=self.now_s)
 
-    def _again(self, batch: Batch[int], at_s: float, *, fate_is_unknown: bool) -> None:
+    def _again(self, batch: Batch[int], at_s: float, *, may_be_written: bool) -> None:
         if batch.is_settled:
             self.accumulator.fail(batch)
         else:
-            self.accumulator.retry(batch, at_s=at_s, fate_is_unknown=fate_is_unknown)
+            self.accumulator.retry(batch, at_s=at_s, may_be_written=may_be_written)
 
     def _end(self, batches: list[Batch[int]]) -> None:
         for batch in batches:

@@ -110,7 +110,7 @@ def test_a_bug_on_the_way_out_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPa
                 assert producer._accumulator.in_flight_count == 0
                 assert producer._accumulator.unsettled_count == 0
                 # Who comes meanwhile is behind the one that failed.
-                while sender._held_back:
+                while sender._delayed:
                     await asyncio.sleep(0)
             async with asyncio.timeout(10):
                 await (await producer.send("t", b"b", partition=0))

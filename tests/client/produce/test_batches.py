@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import TopicPartition
-from rookery.client.packed_batches import SealedBatch
+from rookery.client.packed_batches import PackedBatch
 from rookery.client.produce.batches import RECORD_OVERHEAD_BYTES, Batch, headers_size
-from rookery.client.produce.receipts import SealedGroup
+from rookery.client.produce.receipts import PackedGroup
 from rookery.client.produce.records import BatchMetadata, RecordMetadata
 from rookery.client.produce.sequences import ProducerIdentity
 from rookery.records.batch import HEADER_SIZE, Codec, check_batch
@@ -84,12 +84,12 @@ def test_a_sealed_batch_can_be_opened_and_split() -> None:
     records = [Record(index, 5 + index, None, b"%d" % index, ()) for index in range(4)]
     payload = bytes(build_batch(records)[HEADER_SIZE:])
     batch: Batch[int] = Batch(TP, 1, 0.0, len(payload))
-    batch.seal_with(
-        SealedBatch(payload, 4, 5, 8, len(payload), 15), SealedGroup(asyncio.new_event_loop().create_future())
+    batch.set_packed(
+        PackedBatch(payload, 4, 5, 8, len(payload), 15), PackedGroup(asyncio.new_event_loop().create_future())
     )
     data = sent(batch)
     assert decode_records(data) == records
-    batch.unseal(unpack_records(*open_batch(data)))
+    batch.unpack(unpack_records(*open_batch(data)))
     values = [record.value for part in batch.split() for record in decode_records(sent(part))]
     assert values == [record.value for record in records]
 
@@ -97,7 +97,7 @@ def test_a_sealed_batch_can_be_opened_and_split() -> None:
 def test_a_group_waits_for_all_its_batches_and_tells_the_first_error() -> None:
     async def run() -> None:
         future: asyncio.Future[list[BatchMetadata]] = asyncio.get_running_loop().create_future()
-        group = SealedGroup(future)
+        group = PackedGroup(future)
         group.expect()
         group.expect()
         later, first = BatchMetadata("t", 1, 5, 2, 0), BatchMetadata("t", 0, 7, 2, 0)
@@ -106,7 +106,7 @@ def test_a_group_waits_for_all_its_batches_and_tells_the_first_error() -> None:
         assert not future.done()
         group.delivered(first)
         assert await future == [first, later]
-        refused = SealedGroup(asyncio.get_running_loop().create_future())
+        refused = PackedGroup(asyncio.get_running_loop().create_future())
         refused.expect()
         error = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
         refused.failed(error)

@@ -12,7 +12,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.client.errors import SerializationError
 from rookery.client.produce.producer import Producer
 from rookery.client.produce.records import ProducerRecord, RecordMetadata
-from rookery.client.produce.serialization import Serializing
+from rookery.client.produce.serialization import Serializers
 from rookery.records.record import decode_records
 from tests.client.fake_broker import FakeBroker, produced
 from tests.client.produce.support import BytesProducer, configured, in_turn, run_with, values_of
@@ -76,11 +76,11 @@ def test_other_buffers_are_copied() -> None:
 
 def test_a_serializer_must_be_callable_and_return_bytes() -> None:
     with pytest.raises(TypeError, match="a serializer is a function"):
-        Serializing(None, 5)  # type: ignore[arg-type]  # that is the mistake
+        Serializers(None, 5)  # type: ignore[arg-type]  # that is the mistake
     with pytest.raises(SerializationError, match="its serializer must return bytes"):
-        Serializing(None, lambda topic, data: "text").value("t", 1)  # type: ignore[arg-type]
-    assert Serializing(None, lambda topic, data: None).value("t", 1) is None
-    assert not Serializing(None, None)
+        Serializers(None, lambda topic, data: "text").value("t", 1)  # type: ignore[arg-type]
+    assert Serializers(None, lambda topic, data: None).value("t", 1) is None
+    assert not Serializers(None, None)
 
 
 class Watcher:

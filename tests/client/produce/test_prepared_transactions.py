@@ -3,7 +3,8 @@
 import pytest
 
 from rookery.client.errors import ClientStateError, TransactionAbortableError
-from rookery.client.produce.transactions import Request, State
+from rookery.client.produce.transaction_errors import Request
+from rookery.client.produce.transactions import State
 from tests.client.produce.test_transactions import FIRST, OFFSETS, begun, failed_batch
 
 

@@ -31,7 +31,7 @@ from tests.client.produce.support import (
     producer_ids,
     run_with,
     silence,
-    somebody_waits_for_room,
+    until_a_sender_waits,
     values_of,
 )
 from tests.client.skipping import skip_time
@@ -281,7 +281,7 @@ def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
         for _ in range(2):
             await producer.send("t", bytes(400), partition=0)
         third = asyncio.create_task(producer.send("t", bytes(400), partition=0))
-        await somebody_waits_for_room(producer)
+        await until_a_sender_waits(producer)
         skip_time(20)
         with pytest.raises(BufferExhaustedError, match=r"topic t.*buffer\.memory \(1000\).*max\.block\.ms \(20000\)"):
             await third

@@ -29,7 +29,7 @@ from tests.client.produce.support import (
     read_values,
     run_with,
     silence,
-    somebody_waits_for_room,
+    until_a_sender_waits,
 )
 from tests.client.produce.transaction_stage import until_done
 from tests.client.skipping import skip_time
@@ -141,7 +141,7 @@ def test_no_room_within_the_time_is_told_once() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
         producer = BytesProducer(configured(broker, buffer_memory=500, batch_size=400, max_block_ms=20_000))
         sending = asyncio.create_task(producer.send_arrow(pa.table({"value": values(20, 50)}), "t"))
-        await somebody_waits_for_room(producer)
+        await until_a_sender_waits(producer)
         skip_time(20)
         with pytest.raises(BufferExhaustedError):
             await sending
@@ -187,7 +187,7 @@ def test_a_table_that_was_sent_in_part_forbids_the_commit(broker: EmbeddedBroker
             await (await producer.send("arrow-half", b"first"))
             delay = broker.faults.delay("Produce", 0.5, times=None)
             sending = asyncio.create_task(producer.send_arrow(pa.table({"value": values(500, 50)}), "arrow-half"))
-            while not (delay.hits and producer._room) and not sending.done():
+            while not (delay.hits and producer._memory_waiters) and not sending.done():
                 await asyncio.sleep(0)
             if is_cancelled:
                 sending.cancel()

@@ -42,7 +42,7 @@ def test_a_topic_for_which_somebody_waits_is_not_forgotten() -> None:
             broker.answers[ApiKey.PRODUCE] = silence
             first = await producer.send("t", bytes(19_000), partition=0)
             waiting = asyncio.create_task(producer.send("u", bytes(5_000)))
-            while not producer._room:
+            while not producer._memory_waiters:
                 await asyncio.sleep(0)
             producer._routes["u"].used_s -= LONG_S
             await producer._cluster.refresh(["t"])

@@ -1,4 +1,4 @@
-"""The parts of a producer, as its settings want them. `producer` is the only caller."""
+"""Creates the parts of a producer from its settings. `base` is the only caller."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,15 @@ from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.settings.producer import ProducerSettings
 from rookery.telemetry.sensors import Windows
 
-# Rows of a table need not wait for each other: batches of them are larger, unless batch.size was given.
+# The rows of a table are all present, so batches of them are larger, unless batch.size is set.
 _ARROW_BATCH_BYTES = 512 * 1024
-# But several of them fit the buffer, or one would wait for the room of another.
+# Several of them fit into the buffer: otherwise each would wait for the memory of the one before it.
 _ARROW_BATCHES_IN_BUFFER = 4
 
 
 def make_limits(settings: ProducerSettings) -> AccumulatorLimits:
     return AccumulatorLimits(
-        # A batch that no request can hold is of no use.
+        # A batch that exceeds the size of a request could never be sent.
         batch_size_bytes=min(settings.batch_size, settings.max_request_size),
         buffer_size_bytes=settings.buffer_memory,
         request_size_bytes_max=settings.max_request_size,

@@ -1,7 +1,7 @@
-"""What a producer is made of, how it waits, ends, and speaks of transactions: everything but taking records in.
+"""The base of the producer: construction, flush, close and transactions; everything except accepting records.
 
-`producer` adds `send`, and `columns` adds `send_arrow`. Their calls start the shell (tasks, connections) in the event
-loop that runs then.
+`producer` adds `send`, and `columns` adds `send_arrow`. The first call creates the shell (sender, connections) in the
+event loop that is running then.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.assembly import make_limits, make_metrics, make_split_settings, make_transactions
 from rookery.client.produce.batches import Batch
+from rookery.client.produce.memory_waiters import MemoryWaiters
 from rookery.client.produce.partitioners import KeyHashes, PartitionerLike, RoundRobinPartitioner, partition_function
 from rookery.client.produce.receipts import Interceptors, Receipts, RecordFuture
 from rookery.client.produce.records import (
     ProducerInterceptor,
     Serializer,
 )
-from rookery.client.produce.room import Room
 from rookery.client.produce.routes import Route, Routes
 from rookery.client.produce.sender import Sender
-from rookery.client.produce.serialization import Serializing
+from rookery.client.produce.serialization import Serializers
 from rookery.client.produce.transaction_calls import Transactions
 from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.settings.producer import ProducerSettings
@@ -45,7 +45,7 @@ from rookery.records.batch import HEADER_SIZE
 
 
 class Shell(NamedTuple):
-    """What exists once an event loop runs."""
+    """The parts of a producer that need a running event loop."""
 
     loop: asyncio.AbstractEventLoop
     routes: Routes
@@ -70,7 +70,7 @@ class ProducerBase:
         clock = clock or SystemClock()
         self._now_ms, self._clock_s = clock.now_ms, clock.monotonic
         self._randomness = randomness or Random()
-        self._serializing = Serializing(key_serializer, value_serializer)
+        self._serializers = Serializers(key_serializer, value_serializer)
         self._interceptors = Interceptors(interceptors)
         if partitioner is None and settings.partitioner_class is not None:
             partitioner = RoundRobinPartitioner()
@@ -85,17 +85,17 @@ class ProducerBase:
         self._routes: dict[TopicName, Route] = {}
         self._shell: Shell | None = None
         self._new_future: Callable[[], RecordFuture]
-        self._room = Room(settings, self._metrics, on_change=self._hurry)
+        self._memory_waiters = MemoryWaiters(settings, self._metrics, on_change=self._update_urgency)
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
         self._is_closed = False
         self._close_limit: asyncio.Timeout | None = None
         self._has_closed = asyncio.Event()
-        # Records go into their batches as they are: no serializer, interceptor or partitioner has a say.
+        # There is no serializer, interceptor or partitioner: records can be appended to their batches unchanged.
         self._is_plain = False
 
     def _start(self) -> "Shell":
         if self._is_closed:
-            raise _closed()
+            raise _closed_error()
         if self._shell is None:
             self._shell = self._make_shell()
         return self._shell
@@ -103,7 +103,7 @@ class ProducerBase:
     def _make_shell(self) -> "Shell":
         loop = asyncio.get_running_loop()
         self._new_future = partial(asyncio.Future, loop=loop)
-        receipts = Receipts(self._interceptors, must_be_seen=self._transactions is None)
+        receipts = Receipts(self._interceptors, log_unretrieved=self._transactions is None)
         routes = Routes(self._cluster, self._accumulator, self._settings, choose=self._randomness.randrange)
         sender = Sender(
             self._cluster,
@@ -116,16 +116,19 @@ class ProducerBase:
         )
         self._cluster.on_refresh += (lambda _: sender.wake(), lambda _: self._metrics.metadata_refreshed())
         self._routes = routes.known
-        self._is_plain = not (self._serializing or self._interceptors or self._choose_partition)
+        self._is_plain = not (self._serializers or self._interceptors or self._choose_partition)
         return Shell(loop, routes, sender, receipts)
 
     def _transaction_number(self) -> int:
         return 0 if self._transactions is None else self._transactions.number
 
     def _check_may_queue(self, transaction: int) -> None:
-        """After a wait: the producer may have been closed, and the transaction may have ended."""
+        """Raise if the producer was closed, or `transaction` has ended, while a record waited.
+
+        Without this check, the record would be written as part of the next transaction.
+        """
         if self._is_closed:
-            raise _closed()
+            raise _closed_error()
         if self._transactions is not None:
             self._transactions.check_may_still_send(transaction)
 
@@ -154,7 +157,7 @@ class ProducerBase:
         started_s = self._shell.loop.time()
         flush = (self._accumulator.last_ordinal, self._shell.loop.create_future())
         self._flushes.append(flush)
-        self._hurry()
+        self._update_urgency()
         try:
             async with asyncio.timeout(timeout_s):
                 await flush[1]
@@ -162,28 +165,28 @@ class ProducerBase:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was acknowledged in {timeout_s:g} s") from None
         finally:
             self._flushes.remove(flush)
-            self._hurry()
+            self._update_urgency()
             self._metrics.flush_time(self._shell.loop.time() - started_s)
 
-    def _hurry(self) -> None:
-        """Batches linger unless somebody waits for them, or for their room."""
-        self._accumulator.is_urgent = bool(self._flushes or self._room or self._is_closed)
+    def _update_urgency(self) -> None:
+        """Batches linger unless a flush or a close waits for them, or a sender waits for memory."""
+        self._accumulator.is_urgent = bool(self._flushes or self._memory_waiters or self._is_closed)
         if self._shell is not None:
             self._on_progress()
             self._shell.sender.wake()
 
     def _on_progress(self) -> None:
-        """Batches were settled: flushes may be over, and the first who waits for room may try again."""
+        """After batches were settled: end the flushes that waited for them, and offer the memory to waiting senders."""
         for ordinal, flushed in self._flushes:
             if not flushed.done() and self._accumulator.is_settled_up_to(ordinal):
                 flushed.set_result(None)
-        self._room.offer(self._accumulator.free_bytes)
+        self._memory_waiters.offer(self._accumulator.free_bytes)
         self._metrics.buffer(self._settings.buffer_memory, self._accumulator.free_bytes)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Wait for what was sent, at most that long; then drop what is left, which fails. 0: drop it now.
+        """Wait up to `timeout_s` until every record sent is acknowledged; then drop the others, whose futures fail.
 
-        A transaction that is open is aborted, unless there is no time; not one that was prepared.
+        With 0 they are dropped immediately. An open transaction is aborted if there is time; a prepared one is not.
         """
         if self._is_closed:
             await self._await_close(timeout_s)
@@ -193,19 +196,19 @@ class ProducerBase:
         try:
             if self._shell is not None:
                 self._shell.routes.close()
-                self._room.close()
-                self._hurry()
+                self._memory_waiters.close()
+                self._update_urgency()
                 if timeout_s != 0:
                     await self._finish(timeout_s)
         finally:
-            # Also if we are cancelled: nothing may go on behind a producer that was closed.
+            # Also if this call is cancelled: a closed producer must not continue to send.
             try:
                 await self._stop()
             finally:
                 self._has_closed.set()
 
     async def _await_close(self, timeout_s: float | None) -> None:
-        """Another call closes the producer; this one may have less time."""
+        """Wait for the call that closes the producer, and shorten its time-out if `timeout_s` is shorter."""
         limit = self._close_limit
         if limit is not None and timeout_s is not None:
             at_s = asyncio.get_running_loop().time() + timeout_s
@@ -216,8 +219,8 @@ class ProducerBase:
         try:
             if self._shell is not None:
                 for batch in self._accumulator.drop_all():
-                    self._shell.receipts.refuse(batch, _dropped(batch))
-                self._hurry()
+                    self._shell.receipts.fail(batch, _dropped_error(batch))
+                self._update_urgency()
                 await self._shell.sender.stop()
         finally:
             await self._cluster.close()
@@ -239,17 +242,17 @@ class ProducerBase:
     # Transactions
 
     async def init_transactions(self) -> None:
-        """Take over the transactional id; what an older producer left open is aborted, and it is fenced."""
+        """Take over the transactional id: fence the older producer that uses it, and abort its open transaction."""
         self._start()
         with self._timed(self._metrics.txn_init_time):
             await self._transactional().init()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Committed at the end of the block; aborted if the block or the commit fails.
+        """Run a block as a transaction: commit it at the end, abort it if the block or the commit fails.
 
-        Raises what failed; or, if the abort finds that the producer cannot go on, its ProducerFencedError or
-        FatalProducerError. After a commit that ran out of time, `commit_transaction` goes on with it.
+        Raises the error of the block or of the commit; if the abort shows that the producer is unusable, its
+        ProducerFencedError or FatalProducerError. After a commit that timed out, `commit_transaction` continues it.
         """
         self.begin_transaction()
         try:
@@ -272,20 +275,20 @@ class ProducerBase:
             await self._transactional().send_offsets(offsets, group_metadata)
 
     async def commit_transaction(self) -> None:
-        """Wait for everything that was sent, then commit; raises the transaction's first error, if it has one."""
+        """Wait until every record sent is written, then commit. Raises the transaction's first error, if it has one."""
         with self._timed(self._metrics.txn_commit_time):
             await self._transactional().end(commit=True, settle=self.flush)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Wait for everything that was sent, and leave the transaction open: `Admin.end_transaction` ends it, anywhere.
+        """Wait until every record sent is written, and leave the transaction open.
 
-        No more records are taken; this producer may commit or abort it, too. `close` leaves it as it is. Raises the
-        transaction's first error, if it has one.
+        `Admin.end_transaction` ends it, in any process; this producer may commit or abort it, too. No more records are
+        accepted, and `close` leaves the transaction open. Raises the transaction's first error, if it has one.
         """
         return await self._transactional().prepare(settle=self.flush)
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, wait for the rest, and abort."""
+        """Drop the records that were not sent, wait for the results of the others, and abort."""
         with self._timed(self._metrics.txn_abort_time):
             await self._abort_open_transaction()
 
@@ -299,38 +302,38 @@ class ProducerBase:
         await self._transactional().end(commit=False, settle=settle)
 
     @contextmanager
-    def _timed(self, tell: Callable[[float], None]) -> Iterator[None]:
+    def _timed(self, record: Callable[[float], None]) -> Iterator[None]:
         started_s = self._clock_s()
         try:
             yield
         finally:
-            tell(self._clock_s() - started_s)
+            record(self._clock_s() - started_s)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
             raise ClientStateError("this producer has no transactions: set transactional.id")
         return self._transactions
 
-    # Looking
+    # Metadata and metrics
 
     async def partitions_for(self, topic: TopicName) -> tuple[Partition, ...]:
-        """The topic's partitions, with their leaders and replicas."""
+        """Return the topic's partitions, with their leaders and replicas."""
         shell = self._start()
         await shell.routes.find(topic, deadline_s=shell.loop.time() + self._settings.max_block_ms / 1000)
         return self._cluster.metadata.topics[topic].partitions
 
     def metrics(self) -> dict[MetricName, float]:
-        """Kafka's names; see `rookery.client.metrics`."""
+        """Return the metrics by Kafka's names; see `rookery.client.metrics`."""
         return self._metrics.metrics()
 
 
-def _closed() -> ClientStateError:
+def _closed_error() -> ClientStateError:
     return ClientStateError("the producer is closed")
 
 
-def _dropped(batch: Batch[RecordFuture]) -> ApiError:
-    if batch.is_on_wire or batch.fate_is_unknown:
-        text = "the producer was closed before the answer came: the record may have been written"
+def _dropped_error(batch: Batch[RecordFuture]) -> ApiError:
+    if batch.is_on_wire or batch.may_be_written:
+        text = "the producer was closed before the response arrived: the record may have been written"
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"partition {batch.partition}: {text}")
     text = "the producer was closed before the record was sent"
     return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"partition {batch.partition}: {text}")

@@ -1,14 +1,15 @@
-"""Batches on their way: records of one partition that travel together, from the first `append` to the answer.
+"""Batches: records of one partition that are sent together, from the first `append` to the response.
 
-A batch keeps its records as columns, packs them once when it is first sent, and seals the packed bytes with a header
-for each attempt, since only the header's numbers may change. `SealedBatch` is one that came packed, from columns.
+A batch stores its records as columns, packs them once when it is first sent, and seals the packed bytes with a header
+for each attempt, because only the numbers in the header may change. The payload of a `PackedBatch` exists from the
+start.
 
-Who owns what: `producer` appends while a batch is open; `accumulator` owns its place, its numbers and its memory;
-`sender` packs and seals it. `tokens` are opaque here: the shell's futures, one for each record.
+Ownership: `producer` appends while a batch is open; `accumulator` owns its position, its numbers and its memory;
+`sender` packs and seals it. `tokens` are opaque here: the futures of the records.
 
-Memory is granted in steps (`accumulator`): `reserved_bytes` is what the buffer counts for this batch, and `room_bytes`
-is what is left of that for more records. `room_bytes` below zero says that the batch is closed, so `append` needs no
-other test.
+Memory is granted in steps (`accumulator`): `reserved_bytes` is the memory that the buffer counts for this batch, and
+`free_bytes` the part of it that is left for more records. A negative `free_bytes` means that the batch is closed, so
+that `append` needs no other check.
 
 Pure.
 """
@@ -20,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 
 from rookery.base.errors import ApiError
 from rookery.base.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, Offset, TimestampMs, TopicPartition
-from rookery.client.packed_batches import SealedBatch, Slab
+from rookery.client.packed_batches import PackedBatch, SharedBuffer
 from rookery.client.produce.records import NO_SIZE, BatchMetadata, DeliveryCallback, RecordMetadata
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity, sequence_after
 from rookery.records.batch import (
@@ -38,14 +39,14 @@ from rookery.records.record import Headers
 
 Token = TypeVar("Token")
 
-# The varints around a record's key and value, at their usual size; batches need only be about as large as asked.
+# The usual size of the varints around a record's key and value. An estimate: `batch.size` need not be met exactly.
 RECORD_OVERHEAD_BYTES = 14
 _HEADER_OVERHEAD_BYTES = 4
 _CLOSED = -1
 
 
 class BatchGroup(Protocol):
-    """Whom a sealed batch tells what became of it."""
+    """Receives the results of packed batches."""
 
     def expect(self) -> None: ...
     def delivered(self, metadata: BatchMetadata, /) -> None: ...
@@ -53,7 +54,7 @@ class BatchGroup(Protocol):
 
 
 class Columns(Protocol):
-    """What `records.batch_reader` reads: the columns of a sealed batch that must be split."""
+    """The columns that `records.batch_reader` reads from a packed batch that must be split."""
 
     @property
     def timestamps_ms(self) -> Sequence[int]: ...
@@ -70,11 +71,11 @@ def headers_size(headers: Headers) -> int:
 
 
 class Batch(Generic[Token]):
-    """Records for one partition, with their senders' tokens.
+    """Records for one partition, with their tokens.
 
-    `tokens` has one entry for each record, or is empty for a sealed batch, whose `group` is told instead. Numbers are
-    `NO_SEQUENCE` until the batch is first sent. `created_s` is when its first record came: linger and delivery time-out
-    count from there. `ordinal` counts batches in the order in which they were opened; halves share it.
+    `tokens` has one entry for each record; it is empty for a packed batch, whose results go to `group`. `base_sequence`
+    is `NO_SEQUENCE` until the batch is first sent. `created_s` is the time of its first record: linger and the delivery
+    time-out count from it. `ordinal` counts batches in the order in which they were opened; halves share it.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class Batch(Generic[Token]):
         "base_sequence",
         "callbacks",
         "created_s",
-        "fate_is_unknown",
+        "free_bytes",
         "group",
         "headers",
         "identity",
@@ -91,21 +92,21 @@ class Batch(Generic[Token]):
         "key_sizes",
         "keys",
         "last_error",
+        "may_be_written",
         "ordinal",
+        "packed",
         "partition",
         "payload",
         "record_size_max",
         "reserved_bytes",
         "retry_at_s",
-        "room_bytes",
-        "sealed",
+        "shared_buffer",
         "size_bytes",
-        "slab",
         "timestamps",
         "tokens",
         "value_sizes",
         "values",
-        "written_behind",
+        "written_after",
     )
 
     def __init__(self, partition: TopicPartition, ordinal: int, created_s: float, reserved_bytes: int) -> None:
@@ -120,7 +121,7 @@ class Batch(Generic[Token]):
         self.callbacks: list[tuple[int, DeliveryCallback]] | None = None
         self.group: BatchGroup | None = None
         self.reserved_bytes = reserved_bytes
-        self.room_bytes = reserved_bytes
+        self.free_bytes = reserved_bytes
         self.size_bytes = 0
         self.record_size_max = 0
         self.identity: ProducerIdentity = NO_IDENTITY
@@ -130,12 +131,12 @@ class Batch(Generic[Token]):
         self.is_on_wire = False
         self.is_settled = False
         self.last_error: ApiError | None = None
-        # An attempt may have been written: its answer was lost.
-        self.fate_is_unknown = False
-        # How many batches are written already whose numbers follow, up to the next one that is not settled.
-        self.written_behind = 0
-        self.sealed: SealedBatch | None = None
-        self.slab: Slab | None = None
+        # An attempt may have been written, because its response was lost.
+        self.may_be_written = False
+        # The number of written batches between this one and the next unsettled one.
+        self.written_after = 0
+        self.packed: PackedBatch | None = None
+        self.shared_buffer: SharedBuffer | None = None
         self.key_sizes: list[int] = []
         self.value_sizes: list[int] = []
         self.payload: Buffer | None = None
@@ -149,11 +150,11 @@ class Batch(Generic[Token]):
         size_bytes: int,
         token: Token,
     ) -> bool:
-        """Take a record in if there is room for it. The hot path: once for each record."""
-        room_bytes = self.room_bytes - size_bytes
-        if room_bytes < 0:
+        """Append a record and return True, or return False if the memory does not suffice. Called for each record."""
+        free_bytes = self.free_bytes - size_bytes
+        if free_bytes < 0:
             return False
-        self.room_bytes = room_bytes
+        self.free_bytes = free_bytes
         self.timestamps.append(timestamp_ms)
         self.keys.append(key)
         self.values.append(value)
@@ -168,83 +169,83 @@ class Batch(Generic[Token]):
         self.headers.append(headers)
 
     def call_back(self, callback: DeliveryCallback) -> None:
-        """For the record that was appended last."""
+        """Add a delivery callback for the record that was appended last."""
         if self.callbacks is None:
             self.callbacks = []
         self.callbacks.append((len(self.values) - 1, callback))
 
     @property
     def is_open(self) -> bool:
-        return self.room_bytes >= 0
+        return self.free_bytes >= 0
 
     @property
     def used_bytes(self) -> int:
-        return self.reserved_bytes - self.room_bytes if self.room_bytes >= 0 else self.size_bytes
+        return self.reserved_bytes - self.free_bytes if self.free_bytes >= 0 else self.size_bytes
 
     @property
     def record_count(self) -> int:
-        return len(self.values) if self.sealed is None else self.sealed.record_count
+        return len(self.values) if self.packed is None else self.packed.record_count
 
     @property
     def is_numbered(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
 
     def close(self) -> int:
-        """No more records; returns how much of the reservation was not needed."""
-        unused_bytes = max(0, self.room_bytes)
-        if self.room_bytes >= 0:
-            self.size_bytes = self.reserved_bytes - self.room_bytes
+        """Accept no more records; return the unused bytes of the reservation."""
+        unused_bytes = max(0, self.free_bytes)
+        if self.free_bytes >= 0:
+            self.size_bytes = self.reserved_bytes - self.free_bytes
             self.reserved_bytes = self.size_bytes
-            self.room_bytes = _CLOSED
+            self.free_bytes = _CLOSED
         return unused_bytes
 
-    def seal_with(self, sealed: SealedBatch, group: BatchGroup) -> None:
-        """Be a batch that came packed."""
-        self.sealed, self.group, self.payload = sealed._replace(payload=b"", slab=None), group, sealed.payload
-        if sealed.slab is not None:
-            self.slab = sealed.slab
-            self.slab.enter(self, len(sealed.payload))
-        self.record_size_max = sealed.record_size_max
-        self.room_bytes = 0
+    def set_packed(self, packed: PackedBatch, group: BatchGroup) -> None:
+        """Make this new batch a closed one with the payload of `packed`."""
+        self.packed, self.group, self.payload = packed._replace(payload=b"", shared_buffer=None), group, packed.payload
+        if packed.shared_buffer is not None:
+            self.shared_buffer = packed.shared_buffer
+            self.shared_buffer.add(self, len(packed.payload))
+        self.record_size_max = packed.record_size_max
+        self.free_bytes = 0
         self.close()
 
-    def move_out(self) -> None:
-        """Have a payload of its own: it stays for longer than those that it was packed with."""
-        if self.slab is not None:
-            assert self.payload is not None, "sealed"
+    def copy_payload(self) -> None:
+        """Copy the payload out of its shared buffer, because this batch stays longer than the others in it."""
+        if self.shared_buffer is not None:
+            assert self.payload is not None, "packed"
             self.payload = bytes(self.payload)
-            self.leave_slab()
+            self.release_shared_buffer()
 
-    def leave_slab(self) -> None:
-        if self.slab is not None:
-            slab, self.slab = self.slab, None
-            slab.leave(self)
+    def release_shared_buffer(self) -> None:
+        if self.shared_buffer is not None:
+            shared_buffer, self.shared_buffer = self.shared_buffer, None
+            shared_buffer.remove(self)
 
-    def unseal(self, columns: Columns) -> None:
-        """Back to columns, to be split."""
-        self.leave_slab()
+    def unpack(self, columns: Columns) -> None:
+        """Replace the packed payload by its columns, so that the batch can be split."""
+        self.release_shared_buffer()
         self.timestamps = list(columns.timestamps_ms)
         self.keys, self.values, self.headers = columns.keys, columns.values, columns.headers
-        self.sealed = None
+        self.packed = None
         self.payload = None
 
     def number(self, identity: ProducerIdentity, base_sequence: int) -> None:
         self.identity, self.base_sequence = identity, base_sequence
 
     def pack(self, codec: Codec, level: int | None) -> int:
-        """Make the payload, if it is not there yet; its size before compression."""
+        """Create the payload if there is none; return its size before compression."""
         if self.payload is None:
             self.key_sizes, self.value_sizes = _sizes(self.keys), _sizes(self.values)
             self.record_size_max = RECORD_OVERHEAD_BYTES + max(map(add, self.key_sizes, self.value_sizes))
             packed = pack_records(self.timestamps, self.keys, self.values, self.headers)
             self.payload = compress(codec, packed, level) if codec else packed
             return len(packed)
-        return self.sealed.uncompressed_size if self.sealed is not None else len(self.payload)
+        return self.packed.uncompressed_size if self.packed is not None else len(self.payload)
 
     def parts(self, codec: Codec, *, transactional: bool) -> tuple[Buffer, Buffer]:
-        """The batch as bytes: its header under today's numbers, and the packed records, which are not copied."""
+        """Return the batch as bytes: a header with its current numbers, and the payload, which is not copied."""
         assert self.payload is not None, "packed before it is sent"
-        count, sealed = self.record_count, self.sealed
+        count, packed = self.record_count, self.packed
         header = BatchHeader(
             base_offset=0,
             batch_length=0,
@@ -253,8 +254,8 @@ class Batch(Generic[Token]):
             crc=0,
             attributes=make_attributes(codec, transactional=transactional),
             last_offset_delta=count - 1,
-            base_timestamp_ms=self.timestamps[0] if sealed is None else sealed.base_timestamp_ms,
-            max_timestamp_ms=max(self.timestamps) if sealed is None else sealed.max_timestamp_ms,
+            base_timestamp_ms=self.timestamps[0] if packed is None else packed.base_timestamp_ms,
+            max_timestamp_ms=max(self.timestamps) if packed is None else packed.max_timestamp_ms,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
             base_sequence=self.base_sequence,
@@ -264,20 +265,20 @@ class Batch(Generic[Token]):
 
     @property
     def wire_bytes(self) -> int:
-        """What the batch takes in a request: exact once it is packed, else about."""
+        """The size of the batch in a request: exact once it is packed, an estimate before."""
         return HEADER_SIZE + (self.used_bytes if self.payload is None else len(self.payload))
 
     def split(self) -> "list[Batch[Token]]":
-        """Two batches in its place, with its age, its attempts and, if it has numbers, their share of those."""
+        """Return two halves with the age and the attempts of this batch and, if it has numbers, their part of those."""
         middle = self.record_count // 2
         parts = [self._slice(slice(None, middle)), self._slice(slice(middle, None))]
-        # What the sizes were counted in does not divide evenly; the halves together keep the reservation.
+        # The sizes are estimates and do not divide evenly; the halves together keep the reservation.
         parts[0].size_bytes = parts[0].reserved_bytes = self.reserved_bytes // 2
         parts[1].size_bytes = parts[1].reserved_bytes = self.reserved_bytes - parts[0].reserved_bytes
         if self.is_numbered:
             parts[0].number(self.identity, self.base_sequence)
             parts[1].number(self.identity, sequence_after(self.base_sequence, middle))
-            parts[1].written_behind = self.written_behind
+            parts[1].written_after = self.written_after
         if self.callbacks is not None:
             parts[0].callbacks = [(index, callback) for index, callback in self.callbacks if index < middle]
             parts[1].callbacks = [(index - middle, callback) for index, callback in self.callbacks if index >= middle]
@@ -288,12 +289,12 @@ class Batch(Generic[Token]):
         batch.timestamps, batch.keys, batch.values = self.timestamps[part], self.keys[part], self.values[part]
         batch.headers = None if self.headers is None else self.headers[part]
         batch.tokens, batch.group = self.tokens[part], self.group
-        batch.room_bytes = _CLOSED
-        batch.attempts, batch.fate_is_unknown, batch.last_error = self.attempts, self.fate_is_unknown, self.last_error
+        batch.free_bytes = _CLOSED
+        batch.attempts, batch.may_be_written, batch.last_error = self.attempts, self.may_be_written, self.last_error
         return batch
 
     def metadata_rows(self, base_offset: Offset, append_time_ms: TimestampMs) -> list[RecordMetadata]:
-        """Where each record landed; the broker's time if it has one for the batch."""
+        """Return the offset and timestamp of each record; the broker's timestamp if it set one."""
         count = self.record_count
         timestamps = self.timestamps if append_time_ms < 0 else [append_time_ms] * count
         offsets = range(base_offset, base_offset + count) if base_offset >= 0 else [NO_OFFSET] * count
@@ -302,7 +303,7 @@ class Batch(Generic[Token]):
         return list(map(_MAKE_METADATA, rows))
 
 
-# What `RecordMetadata(*row)` does, without a call in Python for each record.
+# The same as `RecordMetadata(*row)`, without a Python call for each record.
 _MAKE_METADATA: Callable[[tuple[object, ...]], RecordMetadata] = partial(tuple.__new__, RecordMetadata)
 
 
@@ -310,6 +311,6 @@ def _sizes(column: list[bytes | None]) -> list[int]:
     if column[0] is None and column.count(None) == len(column):
         return [NO_SIZE] * len(column)
     try:
-        return list(map(len, column))  # type: ignore[arg-type]  # a None among them is what the handler is for
+        return list(map(len, column))  # type: ignore[arg-type]  # the handler is for a column with None
     except TypeError:
         return [NO_SIZE if data is None else len(data) for data in column]

@@ -1,6 +1,6 @@
-"""The producer's Arrow face: whole tables as batches (see `client.arrow` for the columns).
+"""The producer's method for Arrow tables, `send_arrow` (see `client.arrow` for the columns).
 
-They go through the same accumulator as records, so that order, back-pressure, retries and transactions are the same.
+Its batches go through the same accumulator as records: order, back-pressure, retries and transactions are the same.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from rookery.client.errors import (
     ClientStateError,
     SerializationError,
 )
-from rookery.client.packed_batches import SealedBatch
+from rookery.client.packed_batches import PackedBatch
 from rookery.client.produce.base import ProducerBase
 from rookery.client.produce.batches import Batch
-from rookery.client.produce.receipts import RecordFuture, SealedGroup
+from rookery.client.produce.receipts import PackedGroup, RecordFuture
 from rookery.client.produce.records import (
     BatchMetadata,
 )
@@ -31,30 +31,32 @@ class ColumnMethods(ProducerBase):
     async def send_arrow(
         self, batch: "pyarrow.RecordBatch | pyarrow.Table", topic: TopicName | None = None
     ) -> asyncio.Future[list[BatchMetadata]]:
-        """Queue the rows of an Arrow table: the column value and, where they are there, key, topic, partition,
-        timestamp and headers.
+        """Queue the rows of an Arrow table: the column value and the optional columns key, topic, partition, timestamp
+        and headers.
 
-        All rows go to `topic`, if it is given: a column topic counts only without it. So what was read from one topic
-        can be sent to another as it is.
+        All rows go to `topic` if it is given; a column topic is only used without it. A table that was read from one
+        topic can therefore be sent to another unchanged.
 
         Whole batches are encoded and compressed in one pass; serializers and interceptors do not see them. They have
-        512 KiB unless `batch.size` was given, and at most a quarter of `buffer.memory`. Waits as `send` does,
-        `max.block.ms` for each batch. The future has where all of them landed. A call that raises may have queued some
-        of the rows; a transaction cannot be committed then.
+        512 KiB unless `batch.size` is set, and at most a quarter of `buffer.memory`. Waits as `send` does, up to
+        `max.block.ms` for each batch. The future's result is where all batches were written. A call that raises may
+        have queued some of the rows; a transaction cannot be committed then.
         """
         shell = self._start()
         if self._transactions is not None:
             self._transactions.check_may_send()
         transaction = self._transaction_number()
-        self._check_may_spread(batch)
-        group = SealedGroup(shell.loop.create_future(), must_be_seen=self._transactions is None)
+        self._check_partitioner(batch)
+        group = PackedGroup(shell.loop.create_future(), log_unretrieved=self._transactions is None)
         try:
             await self._queue_table(batch, topic, group, transaction)
         except BaseException as error:
             group.abandon()
-            is_missed = isinstance(error, ApiError) and not isinstance(error, SerializationError)
-            if self._transactions is not None and (is_missed or group.has_batches):
-                self._transactions.on_send_failed(_half_sent(error), transaction)
+            # Rows are missing: the transaction must not be committed without them. As in `send`, an error of the data
+            # itself, raised before anything was queued, leaves the transaction as it was.
+            is_lost = isinstance(error, ApiError) and not isinstance(error, SerializationError)
+            if self._transactions is not None and (is_lost or group.has_batches):
+                self._transactions.on_send_failed(_incomplete_error(error), transaction)
             raise
         finally:
             group.finish()
@@ -64,17 +66,17 @@ class ColumnMethods(ProducerBase):
         self,
         batch: "pyarrow.RecordBatch | pyarrow.Table",
         topic: TopicName | None,
-        group: SealedGroup,
+        group: PackedGroup,
         transaction: int,
     ) -> None:
         shell = self._start()
         if not self._has_columns:
-            # The libraries, and on a new machine the compiler: not on the event loop.
+            # Importing the libraries, and compiling the kernels the first time, would block the event loop.
             await asyncio.to_thread(arrow.load)
             self._has_columns = True
         deadline_s = shell.loop.time() + self._settings.max_block_ms / 1000
         routes = {name: await self._find_route(name, deadline_s) for name in sorted(arrow.topics_of(batch, topic))}
-        packed = arrow.split_for_send(
+        batches = arrow.split_for_send(
             batch,
             topic=topic,
             partition_counts={name: route.count for name, route in routes.items()},
@@ -85,29 +87,29 @@ class ColumnMethods(ProducerBase):
         for route in routes.values():
             route.waiting_count += 1
         try:
-            for partition, sealed in packed:
-                await self._add_sealed(partition, sealed, group, transaction)
+            for partition, packed in batches:
+                await self._add_packed(partition, packed, group, transaction)
                 routes[partition.topic].used_s = shell.loop.time()
         finally:
             for route in routes.values():
                 route.waiting_count -= 1
 
-    def _check_may_spread(self, batch: "pyarrow.RecordBatch | pyarrow.Table") -> None:
+    def _check_partitioner(self, batch: "pyarrow.RecordBatch | pyarrow.Table") -> None:
         if self._choose_partition is not None and "partition" not in batch.schema.names:
-            raise ClientStateError("send_arrow() asks no partitioner but the default one: give a column partition")
+            raise ClientStateError("send_arrow() supports only the default partitioner: give a column partition")
 
-    async def _add_sealed(
-        self, partition: TopicPartition, sealed: SealedBatch, group: SealedGroup, transaction: int
+    async def _add_packed(
+        self, partition: TopicPartition, packed: PackedBatch, group: PackedGroup, transaction: int
     ) -> None:
-        shell, size_bytes = self._start(), len(sealed.payload)
+        shell, size_bytes = self._start(), len(packed.payload)
         self._check_size(partition.topic, size_bytes)
 
         def add() -> Batch[RecordFuture] | None:
             self._check_may_queue(transaction)
-            return self._accumulator.add_sealed(partition, sealed, group, now_s=shell.loop.time())
+            return self._accumulator.add_packed(partition, packed, group, now_s=shell.loop.time())
 
         deadline_s = shell.loop.time() + self._settings.max_block_ms / 1000
-        await self._room.obtain(add, topic=partition.topic, size_bytes=size_bytes, deadline_s=deadline_s)
+        await self._memory_waiters.obtain(add, topic=partition.topic, size_bytes=size_bytes, deadline_s=deadline_s)
         group.expect()
         if self._transactions is not None:
             self._transactions.add(partition)
@@ -115,7 +117,7 @@ class ColumnMethods(ProducerBase):
         await asyncio.sleep(0)
 
 
-def _half_sent(error: BaseException) -> ApiError:
+def _incomplete_error(error: BaseException) -> ApiError:
     if isinstance(error, ApiError):
         return error
-    return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send_arrow() was given up: {error!r}")
+    return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send_arrow() did not queue all rows: {error!r}")

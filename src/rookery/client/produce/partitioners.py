@@ -1,11 +1,11 @@
-"""Which partition a record goes to: the Java client's rules, so that both clients send a key to the same place.
+"""The choice of a record's partition, by the Java client's rules, so that both clients send a key to the same one.
 
-    explicit      the record says it
+    explicit      the partition of the record
     with a key    murmur2 of the serialized key, modulo the topic's partitions
-    without one   one partition until about `batch.size` bytes went there, then another at random (KIP-794)
+    without one   one partition for about `batch.size` bytes, then another at random (KIP-794)
 
 A custom partitioner is an object with `partition`, or any function with the same arguments; `RoundRobinPartitioner` is
-one. `producer` knows the default's rules itself, since they are in its hot path: `KeyHashes` and `StickyPartition`.
+one. `producer` applies the default rules itself, in its hot path, with `KeyHashes` and `StickyPartition`.
 
 Pure: randomness is injected.
 """
@@ -23,10 +23,10 @@ _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
-# Hashes that are remembered: keys that come again cost a look-up only.
+# The limits of the cache of hashes: a repeated key costs a look-up instead of a hash.
 _REMEMBERED_KEYS_MAX = 16_384
 _REMEMBERED_KEY_BYTES_MAX = 64
-# How to read the whole words of short keys at once.
+# Struct `n` reads the `n` whole words of a short key in one call.
 _SHORT_WORDS = [struct.Struct(f"<{words}I") for words in range(33)]
 
 
@@ -40,7 +40,10 @@ class Partitioner(Protocol):
         *,
         available: Sequence[PartitionIndex],
     ) -> PartitionIndex:
-        """A partition below `partition_count`; key and value are serialized, `available` partitions have a leader."""
+        """Return a partition below `partition_count`. Key and value are serialized.
+
+        `available` are the partitions that have a leader.
+        """
         ...
 
 
@@ -48,7 +51,7 @@ PartitionerLike: TypeAlias = Partitioner | Callable[..., PartitionIndex]
 
 
 def partition_function(partitioner: PartitionerLike) -> Callable[..., PartitionIndex]:
-    """The partitioner as a function. What it raises, or returns instead of a number, concerns one record."""
+    """Return the partitioner as a function that raises SerializationError if it fails or returns no number."""
     choose: Any = getattr(partitioner, "partition", partitioner)
 
     def partition(topic: TopicName, *record: Any, available: Sequence[PartitionIndex]) -> PartitionIndex:
@@ -61,7 +64,7 @@ def partition_function(partitioner: PartitionerLike) -> Callable[..., PartitionI
 
 
 def murmur2(data: Buffer) -> int:
-    """MurmurHash2, 32 bits, with the seed that Kafka's clients share; an unsigned number."""
+    """Return the 32-bit MurmurHash2 with the seed of Kafka's clients, as an unsigned number."""
     length = len(data)
     value = _SEED ^ length
     word_count = length >> 2
@@ -80,7 +83,7 @@ def partition_for_key(key: Buffer, partition_count: int) -> PartitionIndex:
 
 
 class KeyHashes(dict[bytes, int]):
-    """The positive murmur2 hash of each key that was asked for: `hashes[key] % partition_count`."""
+    """A cache of the positive murmur2 hashes of keys: `hashes[key] % partition_count` is the partition."""
 
     def __missing__(self, key: bytes) -> int:
         hashed = murmur2(key) & _POSITIVE
@@ -92,7 +95,10 @@ class KeyHashes(dict[bytes, int]):
 
 
 class StickyPartition:
-    """Where a topic's records without a key go now. `choose(n)` returns a number below n, as `random.randrange`."""
+    """The current partition of a topic's records without a key.
+
+    `choose(n)` returns a number below n, as `random.randrange` does.
+    """
 
     __slots__ = ("_batch_size_bytes", "_choose", "partition", "switch_at_bytes")
 
@@ -103,22 +109,22 @@ class StickyPartition:
         self.switch_at_bytes = 0
 
     def switch(self, available: Sequence[PartitionIndex], partition_count: int) -> PartitionIndex:
-        """Another partition at random, of those that have a leader if there are any."""
-        # Looked at again, a partition may be the same: with one that is all there is, and Kafka does not mind either.
+        """Choose a partition at random, of those that have a leader if there are any."""
+        # The choice may be the same partition again, as in Kafka.
         self.partition = available[self._choose(len(available))] if available else self._choose(partition_count)
         return self.partition
 
     def start(self, appended_bytes: int) -> None:
-        """Stay until a batch's worth more than `appended_bytes` was appended to the partition."""
+        """Stay until `batch.size` bytes more than `appended_bytes` were appended to the partition."""
         self.switch_at_bytes = appended_bytes + self._batch_size_bytes
 
     def is_due(self, appended_bytes: int, available: Sequence[PartitionIndex]) -> bool:
-        """Whether enough went there, or it has lost its leader while others have one."""
+        """Whether enough bytes were appended, or the partition has lost its leader while others have one."""
         return appended_bytes >= self.switch_at_bytes or (bool(available) and self.partition not in available)
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, keys or not, as Java's class of that name does."""
+    """Chooses the partitions in turn and ignores keys, as Java's class of that name does."""
 
     def __init__(self) -> None:
         self._turns: dict[TopicName, count[int]] = {}

@@ -1,16 +1,16 @@
-"""The producer: records in, acknowledged offsets out.
+"""The producer: accepts records and returns their offsets when they are acknowledged.
 
     async with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
         await producer.send("topic", b"value", key=b"key")               # fire and forget
         metadata = await (await producer.send("topic", b"value"))       # wait for the acknowledgement
 
-`send` puts a record into the batch of its partition and returns a future of where it landed. It waits only for a
-topic's metadata and for room in the buffer, both together for `max.block.ms`. What it raises concerns this one record,
-which was then not queued; what happens to a queued record is told by its future and by `on_delivery`.
+`send` appends a record to the batch of its partition and returns a future of its offset. It waits only for the topic's
+metadata and for memory in the buffer, together up to `max.block.ms`. An error that it raises concerns this one record,
+which was not queued. The result of a queued record is reported by its future and by `on_delivery`.
 
-Parts: `accumulator` decides (pure), `sender` talks to the brokers, `receipts` tells the senders, `transactions` knows
-what a transaction may do, and `routes` where a topic's records go. The producer starts with its first call, in the
-event loop that runs then.
+Parts: `accumulator` decides what is sent when (pure), `sender` exchanges requests with the brokers, `receipts` resolves
+the futures, `transactions` holds the state of the transaction, and `routes` maps topics to partition queues. The
+producer starts with its first call, in the event loop that is running then.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from rookery.records.record import Headers
 
 
 class Producer(ColumnMethods, Generic[K, V]):
-    """`config` has Kafka's names and defaults. Safe to use from many tasks of one event loop."""
+    """A Kafka producer. `config` has Kafka's names and defaults. Safe to use from many tasks of one event loop."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Producer(ColumnMethods, Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for what was sent, unless the block failed: then what waits is dropped, and a transaction aborted."""
+        """Wait until every record sent is acknowledged. If the block failed, drop them and abort the transaction."""
         try:
             if error is not None and self._transactions is not None and self._transactions.is_open:
                 with suppress(ApiError, ClientStateError):
@@ -97,11 +97,11 @@ class Producer(ColumnMethods, Generic[K, V]):
         timestamp_ms: TimestampMs | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue a record; waits only for the topic's metadata and for room in the buffer.
+        """Queue a record; waits only for the topic's metadata and for memory in the buffer.
 
-        What this call raises concerns a record that was not queued. The future raises ApiError if a queued record was
-        not written. Await it, or give `on_delivery`, which is called once with the metadata or the error; or `flush`
-        and look at it later.
+        If this call raises, the record was not queued. The future raises ApiError if a queued record was not written.
+        Await it, or pass `on_delivery`, which is called once with the metadata or the error; or call `flush` and check
+        the future afterwards.
         """
         if self._transactions is not None:
             self._transactions.check_may_send()
@@ -111,7 +111,7 @@ class Producer(ColumnMethods, Generic[K, V]):
             if future is not None:
                 return future
         record = ProducerRecord(topic, value, key, partition, pairs, timestamp_ms)
-        return await self._send_patiently(record, on_delivery)
+        return await self._queue_record(record, on_delivery)
 
     def _append(
         self,
@@ -123,7 +123,10 @@ class Producer(ColumnMethods, Generic[K, V]):
         timestamp_ms: TimestampMs | None,
         on_delivery: DeliveryCallback | None,
     ) -> RecordFuture | None:
-        """The hot path: a record of a topic that we know, into an open batch with room. None for every other record."""
+        """Append a record to an open batch that has memory for it; return None if that is not possible.
+
+        The hot path: only for plain bytes and a topic with a route.
+        """
         route = self._routes.get(topic)
         if route is None:
             return None
@@ -161,10 +164,10 @@ class Producer(ColumnMethods, Generic[K, V]):
             batch.call_back(on_delivery)
         return future
 
-    async def _send_patiently(
+    async def _queue_record(
         self, record: ProducerRecord[Any, Any], on_delivery: DeliveryCallback | None
     ) -> RecordFuture:
-        """Every other record: it may have to be made bytes, or to wait."""
+        """Queue a record that `_append` did not take: it may have to be serialized, or to wait."""
         shell, transaction = self._start(), self._transaction_number()
         deadline_s = shell.loop.time() + self._settings.max_block_ms / 1000
         record = self._interceptors.on_send(record)
@@ -172,65 +175,67 @@ class Producer(ColumnMethods, Generic[K, V]):
         try:
             headers = normalize_headers(record.headers) if self._interceptors else record.headers
             timestamp_ms = None if record.timestamp_ms is None else check_timestamp(topic, record.timestamp_ms)
-            key = self._serializing.key(topic, record.key)
-            value = self._serializing.value(topic, record.value)
+            key = self._serializers.key(topic, record.key)
+            value = self._serializers.value(topic, record.value)
             route = self._routes.get(topic) or await self._find_route(topic, deadline_s)
             partition = record.partition
             if partition is None and self._choose_partition is not None:
                 partition = self._choose_partition(topic, key, value, route.count, available=route.available)
             if partition is not None and not 0 <= partition < route.count:
-                await shell.routes.widen(route, partition, deadline_s=deadline_s)
+                await shell.routes.require_partition(route, partition, deadline_s=deadline_s)
             size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + headers_size(headers)
             self._check_size(topic, size_bytes)
-            wanted = _Wanted(route, key, partition, size_bytes, transaction)
-            batch = await self._make_room(wanted, deadline_s=deadline_s)
+            placement = _Placement(route, key, partition, size_bytes, transaction)
+            batch = await self._reserve(placement, deadline_s=deadline_s)
         except ApiError as error:
             self._metrics.errors(topic, 1)
             self._interceptors.on_acknowledgement(None, error)
+            # Fail the transaction: otherwise a commit would succeed without the record. An error of the record itself
+            # does not, so that the caller may skip the record.
             if self._transactions is not None and not isinstance(error, SerializationError):
                 self._transactions.on_send_failed(error, transaction)
             raise
         future = self._new_future()
         taken_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
         is_taken = batch.append(taken_ms, key, value, headers, size_bytes, future)
-        assert is_taken, "there is room now"
+        assert is_taken, "_reserve has granted the memory"
         if on_delivery is not None:
             batch.call_back(on_delivery)
         shell.sender.wake()
-        # Who sends without ever waiting lets others run here: once for each grant of memory.
+        # Yield to other tasks once for each grant of memory: a caller that only sends would never do so otherwise.
         await asyncio.sleep(0)
         return future
 
-    async def _make_room(self, wanted: "_Wanted", *, deadline_s: float) -> Batch[RecordFuture]:
-        """An open batch that has room for the record."""
-        now_s, route = self._start().loop.time, wanted.route
+    async def _reserve(self, placement: "_Placement", *, deadline_s: float) -> Batch[RecordFuture]:
+        """Return an open batch that has memory for the record."""
+        now_s, route = self._start().loop.time, placement.route
 
         def grant() -> Batch[RecordFuture] | None:
-            self._check_may_queue(wanted.transaction)
+            self._check_may_queue(placement.transaction)
             route.used_s = now_s()
-            if wanted.partition is not None:
-                queue = route.queues[wanted.partition]
-            elif wanted.key is None or not self._hash_keys:
+            if placement.partition is not None:
+                queue = route.queues[placement.partition]
+            elif placement.key is None or not self._hash_keys:
                 queue = route.next_keyless()
             else:
-                queue = route.queues[self._hashes[wanted.key] % route.count]
+                queue = route.queues[self._hashes[placement.key] % route.count]
             before = queue.open_batch
-            batch = self._accumulator.grant(queue, wanted.size_bytes, route.used_s)
+            batch = self._accumulator.grant(queue, placement.size_bytes, route.used_s)
             if batch is not None and batch is not before and self._transactions is not None:
                 self._transactions.add(queue.partition)
             return batch
 
         route.waiting_count += 1
         try:
-            return await self._room.obtain(
-                grant, topic=route.topic, size_bytes=wanted.size_bytes, deadline_s=deadline_s
+            return await self._memory_waiters.obtain(
+                grant, topic=route.topic, size_bytes=placement.size_bytes, deadline_s=deadline_s
             )
         finally:
             route.waiting_count -= 1
 
 
-class _Wanted(NamedTuple):
-    """Where a record is to go, how large it is, and in which transaction it was sent."""
+class _Placement(NamedTuple):
+    """The target of a record, its size, and the number of the transaction in which it was sent."""
 
     route: Route
     key: bytes | None

@@ -1,8 +1,8 @@
-"""Telling senders what became of their records: futures, delivery callbacks and interceptors.
+"""Reports the results of records: to futures, delivery callbacks and interceptors.
 
-A batch is settled once, by `deliver` or by `refuse`. A future that nobody looks at does not fill the log: of a refused
-batch only the first one complains, and none in a transaction. What callbacks and interceptors raise is logged, once for
-each batch, and harms nobody. `sender` and `producer` call this.
+Each batch is reported once, by `deliver` or by `fail`. Of a failed batch, asyncio logs at most the first future whose
+exception is never retrieved, and none in a transaction, so that a failure does not fill the log. Exceptions of
+callbacks (once for each batch) and of interceptors are logged and have no other effect. `sender` and `base` call this.
 """
 
 import asyncio
@@ -22,28 +22,28 @@ RecordBatch: TypeAlias = Batch[RecordFuture]
 _log = LibraryLogger(__name__)
 
 
-class SealedGroup:
-    """The batches of one `send_arrow`, and the future of where they all landed."""
+class PackedGroup:
+    """The batches of one `send_arrow` call, and the future of where they were written."""
 
-    def __init__(self, future: asyncio.Future[list[BatchMetadata]], *, must_be_seen: bool = True) -> None:
+    def __init__(self, future: asyncio.Future[list[BatchMetadata]], *, log_unretrieved: bool = True) -> None:
         self.future = future
-        self._must_be_seen = must_be_seen
-        # One for the sender itself, until it has queued all batches.
+        self._must_be_seen = log_unretrieved
+        # One is for the `send_arrow` call itself, until it has queued all batches.
         self._open_count = 1
         self.has_batches = False
-        self._landed: list[BatchMetadata] = []
+        self._delivered: list[BatchMetadata] = []
 
     def expect(self) -> None:
-        """One more batch."""
+        """Wait for one more batch."""
         self.has_batches = True
         self._open_count += 1
 
     def delivered(self, metadata: BatchMetadata) -> None:
-        self._landed.append(metadata)
+        self._delivered.append(metadata)
         self.finish()
 
     def failed(self, error: ApiError) -> None:
-        """The first error speaks for all; the others may have been written."""
+        """Fail the future with the first error; other batches of the group may have been written."""
         if not self.future.done():
             self.future.set_exception(error)
             if not self._must_be_seen:
@@ -51,17 +51,17 @@ class SealedGroup:
         self.finish()
 
     def abandon(self) -> None:
-        """The sender failed before all were queued, and was told: nobody has the future."""
+        """Cancel the future: `send_arrow` raised before all batches were queued, and did not return it."""
         self.future.cancel()
 
     def finish(self) -> None:
         self._open_count -= 1
         if self._open_count == 0 and not self.future.done():
-            self.future.set_result(sorted(self._landed))
+            self.future.set_result(sorted(self._delivered))
 
 
 class Interceptors:
-    """All of a producer's, in their order."""
+    """Calls the interceptors of a producer, in their order."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
@@ -86,29 +86,32 @@ class Interceptors:
 
 
 class Receipts:
-    """`must_be_seen`: a failure that nobody looks at is logged. Not in transactions: their commits raise it."""
+    """Resolves the futures of records.
 
-    def __init__(self, interceptors: Interceptors, *, must_be_seen: bool = True) -> None:
+    `log_unretrieved`: asyncio logs a failure that is never retrieved. False in transactions, whose commits raise it.
+    """
+
+    def __init__(self, interceptors: Interceptors, *, log_unretrieved: bool = True) -> None:
         self._interceptors = interceptors
-        self._must_be_seen = must_be_seen
+        self._must_be_seen = log_unretrieved
 
     def deliver(self, batch: RecordBatch, base_offset: Offset, append_time_ms: TimestampMs) -> None:
-        """It was written from `base_offset` on; -1 for what the broker did not say."""
+        """Report a batch that was written from `base_offset` on. A value that the broker did not return is -1."""
         if batch.group is not None:
             batch.group.delivered(_batch_metadata(batch, base_offset, append_time_ms))
             return
         rows = batch.metadata_rows(base_offset, append_time_ms)
         for future, row in zip(batch.tokens, rows, strict=True):
-            # A sender may have cancelled its future.
+            # The caller may have cancelled its future.
             try:
                 future.set_result(row)
             except InvalidStateError:
                 continue
         if batch.callbacks is not None or self._interceptors:
-            self._tell(batch, rows, [None] * len(rows))
+            self._notify(batch, rows, [None] * len(rows))
 
-    def refuse(self, batch: RecordBatch, error: ApiError, record_errors: Sequence[tuple[int, str | None]] = ()) -> None:
-        """It was not written, as far as we know; `record_errors` are the records at fault, with the reason."""
+    def fail(self, batch: RecordBatch, error: ApiError, record_errors: Sequence[tuple[int, str | None]] = ()) -> None:
+        """Report a failed batch. `record_errors` are the indexes of the invalid records, with the reasons."""
         if batch.group is not None:
             batch.group.failed(error)
             return
@@ -123,9 +126,9 @@ class Receipts:
                     future.exception()
                 is_first = False
         if batch.callbacks is not None or self._interceptors:
-            self._tell(batch, [None] * len(errors), errors)
+            self._notify(batch, [None] * len(errors), errors)
 
-    def _tell(
+    def _notify(
         self, batch: RecordBatch, rows: Sequence[RecordMetadata | None], errors: Sequence[ApiError | None]
     ) -> None:
         failure: Exception | None = None
@@ -142,7 +145,7 @@ class Receipts:
 
 
 def _batch_metadata(batch: RecordBatch, base_offset: Offset, append_time_ms: TimestampMs) -> BatchMetadata:
-    newest_ms = max(batch.timestamps) if batch.sealed is None else batch.sealed.max_timestamp_ms
+    newest_ms = max(batch.timestamps) if batch.packed is None else batch.packed.max_timestamp_ms
     timestamp_ms = append_time_ms if append_time_ms >= 0 else newest_ms
     return BatchMetadata(*batch.partition, base_offset, batch.record_count, timestamp_ms)
 
@@ -150,11 +153,11 @@ def _batch_metadata(batch: RecordBatch, base_offset: Offset, append_time_ms: Tim
 def _record_errors(
     partition: TopicPartition, error: ApiError, faulty: Sequence[tuple[int, str | None]], record_count: int
 ) -> list[ApiError]:
-    """The records at fault get their own reason, and the others that they travelled with them."""
-    innocent = ApiError(
+    """Return an error for each record: its own reason for an invalid one, a general one for the others."""
+    not_written = ApiError(
         ErrorCode.INVALID_RECORD, f"partition {partition}: not written, because other records of its batch are invalid"
     )
-    errors = [innocent] * record_count
+    errors = [not_written] * record_count
     for index, message in faulty:
         if 0 <= index < record_count:
             errors[index] = ApiError(error.code, f"partition {partition}: {message}" if message else error.message)

@@ -1,6 +1,6 @@
-"""What goes into a producer and what comes out: records, where they landed, and the hooks that users supply.
+"""The producer's data types: records, their metadata, and the protocols of the hooks that users supply.
 
-Pure. `producer` builds these; `produce.transactions`, `client.arrow` and users import them.
+Pure. `producer` creates these; users import them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +14,16 @@ from rookery.records.record import Headers
 
 _Data = TypeVar("_Data", contravariant=True)
 
-# Timestamps have 64 bits, one of them for the sign.
+# Timestamps are signed 64-bit integers.
 TIMESTAMP_MS_MAX = 2**63 - 1
-# What stands for the size of a key or value that is None, as in Kafka's RecordMetadata.
+# The size of a key or value that is None, as in Kafka's RecordMetadata.
 NO_SIZE = -1
 
 HeadersLike: TypeAlias = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
 class ProducerRecord(NamedTuple, Generic[K, V]):
-    """A record before it is serialized; interceptors see it and may return another one."""
+    """A record before it is serialized; interceptors get it and may return another one."""
 
     topic: TopicName
     value: V | None = None
@@ -34,7 +34,7 @@ class ProducerRecord(NamedTuple, Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; offset -1 where the broker does not tell (acks=0, an old duplicate)."""
+    """Where a record was written; the offset is -1 if the broker did not return it (acks=0, an old duplicate)."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -65,19 +65,19 @@ Serializer: TypeAlias = SerializerObject[_Data] | Callable[[TopicName, _Data], b
 
 
 class ProducerInterceptor(Protocol):
-    """Both are called for every record. What they raise is logged and changes nothing."""
+    """Both methods are called for every record. Their exceptions are logged and have no other effect."""
 
     def on_send(self, record: ProducerRecord[Any, Any], /) -> ProducerRecord[Any, Any]:
-        """Before the record is serialized: return it, or another one in its place."""
+        """Called before the record is serialized. Return it, or another one instead."""
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: ApiError | None, /) -> None:
-        """When its fate is known: one of the two is None."""
+        """Called with the metadata of a written record, or the error of a failed one; the other argument is None."""
         ...
 
 
 def normalize_headers(headers: HeadersLike) -> Headers:
-    """Pairs or a mapping, as the tuple of pairs that batches keep; SerializationError if they are no such thing."""
+    """Return pairs or a mapping as a tuple of pairs. Raises SerializationError if they are not valid headers."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         normal = tuple([(name, value) for name, value in pairs])
@@ -95,7 +95,7 @@ def normalize_headers(headers: HeadersLike) -> Headers:
 
 
 def check_timestamp(topic: TopicName, timestamp_ms: object) -> TimestampMs:
-    """Milliseconds since 1970, as the format can hold them; SerializationError if it is no such thing."""
+    """Return milliseconds since 1970. Raises SerializationError for values that the format cannot hold."""
     if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
         raise SerializationError(f"topic {topic}: a timestamp is a whole number of milliseconds, not {timestamp_ms!r}")
     if timestamp_ms < 0:

@@ -1,9 +1,9 @@
-"""Where a topic's records go: its partitions as the metadata has them, and the choice among them.
+"""Routes from topics to the queues of their partitions, and the choice of a partition.
 
-A `Route` is one topic's: the queues of its partitions, so that a record finds its queue without asking by name.
-`Routes` makes them when a topic is first sent to, keeps the cluster's metadata of these topics fresh, adapts to new
-partitions, and forgets topics that were not sent to for `metadata.max.idle.ms`. Used is a topic of which a batch was
-opened, or for which somebody waits.
+A `Route` holds the queues of one topic's partitions, so that a record's queue is found by index instead of by name.
+`Routes` creates a route when a topic is first used, keeps the metadata of these topics fresh, adds new partitions, and
+removes topics that were not used for `metadata.max.idle.ms`. A topic counts as used when a batch is opened for it or a
+send waits for it.
 """
 
 import asyncio
@@ -22,7 +22,10 @@ from rookery.client.settings.producer import ProducerSettings
 
 
 class Route:
-    """`queues` are in the order of the partitions; `keyless` is where records without a key go now."""
+    """The queues of a topic, in the order of its partitions.
+
+    `keyless` is the current queue of records without a key.
+    """
 
     __slots__ = ("_available", "_sticky", "count", "keyless", "queues", "topic", "used_s", "waiting_count")
 
@@ -31,7 +34,7 @@ class Route:
         self.count = 0
         self.queues: list[PartitionQueue[RecordFuture]] = []
         self.used_s = 0.0
-        # Senders that wait for room, or have not queued all of a table.
+        # The number of `send` calls that wait for memory, and of `send_arrow` calls that have not queued all rows.
         self.waiting_count = 0
         self.keyless: PartitionQueue[RecordFuture]
         self._available: Sequence[PartitionIndex] = ()
@@ -39,7 +42,7 @@ class Route:
 
     @property
     def available(self) -> Sequence[PartitionIndex]:
-        """Partitions that have a leader."""
+        """The partitions that have a leader."""
         return self._available
 
     def update(self, queues: list[PartitionQueue[RecordFuture]], available: Sequence[PartitionIndex]) -> None:
@@ -49,13 +52,13 @@ class Route:
             self._switch()
 
     def next_keyless(self) -> PartitionQueue[RecordFuture]:
-        """The queue for records without a key: another one if this one has had its share."""
+        """Return the queue for records without a key, after a switch if the current one has got enough bytes."""
         if self._sticky.is_due(self.keyless.total_bytes, self._available):
             self._switch()
         return self.keyless
 
     def spread(self) -> PartitionIndex:
-        """Another partition, for a batch of records without a key."""
+        """Return a new partition for a batch of records without a key."""
         self._switch()
         return self._sticky.partition
 
@@ -84,25 +87,25 @@ class Routes:
         cluster.on_refresh.append(self._on_refresh)
 
     async def find(self, topic: TopicName, *, deadline_s: float) -> Route:
-        """The topic's route, when its metadata is there; asks for the topic to be made, if brokers do that."""
+        """Return the topic's route, after waiting for its metadata. The request creates the topic if brokers do so."""
         route = self.known.get(topic)
         if route is not None:
             route.used_s = self._loop.time()
             return route
         metadata = await self._metadata_of(topic, deadline_s)
         if self._is_closed:
-            raise _closed()
+            raise _closed_error()
         route = self._make(topic, metadata)
         self._cluster.watch(self.known)
         return route
 
-    async def widen(self, route: Route, partition: PartitionIndex, *, deadline_s: float) -> None:
-        """A record names a partition that we do not know: ask once whether it is there by now."""
+    async def require_partition(self, route: Route, partition: PartitionIndex, *, deadline_s: float) -> None:
+        """Refresh the metadata once for a partition that the route does not have. Raises if it does not exist."""
         try:
             async with self._limit(deadline_s):
                 await self._cluster.refresh([route.topic])
         except TimeoutError:
-            raise self._late(route.topic) from None
+            raise self._timeout_error(route.topic) from None
         if not 0 <= partition < route.count:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -110,7 +113,7 @@ class Routes:
             )
 
     def close(self) -> None:
-        """Look for nothing more: who waits for metadata hears of it."""
+        """End all waits for metadata with ClientStateError."""
         self._is_closed = True
         self._cluster.on_refresh.remove(self._on_refresh)
         for limit in self._waits:
@@ -118,7 +121,7 @@ class Routes:
 
     @asynccontextmanager
     async def _limit(self, deadline_s: float) -> AsyncIterator[None]:
-        """TimeoutError at the deadline; ClientStateError when the producer is closed."""
+        """Raise TimeoutError at the deadline, or ClientStateError when the producer is closed."""
         try:
             async with asyncio.timeout_at(deadline_s) as limit:
                 self._waits.add(limit)
@@ -128,7 +131,7 @@ class Routes:
                     self._waits.discard(limit)
         except TimeoutError:
             if self._is_closed:
-                raise _closed() from None
+                raise _closed_error() from None
             raise
 
     async def _metadata_of(self, topic: TopicName, deadline_s: float) -> Topic:
@@ -153,9 +156,9 @@ class Routes:
                     await asyncio.sleep(self._cluster.backoff_s(attempt))
                     attempt += 1
         except TimeoutError:
-            raise self._late(topic, failure) from None
+            raise self._timeout_error(topic, failure) from None
 
-    def _late(self, topic: TopicName, reason: ApiError | None = None) -> ApiError:
+    def _timeout_error(self, topic: TopicName, reason: ApiError | None = None) -> ApiError:
         cause = "" if reason is None else f": {reason}"
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
@@ -163,7 +166,7 @@ class Routes:
         )
 
     def _make(self, topic: TopicName, metadata: Topic) -> Route:
-        # Somebody else may have waited for the same topic.
+        # A concurrent call may have created the route while this one waited.
         route = self.known.get(topic)
         if route is None:
             route = Route(topic, StickyPartition(self._choose, self._settings.batch_size))
@@ -196,5 +199,5 @@ def _is_busy(queue: PartitionQueue[RecordFuture]) -> bool:
     return bool(queue.waiting or queue.on_wire_count)
 
 
-def _closed() -> ClientStateError:
+def _closed_error() -> ClientStateError:
     return ClientStateError("the producer was closed while a record waited for metadata")

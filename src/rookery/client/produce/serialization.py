@@ -1,7 +1,7 @@
-"""Keys and values as bytes: by the serializers that the user gave, or as they are.
+"""Converts keys and values to bytes with the user's serializers.
 
-A serializer is a function of (topic, data), or an object with `serialize`. Without one, keys and values are bytes or
-None. What cannot be serialized raises `SerializationError` to who sends it, and no other record is touched.
+A serializer is a function of (topic, data), or an object with `serialize`. Without one, keys and values must be bytes
+or None. A record that cannot be serialized raises `SerializationError` in its own `send`; other records are unaffected.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from rookery.client.produce.records import Serializer
 _Serialize: TypeAlias = Callable[[TopicName, Any], Any]
 
 
-class Serializing:
-    """One producer's two serializers."""
+class Serializers:
+    """The two serializers of a producer."""
 
     def __init__(self, key: Serializer[Any] | None, value: Serializer[Any] | None) -> None:
         self._key = _function(key)
         self._value = _function(value)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do for keys and values that are bytes already."""
+        """Whether there is a serializer; without one, bytes need no conversion."""
         return self._key is not None or self._value is not None
 
     def key(self, topic: TopicName, data: object) -> bytes | None:
@@ -54,7 +54,7 @@ def _serialized(serialize: _Serialize | None, topic: TopicName, data: Any, what:
     if made is None or made.__class__ is bytes:
         return made
     if isinstance(made, bytes | bytearray | memoryview):
-        # A copy: the sender may use its buffer again.
+        # Copied, because the caller may reuse its buffer.
         return bytes(made)
     advice = "its serializer must return bytes" if serialize is not None else f"give bytes, or a {what}_serializer"
     raise SerializationError(f"topic {topic}: the {what} is {type(made).__name__}: {advice}")

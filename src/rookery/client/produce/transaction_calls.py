@@ -1,14 +1,15 @@
-"""The requests of a transactional producer: to the transaction's coordinator, and to those of groups.
+"""The requests of a transactional producer, to the coordinators of its transactional id and of groups.
 
-`Transactions` is what `producer` and `sender` use; it exists only if `transactional.id` is set. What is allowed, what
-comes next and what an error means is decided by `transactions.TransactionMachine`; here is the asking: coordinators
-are looked up, retriable answers and lost connections are tried again, until the time is over.
+`producer` and `sender` use `Transactions`, which exists only if `transactional.id` is set. The state machine
+`transactions.TransactionMachine` decides which calls are allowed, which request is next and what an error means. This
+module sends the requests: it looks up coordinators, and retries after retriable errors and lost connections until the
+deadline.
 
-Two clocks bound the asking. `init`, `send_offsets` and `end` have `max.block.ms`, and what ran out of time goes on when
-it is called again. Adding partitions has `delivery.timeout.ms`, as the batches have that wait for it.
+There are two time limits. `init`, `send_offsets`, `prepare` and `end` have `max.block.ms`; a call that timed out is
+continued by calling it again. Adding partitions has `delivery.timeout.ms`, like the batches that wait for it.
 
-A request whose answer was lost, or whose caller was cancelled, may still be carried out. The machine is told, and in
-the classic protocol raises the epoch before the next transaction.
+A request whose response was lost, or whose caller was cancelled, may still take effect. It is reported to the state
+machine, which in the classic protocol raises the epoch before the next transaction.
 """
 
 import asyncio
@@ -25,15 +26,8 @@ from rookery.client.coordinators import Coordinators
 from rookery.client.errors import ClientStateError, TransactionAbortableError
 from rookery.client.prepared import PreparedTransaction
 from rookery.client.produce.sequences import ProducerIdentity
-from rookery.client.produce.transactions import (
-    GroupLike,
-    GroupOffsets,
-    OffsetLike,
-    Request,
-    TransactionMachine,
-    Verdict,
-    judge,
-)
+from rookery.client.produce.transaction_errors import ErrorKind, Request, classify_error
+from rookery.client.produce.transactions import GroupLike, GroupOffsets, OffsetLike, TransactionMachine
 from rookery.net.channel import software
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request as ApiRequest
@@ -59,8 +53,8 @@ FEATURE = "transaction.version"
 _V2_LEVEL = 2
 _LANE = "coordinator"
 
-# The highest versions that clients use. Later ones of AddPartitionsToTxn are for brokers, of InitProducerId for
-# two-phase commits; EndTxn 5 and TxnOffsetCommit 5 mean transactions v2 (KIP-890).
+# The highest versions that this client uses. Later versions of AddPartitionsToTxn are for brokers, and of
+# InitProducerId for two-phase commit; EndTxn 5 and TxnOffsetCommit 5 imply transactions v2 (KIP-890).
 _INIT_VERSION = 5
 _ADD_PARTITIONS_VERSION = 3
 _ADD_OFFSETS_VERSION = 4
@@ -68,18 +62,18 @@ _COMMIT_OFFSETS_VERSIONS = {False: 4, True: 5}
 _END_VERSIONS = {False: 4, True: 5}
 
 _NO_LEADER_EPOCH = -1
-# The transaction before is being ended, which takes only a moment. Kafka's client begins with the same pause.
+# While the coordinator ends the previous transaction, which is short. Kafka's client begins with the same pause.
 _CONCURRENT_BACKOFF = Backoff(0.02, 0.5)
-# After other errors the coordinator is looked up again.
+# After all other retriable errors the coordinator is looked up again.
 _COORDINATOR_STAYS = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 IdentityListener = Callable[[ProducerIdentity], object]
 
 
 class Transactions:
-    """One producer's. The calls of users are serialized; `ensure_added` runs beside them, for the sender.
+    """The transactions of one producer. User calls run one at a time; `ensure_added` runs concurrently, for the sender.
 
-    `on_identity_changed` is called with each new identity: sequence numbers begin again at 0.
+    `on_identity_changed` is called with each new identity, under which sequence numbers start at 0.
     """
 
     def __init__(
@@ -101,22 +95,22 @@ class Transactions:
         self._machine = TransactionMachine(transactional_id)
         self._coordinators = Coordinators(cluster, KeyType.TRANSACTION)
         self._groups = Coordinators(cluster, KeyType.GROUP)
-        self._calling = asyncio.Lock()
-        self._adding = asyncio.Lock()
-        self._waits_to_add: set[asyncio.Timeout] = set()
-        # A broker that we lost may come back with another transaction.version.
+        self._call_lock = asyncio.Lock()
+        self._add_lock = asyncio.Lock()
+        self._add_timeouts: set[asyncio.Timeout] = set()
+        # Reset when a response is lost: the cluster may have another transaction.version when it answers again.
         self._is_protocol_known = False
 
-    # What the sender asks
+    # Used by the sender
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Producer id and epoch to stamp on batches; NO_IDENTITY before `init`."""
+        """The producer id and epoch for batches; NO_IDENTITY before `init`."""
         return self._machine.identity
 
     @property
     def is_v2(self) -> bool:
-        """Whether batches go out as Produce v12 or later; else as v11 at most."""
+        """Whether batches are sent with Produce v12 or later; otherwise with v11 at most."""
         return self._machine.is_v2
 
     @property
@@ -126,63 +120,63 @@ class Transactions:
 
     @property
     def error(self) -> ApiError | None:
-        """Why the transaction, or the producer, cannot go on."""
+        """The error that failed the transaction or the producer."""
         return self._machine.error
 
     @property
-    def is_over(self) -> bool:
-        """Whether batches are not to be tried again: the transaction has failed, or is being aborted."""
-        return self._machine.is_over
+    def is_failing(self) -> bool:
+        """Whether batches are not retried, because the transaction has failed or is being aborted."""
+        return self._machine.is_failing
 
     @property
     def number(self) -> int:
-        """Of the transaction that was begun last."""
+        """The number of the last transaction."""
         return self._machine.number
 
     def check_may_send(self) -> None:
-        """Raises ClientStateError outside of a transaction, and the transaction's error if it has one."""
+        """Raise ClientStateError outside of a transaction, or the transaction's error if it has one."""
         self._machine.check_may_send()
 
     def check_may_still_send(self, number: int) -> None:
-        """The same after a wait; also raises if another transaction has begun."""
+        """Do the same check after a wait; also raise if another transaction has begun."""
         self._machine.check_may_still_send(number)
 
     def add(self, partition: TopicPartition) -> None:
-        """A record for it was accepted into the accumulator."""
+        """Note that the accumulator accepted a record for `partition`."""
         self._machine.accept(partition)
 
     async def ensure_added(self, partitions: Collection[TopicPartition]) -> None:
-        """Before batches for these are sent. Raises what the batches are to fail with.
+        """Add `partitions` to the transaction before batches for them are sent. Raises the error for these batches.
 
-        One request goes out at a time, with all partitions that wait.
+        One request is sent at a time, with all partitions that wait.
         """
         if self._machine.is_added(partitions):
             return
         deadline_s = _now_s() + self._delivery_timeout_s
         try:
             async with asyncio.timeout(None) as limit:
-                self._waits_to_add.add(limit)
-                async with self._adding:
+                self._add_timeouts.add(limit)
+                async with self._add_lock:
                     if not self._machine.is_added(partitions):
                         await self._add_partitions(partitions, deadline_s)
         except TimeoutError:
             raise TransactionAbortableError("the transaction was aborted before the record was sent") from None
         finally:
-            self._waits_to_add.discard(limit)
+            self._add_timeouts.discard(limit)
 
     def on_batch_failed(self, partition: TopicPartition, error: ApiError) -> ApiError:
-        """For good, not to be retried. What its records' futures get."""
+        """Handle a batch that is not retried. Return the error for its records."""
         return self._machine.batch_failed(partition, error)
 
     def on_send_failed(self, error: ApiError, number: int) -> None:
-        """A record of that transaction was refused before it came into the accumulator: no commit without it."""
+        """Fail transaction `number`, because one of its records did not get into the accumulator."""
         self._machine.send_failed(error, number)
 
-    # What users call
+    # Used by the producer
 
     async def init(self) -> None:
-        """Take over the transactional id. Fences its older producers, and aborts what they left open."""
-        async with self._calling:
+        """Take over the transactional id: fence its older producers, and abort their open transaction."""
+        async with self._call_lock:
             self._machine.begin_init()
             await self._finish(self._deadline_s())
 
@@ -192,10 +186,13 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetLike | Offset], group_metadata: GroupLike
     ) -> None:
-        """Commit a group's offsets with the transaction. CommitFailedError: the group has moved on, abort."""
+        """Commit a group's offsets with the transaction.
+
+        Raises CommitFailedError if the group has a new generation; the transaction must be aborted then.
+        """
         if group_metadata.generation_id > 0 and not group_metadata.member_id:
             raise ClientStateError("send_offsets_to_transaction() needs a group_metadata() with a member id")
-        async with self._calling:
+        async with self._call_lock:
             wanted = {tp: _Position(each) if isinstance(each, int) else each for tp, each in offsets.items()}
             group_offsets = GroupOffsets(group_metadata, wanted)
             self._machine.check_may_send()
@@ -204,12 +201,12 @@ class Transactions:
                 await self._commit_offsets(group_offsets, self._deadline_s())
 
     async def prepare(self, *, settle: Callable[[], Awaitable[object]]) -> PreparedTransaction:
-        """Have everything written, and leave the transaction open for others to end."""
-        async with self._calling:
+        """Wait for `settle`, which waits for all records, and leave the transaction open for another process to end."""
+        async with self._call_lock:
             deadline_s = self._deadline_s()
             self._machine.begin_prepare()
             await self._settle(settle, deadline_s)
-            # A batch may have failed: then there is nothing to prepare any more.
+            # Raises if a batch has failed meanwhile: the transaction would be prepared without its records.
             self._machine.begin_prepare()
             await self._finish(deadline_s)
             identity = self._machine.identity
@@ -218,18 +215,18 @@ class Transactions:
             )
 
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Commit or abort. From the start no record is accepted; `settle` then waits for those that were.
+        """Commit or abort. From now on no record is accepted; `settle` waits for those that were.
 
-        Raises REQUEST_TIMED_OUT if `max.block.ms` is over: then call the same again.
+        Raises REQUEST_TIMED_OUT after `max.block.ms`; the same call then continues.
         """
-        async with self._calling:
+        async with self._call_lock:
             deadline_s = self._deadline_s()
             self._machine.begin_end(commit=commit)
             if not commit:
-                self._give_up_adding()
+                self._cancel_adding()
             if settle is not None:
                 await self._settle(settle, deadline_s)
-                # A batch may have failed: then there is no commit any more.
+                # Raises if a batch has failed meanwhile: the transaction would be committed without its records.
                 self._machine.begin_end(commit=commit)
             await self._finish(deadline_s)
 
@@ -238,17 +235,17 @@ class Transactions:
             async with asyncio.timeout_at(deadline_s):
                 await settle()
         except TimeoutError:
-            raise self._late("the delivery of what was sent", None) from None
+            raise self._timeout_error("the delivery of the records", None) from None
 
-    def _give_up_adding(self) -> None:
-        """Batches that wait for their partitions are not to be sent."""
-        for limit in self._waits_to_add:
+    def _cancel_adding(self) -> None:
+        """End the waits of `ensure_added`: the batches that wait for their partitions are not sent."""
+        for limit in self._add_timeouts:
             limit.reschedule(_now_s())
 
     # Steps
 
     async def _finish(self, deadline_s: float) -> None:
-        """Bring the pending operation to its end."""
+        """Send the requests of the pending operation until it is done."""
         if not self._is_protocol_known:
             await self._learn_protocol(deadline_s)
         while (request := self._machine.next_request()) is not None:
@@ -260,21 +257,21 @@ class Transactions:
                 await self._end(request, deadline_s)
 
     async def _learn_protocol(self, deadline_s: float) -> None:
-        """Which protocol the cluster speaks: the level of its feature `transaction.version`."""
+        """Read the cluster's protocol: the level of its feature `transaction.version`."""
 
-        async def ask() -> ApiVersionsResponse:
+        async def request_versions() -> ApiVersionsResponse:
             return await self._cluster.call(ApiKey.API_VERSIONS, software(), lane=_LANE)
 
         try:
             async with asyncio.timeout_at(deadline_s):
-                response = await self._cluster.retry(ask, timeout_s=deadline_s - _now_s())
+                response = await self._cluster.retry(request_versions, timeout_s=deadline_s - _now_s())
         except TimeoutError:
-            raise self._late("ApiVersions", None) from None
+            raise self._timeout_error("ApiVersions", None) from None
         except ApiError as error:
-            raise self._late("ApiVersions", error) if error.code.retriable else error from None
+            raise self._timeout_error("ApiVersions", error) if error.code.retriable else error from None
         features = response.get("finalized_features", ())
         level = next((row.max_version_level for row in features if row.name == FEATURE), 0)
-        self._machine.saw_protocol(is_v2=level >= _V2_LEVEL)
+        self._machine.set_next_protocol(is_v2=level >= _V2_LEVEL)
         self._is_protocol_known = True
 
     async def _init(self, deadline_s: float) -> None:
@@ -285,7 +282,7 @@ class Transactions:
             producer_id=expected.producer_id,
             producer_epoch=expected.producer_epoch,
         )
-        response = await self._ask(
+        response = await self._request(
             Request.INIT,
             ApiKey.INIT_PRODUCER_ID,
             request,
@@ -295,7 +292,7 @@ class Transactions:
         )
         if response is not None:
             self._machine.initialized(ProducerIdentity(response.producer_id, response.producer_epoch))
-            self._tell_identity(expected)
+            self._publish_identity(expected)
 
     async def _add_partitions(self, partitions: Collection[TopicPartition], deadline_s: float) -> None:
         wanted = self._machine.partitions_to_add(partitions)
@@ -309,7 +306,7 @@ class Transactions:
                 for name, some in groupby(wanted, key=lambda tp: tp.topic)
             ],
         )
-        await self._ask(
+        await self._request(
             Request.ADD_PARTITIONS,
             ApiKey.ADD_PARTITIONS_TO_TXN,
             message,
@@ -329,7 +326,7 @@ class Transactions:
                 producer_epoch=identity.producer_epoch,
                 group_id=group.group_id,
             )
-            await self._ask(
+            await self._request(
                 Request.ADD_OFFSETS,
                 ApiKey.ADD_OFFSETS_TO_TXN,
                 message,
@@ -338,7 +335,7 @@ class Transactions:
                 deadline_s=deadline_s,
             )
             self._machine.group_added(group.group_id)
-        await self._ask(
+        await self._request(
             Request.COMMIT_OFFSETS,
             ApiKey.TXN_OFFSET_COMMIT,
             self._offsets_request(offsets),
@@ -357,7 +354,7 @@ class Transactions:
             producer_epoch=before.producer_epoch,
             committed=request is Request.END_COMMIT,
         )
-        response = await self._ask(
+        response = await self._request(
             request,
             ApiKey.END_TXN,
             message,
@@ -367,9 +364,9 @@ class Transactions:
         )
         if response is not None:
             self._machine.ended(_identity_after(response, before) if is_v2 else None)
-            self._tell_identity(before)
+            self._publish_identity(before)
 
-    def _tell_identity(self, before: ProducerIdentity) -> None:
+    def _publish_identity(self, before: ProducerIdentity) -> None:
         if self._machine.identity != before and self.on_identity_changed is not None:
             self.on_identity_changed(self._machine.identity)
 
@@ -392,7 +389,7 @@ class Transactions:
             topics=topics,
         )
 
-    async def _ask(
+    async def _request(
         self,
         request: Request,
         api_key: ApiKey,
@@ -403,114 +400,118 @@ class Transactions:
         deadline_s: float,
         group_id: str | None = None,
     ) -> ResponseT | None:
-        """The answer, after as many tries as it takes; None if the machine says that the error does not matter."""
-        asking = _Asking(message, codes)
+        """Send a request until it succeeds, and return the response.
+
+        Returns None if the state machine ignores the error. Raises errors that are not retriable, and time-outs.
+        """
+        exchange = _Exchange(message, codes)
         coordinators = self._coordinators if group_id is None else self._groups
         key = self.transactional_id if group_id is None else group_id
 
-        async def ask() -> None:
+        async def send() -> None:
             node = await coordinators.find(key, timeout_s=0)
             self._machine.sending(request)
-            sending = asking.begin()
-            asking.end(await self._cluster.call(api_key, sending, node=node, lane=_LANE, version_max=version_max))
+            outgoing = exchange.begin()
+            exchange.end(await self._cluster.call(api_key, outgoing, node=node, lane=_LANE, version_max=version_max))
 
         attempt = 0
-        while (error := await self._try(ask, request, asking, deadline_s)) is not None:
-            if judge(request, error.code) is not Verdict.RETRY:
+        while (error := await self._attempt(send, request, exchange, deadline_s)) is not None:
+            if classify_error(request, error.code) is not ErrorKind.RETRY:
                 self._fail(request, error)
                 return None
             if error.code not in _COORDINATOR_STAYS:
                 coordinators.forget(key)
             await self._pause(request, error, attempt, deadline_s)
             attempt += 1
-        return asking.answer
+        return exchange.response
 
-    async def _try(
-        self, ask: Callable[[], Awaitable[None]], request: Request, asking: "_Asking[Any]", deadline_s: float
+    async def _attempt(
+        self, send: Callable[[], Awaitable[None]], request: Request, exchange: "_Exchange[Any]", deadline_s: float
     ) -> ApiError | None:
-        """One try; what went wrong."""
+        """Send a request once; return its error. Raises if the deadline has passed."""
         try:
             async with asyncio.timeout_at(deadline_s):
-                await ask()
+                await send()
         except TimeoutError:
-            self._note_losses(request, asking)
-            self._run_out_of_time(request, asking.error)
+            self._report_lost_response(request, exchange)
+            self._raise_timeout(request, exchange.error)
         except ApiError as error:
-            asking.error = error
+            exchange.error = error
         finally:
-            self._note_losses(request, asking)
-        return asking.error
+            # Also if the caller is cancelled: the request may have been sent.
+            self._report_lost_response(request, exchange)
+        return exchange.error
 
-    def _note_losses(self, request: Request, asking: "_Asking[Any]") -> None:
-        if asking.has_lost_answer:
+    def _report_lost_response(self, request: Request, exchange: "_Exchange[Any]") -> None:
+        if exchange.has_lost_response:
             self._is_protocol_known = False
-            self._machine.lost(request)
+            self._machine.response_lost(request)
 
     def _fail(self, request: Request, error: ApiError) -> None:
-        told = self._machine.failed(request, error)
-        if told is not None:
-            raise told from error
+        raised = self._machine.request_failed(request, error)
+        if raised is not None:
+            raise raised from error
 
     async def _pause(self, request: Request, error: ApiError, attempt: int, deadline_s: float) -> None:
-        """Before the next try; raises if there is no time for one, or no need."""
+        """Wait before the next attempt. Raises if there is no time for one, or it is not needed any more."""
         pause_s = self._cluster.backoff_s(attempt)
         if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_s = min(pause_s, _CONCURRENT_BACKOFF.pause_s(attempt))
         if _now_s() + pause_s >= deadline_s:
-            self._run_out_of_time(request, error)
+            self._raise_timeout(request, error)
         await asyncio.sleep(pause_s)
         if request is Request.ADD_PARTITIONS:
-            # A batch has failed meanwhile, or the user aborts: nobody waits for the answer.
+            # Raises if a batch has failed meanwhile or the transaction is being aborted: its partitions are not needed.
             self._machine.partitions_to_add(())
 
-    def _run_out_of_time(self, request: Request, error: ApiError | None) -> NoReturn:
-        """Batches that wait for their partitions are lost; whatever a user has called can be called again."""
+    def _raise_timeout(self, request: Request, error: ApiError | None) -> NoReturn:
+        """Raise the time-out. The batches that wait for their partitions fail; a user's call may be repeated."""
         if request is Request.ADD_PARTITIONS:
             self._fail(request, error or ApiError(ErrorCode.REQUEST_TIMED_OUT, "no answer within delivery.timeout.ms"))
-        raise self._late(request.value, error)
+        raise self._timeout_error(request.value, error)
 
-    def _late(self, asked: str, error: ApiError | None) -> ApiError:
+    def _timeout_error(self, step: str, error: ApiError | None) -> ApiError:
         reason = f", last: {error}" if error is not None else ""
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"transactional.id {self.transactional_id}: {asked} was not done within max.block.ms{reason}; "
-            "call again to go on",
+            f"transactional.id {self.transactional_id}: {step} was not done within max.block.ms{reason}; "
+            "call again to continue",
         )
 
     def _deadline_s(self) -> float:
         return _now_s() + self._max_block_s
 
 
-class _Asking(Generic[ResponseT]):
-    """One request: how often it was sent and answered, the last answer, and the last error."""
+class _Exchange(Generic[ResponseT]):
+    """One request: the numbers of its attempts and responses, the last response, and the last error."""
 
     def __init__(self, message: ApiRequest[ResponseT], codes: Callable[[ResponseT], Iterable[int]]) -> None:
         self._message = message
         self._codes = codes
-        self._tries = 0
-        self._answers = 0
-        self.answer: ResponseT | None = None
+        self._attempts = 0
+        self._responses = 0
+        self.response: ResponseT | None = None
         self.error: ApiError | None = None
 
     def begin(self) -> ApiRequest[ResponseT]:
-        self._tries += 1
+        self._attempts += 1
         return self._message
 
     def end(self, response: ResponseT) -> None:
-        self._answers += 1
-        self.answer = response
+        self._responses += 1
+        self.response = response
         found = [ErrorCode(code) for code in self._codes(response) if code]
-        # What is final comes before what may be tried again.
+        # A code that is not retriable comes first: retrying because of another one would never succeed.
         code = next((code for code in found if not code.retriable), found[0] if found else None)
         self.error = None if code is None else ApiError(code)
 
     @property
-    def has_lost_answer(self) -> bool:
-        return self._answers < self._tries
+    def has_lost_response(self) -> bool:
+        return self._responses < self._attempts
 
 
 class _Position:
-    """An offset alone, where a user gives no OffsetAndMetadata."""
+    """An offset without metadata, for a user who passes a number instead of an OffsetAndMetadata."""
 
     leader_epoch: int | None = None
     metadata = ""
@@ -528,7 +529,7 @@ def _code(response: InitProducerIdResponse | AddOffsetsToTxnResponse | EndTxnRes
 
 
 def _identity_after(response: EndTxnResponse, before: ProducerIdentity) -> ProducerIdentity:
-    """The identity for the next transaction. A version that does not report one has not changed it."""
+    """Return the identity for the next transaction: `before` if the version of the response does not have one."""
     return ProducerIdentity(
         response.get("producer_id", before.producer_id), response.get("producer_epoch", before.producer_epoch)
     )

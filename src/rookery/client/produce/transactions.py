@@ -1,17 +1,17 @@
-"""The transactions of a producer: in which state it is, what to ask next, and what an error means.
+"""The state machine of a transactional producer: its state, the next request, and the effect of an error.
 
 Theory of operation. A producer with a `transactional.id` takes it over with InitProducerId, which fences the instance
-that had it before. Then it writes one transaction after the other. A transaction exists at its coordinator from the
-first partition that is added to it until EndTxn commits or aborts it. There are two protocols; a transaction is carried
-through in the one it began with:
+that used it before. Then it writes one transaction after the other. A transaction exists at its coordinator from the
+first partition that is added to it until EndTxn commits or aborts it. There are two protocols; a transaction ends with
+the one with which it began:
 
-    classic   the client adds partitions and groups to its transaction before it writes there. One epoch serves many
-              transactions. After a failed batch, or a request whose answer was lost, something may still come late
-              and would join the next transaction: the epoch is then raised between the two (KIP-360)
-    v2        the leaders add partitions, and every end raises the epoch (KIP-890). In use if the cluster's feature
-              `transaction.version` is at 2 or more
+    classic   the client adds partitions and groups to its transaction before it writes to them. One epoch serves many
+              transactions. After a failed batch, or a request whose response was lost, that batch or request may still
+              arrive late and join the next transaction: so the epoch is raised before the next one (KIP-360)
+    v2        the leaders add partitions, and every end raises the epoch (KIP-890). Used if the cluster's feature
+              `transaction.version` is at least 2
 
-The states, and the ways between them (a way to FATAL_ERROR leads from everywhere):
+The states and the transitions (FATAL_ERROR can be reached from every state):
 
     from \\ to    UNINITIALIZED INITIALIZING READY IN_TRANSACTION PREPARING PREPARED COMMITTING ABORTING ABORTABLE_ERROR
     UNINITIALIZED                   x
@@ -25,19 +25,17 @@ The states, and the ways between them (a way to FATAL_ERROR leads from everywher
     ABORTABLE_ERROR                                                                                x
     FATAL_ERROR
 
-Calls that wait for the coordinator (init, prepare, commit, abort) are operations. An operation that ran out of time has
-not failed: it stays pending, calling it again goes on with the same requests, and no other call is allowed before it is
-done; only a commit may still be aborted, as long as the coordinator was not asked for it, and so may a preparation.
-`next_request` says what is missing. A repeated EndTxn is harmless: the coordinator knows by the epoch what it ended.
+Calls that wait for the coordinator (init, prepare, commit, abort) are operations. An operation that timed out has not
+failed: it stays pending, the same call continues it with the same requests, and no other call is allowed before it is
+done. Only a preparation, and a commit whose EndTxn was not sent yet, may still become an abort. `next_request` returns
+the next request of the operation. A repeated EndTxn is harmless: the coordinator recognizes it by the epoch.
 
-A prepared transaction has all its records and takes no more; who has its identity may end it (`Admin.end_transaction`),
-and this producer may be closed without touching it.
+A prepared transaction has all its records and accepts no more. Any process with its identity may end it
+(`Admin.end_transaction`), and closing this producer leaves it open.
 
-What an error means depends on the request that got it (`judge`); the classes are those of Kafka's own client, as
-KIP-1050 sums them up: retriable; abortable (the transaction is lost, the producer is not); fenced, or otherwise fatal
-(the producer is lost). The first error of a transaction is the one that later calls tell.
+`transaction_errors` defines what an error code means. Later calls raise the first error of a transaction.
 
-Pure. `transaction_calls` carries out the requests; `producer` and `sender` see that shell only.
+Pure. `transaction_calls` sends the requests; `producer` and `sender` use only that module.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +52,7 @@ from rookery.client.errors import (
     TransactionAbortableError,
 )
 from rookery.client.produce.sequences import NO_IDENTITY, ProducerIdentity
+from rookery.client.produce.transaction_errors import ErrorKind, Request, classify_error, reason_of
 
 
 class State(Enum):
@@ -69,14 +68,14 @@ class State(Enum):
     FATAL_ERROR = auto()
 
 
-_FATAL: Final = {State.FATAL_ERROR: "fenced, or an error that no abort mends"}
+_FATAL: Final = {State.FATAL_ERROR: "fenced, or an error from which an abort does not recover"}
 
 TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.UNINITIALIZED: {State.INITIALIZING: "init_transactions", **_FATAL},
     State.INITIALIZING: {
-        State.READY: "an identity is given",
+        State.READY: "InitProducerId returned an identity",
         State.UNINITIALIZED: "not authorized",
-        State.ABORTABLE_ERROR: "an error that an abort mends",
+        State.ABORTABLE_ERROR: "an error from which an abort recovers",
         **_FATAL,
     },
     State.READY: {State.IN_TRANSACTION: "begin_transaction", **_FATAL},
@@ -88,7 +87,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
         **_FATAL,
     },
     State.PREPARING: {
-        State.PREPARED: "everything that was sent is written",
+        State.PREPARED: "every record sent is written",
         State.ABORTING: "abort_transaction",
         State.ABORTABLE_ERROR: "a failed batch, partition or group",
         **_FATAL,
@@ -97,8 +96,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.COMMITTING: {
         State.READY: "committed",
         State.INITIALIZING: "committed, and the epoch must be raised",
-        State.ABORTING: "abort_transaction, before the coordinator was asked to commit",
-        State.ABORTABLE_ERROR: "the commit is refused",
+        State.ABORTING: "abort_transaction, before EndTxn was sent",
+        State.ABORTABLE_ERROR: "the commit is rejected",
         **_FATAL,
     },
     State.ABORTING: {
@@ -110,8 +109,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.FATAL_ERROR: {},
 }
 
-# What a user would have to call in a state to get on.
-_MISSING_CALLS: Final[Mapping[State, str]] = {
+# The call that each state requires, for error messages.
+_REQUIRED_CALLS: Final[Mapping[State, str]] = {
     State.UNINITIALIZED: "call init_transactions() first",
     State.INITIALIZING: "init_transactions() is not done: await it, or call it again",
     State.READY: "call begin_transaction() first",
@@ -124,7 +123,7 @@ _MISSING_CALLS: Final[Mapping[State, str]] = {
 
 
 class Operation(Enum):
-    """The calls that can run out of time, by their names."""
+    """The calls that can time out and be continued; the values are the names of the methods."""
 
     INIT = "init_transactions"
     PREPARE = "prepare_transaction"
@@ -132,119 +131,8 @@ class Operation(Enum):
     ABORT = "abort_transaction"
 
 
-class Request(Enum):
-    INIT = "InitProducerId"
-    ADD_PARTITIONS = "AddPartitionsToTxn"
-    ADD_OFFSETS = "AddOffsetsToTxn"
-    COMMIT_OFFSETS = "TxnOffsetCommit"
-    END_COMMIT = "EndTxn (commit)"
-    END_ABORT = "EndTxn (abort)"
-    PRODUCE = "Produce"
-
-
-class Verdict(Enum):
-    """What to do about an error code.
-
-    RECOVERABLE: abortable, if the epoch is raised afterwards. REFUSED: nothing has happened, and it may be tried again.
-    """
-
-    RETRY = auto()
-    ABORTABLE = auto()
-    RECOVERABLE = auto()
-    COMMIT_FAILED = auto()
-    REFUSED = auto()
-    FENCED = auto()
-    FATAL = auto()
-
-
-_FENCED: Final = {ErrorCode.PRODUCER_FENCED: Verdict.FENCED, ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.FENCED}
-_COORDINATOR: Final = {
-    **_FENCED,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.RECOVERABLE,
-    ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
-}
-# Neither rests on what else the request holds, nor goes away in the next transaction.
-_LASTING: Final = dict.fromkeys(
-    (
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.UNSUPPORTED_VERSION,
-    ),
-    Verdict.FATAL,
-)
-_GROUP_HAS_MOVED_ON: Final = dict.fromkeys(
-    (
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    ),
-    Verdict.COMMIT_FAILED,
-)
-
-# By request: the codes that it tells apart, and what all others mean. Retriable ones are not listed.
-_VERDICTS: Final[Mapping[Request, tuple[Mapping[ErrorCode, Verdict], Verdict]]] = {
-    Request.INIT: (
-        {
-            **_FENCED,
-            ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.REFUSED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        },
-        Verdict.FATAL,
-    ),
-    Request.ADD_PARTITIONS: (
-        {**_COORDINATOR, **_LASTING, ErrorCode.INVALID_TXN_STATE: Verdict.FATAL},
-        Verdict.ABORTABLE,
-    ),
-    Request.ADD_OFFSETS: ({**_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE}, Verdict.FATAL),
-    Request.COMMIT_OFFSETS: (
-        {
-            **_FENCED,
-            **_GROUP_HAS_MOVED_ON,
-            ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE,
-            ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
-        },
-        Verdict.FATAL,
-    ),
-    Request.END_COMMIT: (_COORDINATOR, Verdict.FATAL),
-    # An abort that must be aborted would go round in circles.
-    Request.END_ABORT: ({**_COORDINATOR, ErrorCode.TRANSACTION_ABORTABLE: Verdict.FATAL}, Verdict.FATAL),
-    # A leader says INVALID_PRODUCER_EPOCH also when the transaction timed out; the coordinator knows (KIP-588).
-    Request.PRODUCE: (
-        {
-            **_LASTING,
-            ErrorCode.PRODUCER_FENCED: Verdict.FENCED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
-        },
-        Verdict.RECOVERABLE,
-    ),
-}
-
-
-def judge(request: Request, code: ErrorCode) -> Verdict:
-    """Of Produce only what is final comes here: its retries are the sender's."""
-    if request is not Request.PRODUCE and (code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE):
-        return Verdict.RETRY
-    codes, otherwise = _VERDICTS[request]
-    return codes.get(code, otherwise)
-
-
-# What users can make of the codes for which coordinators give no text.
-_REASONS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.PRODUCER_FENCED: "a newer producer has this transactional.id, or the transaction timed out",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has this transactional.id, or the transaction timed out",
-    ErrorCode.INVALID_TXN_STATE: "the coordinator has no such transaction; it may have timed out",
-}
-
-
-def _reason(error: ApiError) -> str:
-    return error.message or _REASONS.get(error.code, error.code.name)
-
-
 class OffsetLike(Protocol):
-    """`OffsetAndMetadata`."""
+    """The attributes of `OffsetAndMetadata`."""
 
     @property
     def offset(self) -> Offset: ...
@@ -255,7 +143,7 @@ class OffsetLike(Protocol):
 
 
 class GroupLike(Protocol):
-    """`ConsumerGroupMetadata`."""
+    """The attributes of `ConsumerGroupMetadata`."""
 
     @property
     def group_id(self) -> str: ...
@@ -268,14 +156,14 @@ class GroupLike(Protocol):
 
 
 class GroupOffsets(NamedTuple):
-    """Offsets that are to be committed with the transaction."""
+    """A group's offsets that are committed with the transaction."""
 
     group: GroupLike
     offsets: Mapping[TopicPartition, OffsetLike]
 
 
 class TransactionMachine:
-    """One producer's. Invariant: `error` is there in the two error states, and in no other."""
+    """The state of one producer. Invariant: `error` is set in the two error states, and only there."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -284,19 +172,20 @@ class TransactionMachine:
         self.identity: ProducerIdentity = NO_IDENTITY
         self.is_v2 = False
         self._next_is_v2 = False
-        # Of the transaction that was begun last: who waited meanwhile can tell whether it is still the same.
+        # The number of the last transaction: a record that waited can check whether its transaction is still open.
         self.number = 0
         self._pending: Operation | None = None
         self._needs_new_epoch = False
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
-        """Forget the transaction that has ended."""
-        # The coordinator has it; or it has it unless a request was lost or refused.
+    def _reset(self) -> None:
+        """Clear the state of the transaction that has ended."""
+        # `_has_started`: the transaction exists at the coordinator. `_may_have_started`: a request was sent that starts
+        # it, and its response was lost or has not arrived.
         self._has_started = False
         self._may_have_started = False
         self._has_lost_request = False
-        self._commit_is_out = False
+        self._commit_was_sent = False
         self._new: set[TopicPartition] = set()
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
@@ -304,7 +193,7 @@ class TransactionMachine:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to abort. What is prepared is for others to end."""
+        """Whether `close` must abort a transaction. A prepared one is left for another process to end."""
         return self.state in (
             State.IN_TRANSACTION,
             State.PREPARING,
@@ -314,17 +203,17 @@ class TransactionMachine:
         )
 
     @property
-    def is_over(self) -> bool:
-        """Whether its batches are not wanted any more: it has failed, or is being aborted."""
+    def is_failing(self) -> bool:
+        """Whether the transaction has failed or is being aborted, so that its batches are not retried."""
         return self.error is not None or self.state is State.ABORTING
 
-    # What users call
+    # Calls of users
 
     def begin_init(self) -> None:
-        if self._goes_on(Operation.INIT):
+        if self._resumes(Operation.INIT):
             return
         if self.state is not State.UNINITIALIZED:
-            raise ClientStateError(f"init_transactions() is called once: {self._missing()}")
+            raise ClientStateError(f"init_transactions() is called once: {self._required_call()}")
         self._start(Operation.INIT, State.INITIALIZING)
 
     def begin(self) -> None:
@@ -337,19 +226,23 @@ class TransactionMachine:
             self._check("send", State.IN_TRANSACTION)
 
     def check_may_still_send(self, number: int) -> None:
-        """For a record that was given to the transaction of this number, and had to wait."""
+        """Check a record that was sent in transaction `number` and had to wait."""
         self.check_may_send()
         if number != self.number:
             raise ClientStateError("send() is not possible: its transaction ended while the record waited")
 
     def begin_offsets(self, offsets: GroupOffsets) -> None:
-        """They are part of the transaction from now: a commit waits for them, even if the call ran out of time."""
+        """Make `offsets` part of the transaction: a commit sends them even if the call for them timed out.
+
+        Otherwise the records would be committed without the offsets, and their input would be processed twice.
+        """
         self._check("send_offsets_to_transaction", State.IN_TRANSACTION)
         self._unfinished_offsets.append(offsets)
+        # In v2 the group's coordinator adds the group, so that no request of this producer marks the start.
         self._has_started = self._has_started or self.is_v2
 
     def begin_prepare(self) -> None:
-        if not self._goes_on(Operation.PREPARE):
+        if not self._resumes(Operation.PREPARE):
             self._check(Operation.PREPARE.value, State.IN_TRANSACTION)
             if not (self._has_started or self._new or self._unfinished_offsets):
                 raise ClientStateError("prepare_transaction() is not possible: nothing was sent in the transaction")
@@ -357,8 +250,8 @@ class TransactionMachine:
 
     def begin_end(self, *, commit: bool) -> None:
         operation = Operation.COMMIT if commit else Operation.ABORT
-        if commit or not self._may_turn_back():
-            if self._goes_on(operation):
+        if commit or not self._can_still_abort():
+            if self._resumes(operation):
                 return
             if self.state is not State.PREPARED and (commit or self.state is not State.ABORTABLE_ERROR):
                 self._check(operation.value, State.IN_TRANSACTION)
@@ -367,14 +260,17 @@ class TransactionMachine:
             self._new.clear()
             self._unfinished_offsets.clear()
 
-    def _may_turn_back(self) -> bool:
-        """Whether an operation that is under way may still become an abort."""
-        return self.state is State.PREPARING or (self.state is State.COMMITTING and not self._commit_is_out)
+    def _can_still_abort(self) -> bool:
+        """Whether the pending operation may still become an abort.
 
-    # What is to be asked
+        Not after EndTxn was sent: the coordinator may have committed, and an abort would report the opposite.
+        """
+        return self.state is State.PREPARING or (self.state is State.COMMITTING and not self._commit_was_sent)
+
+    # Requests
 
     def next_request(self) -> Request | None:
-        """What brings the pending operation nearer to its end; None: it is done."""
+        """Return the next request of the pending operation; None if it is done."""
         if self.state is State.INITIALIZING:
             return Request.INIT
         if self.state in (State.PREPARING, State.COMMITTING) and self._unfinished_offsets:
@@ -383,6 +279,8 @@ class TransactionMachine:
             self._move(State.PREPARED)
         if self.state is State.COMMITTING and self._has_started:
             return Request.END_COMMIT
+        # A transaction whose start is unknown must be ended, too: an open one would hold back the last stable offset of
+        # its partitions until it times out.
         if self.state is State.ABORTING and (self._has_started or self._may_have_started):
             return Request.END_ABORT
         if self.state in (State.COMMITTING, State.ABORTING):
@@ -391,26 +289,28 @@ class TransactionMachine:
         return None
 
     def sending(self, request: Request) -> None:
-        """It goes out now. A coordinator that was asked to commit may have done so."""
+        """Note that `request` is sent now. From EndTxn on, the coordinator may have committed."""
         if request is Request.END_COMMIT:
-            self._commit_is_out = True
+            self._commit_was_sent = True
 
     def accept(self, partition: TopicPartition) -> None:
-        """A record for it was accepted. In v2 its leader may have told the coordinator before we hear of anything."""
+        """Note that a record for `partition` was accepted."""
         if self.is_v2:
+            # The leader adds the partition when it gets the batch, possibly before the response arrives. Without this,
+            # a commit would skip EndTxn and be reported as done, while the record stays uncommitted.
             self._has_started = True
         elif partition not in self._added:
             self._new.add(partition)
 
     def is_added(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether batches for all of them may be sent."""
+        """Whether batches for all of `partitions` may be sent."""
         return self.is_v2 or self._added.issuperset(partitions)
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
-        """All that wait, in one request: those that are needed now, and those that will be soon."""
+        """Return all partitions to add in one request: `partitions`, and those whose batches will be sent later."""
         if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
             raise self._blocking_error() or TransactionAbortableError(
-                f"{self._name()}: the transaction is being aborted"
+                f"{self._prefix()}: the transaction is being aborted"
             )
         self._new |= set(partitions) - self._added
         self._may_have_started = True
@@ -425,7 +325,7 @@ class TransactionMachine:
         return self._unfinished_offsets[0]
 
     def needs_group(self, group_id: str) -> bool:
-        """Whether the group is to be added to the transaction first."""
+        """Whether the group must be added to the transaction first."""
         if self.is_v2 or group_id in self._groups:
             return False
         self._may_have_started = True
@@ -438,10 +338,10 @@ class TransactionMachine:
     def offsets_committed(self, offsets: GroupOffsets) -> None:
         self._unfinished_offsets.remove(offsets)
 
-    # What has happened
+    # Results
 
-    def saw_protocol(self, *, is_v2: bool) -> None:
-        """What the cluster speaks now. A transaction that is open is ended in the protocol it began with."""
+    def set_next_protocol(self, *, is_v2: bool) -> None:
+        """Set the protocol of the next transaction. An open one ends with the protocol with which it began."""
         self._next_is_v2 = is_v2
 
     def initialized(self, identity: ProducerIdentity) -> None:
@@ -451,88 +351,97 @@ class TransactionMachine:
         self._move(State.READY)
 
     def ended(self, identity: ProducerIdentity | None = None) -> None:
-        """EndTxn was carried out; in v2 its answer gives the identity for the next transaction."""
+        """Note that EndTxn succeeded; in v2 its response has the identity for the next transaction."""
         if identity is not None:
             self.identity = identity
         self._complete()
 
-    def lost(self, request: Request) -> None:
-        """A request had no answer: it may be carried out late, after its repetition."""
+    def response_lost(self, request: Request) -> None:
+        """Note that the response to a request was lost: the request may take effect late, after its repetition.
+
+        In the classic protocol it could then join the next transaction, for example add a partition that no EndTxn
+        would end. A new epoch fences it.
+        """
         self._has_lost_request = True
         if request is not Request.INIT and not self.is_v2:
             self._needs_new_epoch = True
 
-    def failed(self, request: Request, error: ApiError) -> ApiError | None:
-        """A final answer, or no answer in time where nobody asks again. What to raise; None: go on."""
-        verdict = judge(request, error.code)
+    def request_failed(self, request: Request, error: ApiError) -> ApiError | None:
+        """Handle an error that is not retried. Return the error to raise; None if the operation continues."""
+        kind = classify_error(request, error.code)
+        # Every request that could have started the transaction was rejected.
         if not self._has_started and not self._has_lost_request:
             self._may_have_started = False
         if request is Request.END_ABORT and self._is_nothing_to_abort(error.code):
             self._complete()
             return None
-        if verdict is Verdict.REFUSED and self._pending is Operation.INIT:
+        if kind is ErrorKind.UNAUTHORIZED and self._pending is Operation.INIT:
             self._move(State.UNINITIALIZED)
             return error
-        if verdict is Verdict.FENCED:
-            return self._fatal(ProducerFencedError(self._told(request, error), error.code))
-        if verdict in (Verdict.FATAL, Verdict.REFUSED):
-            return self._fatal(FatalProducerError(error.code, self._told(request, error)))
-        told: ApiError = TransactionAbortableError(self._told(request, error), error.code)
-        if verdict is Verdict.COMMIT_FAILED:
-            told = CommitFailedError(error.code, self._told(request, error))
-        self._abortable(told, needs_new_epoch=verdict is Verdict.RECOVERABLE or request is Request.INIT)
-        return told
+        if kind is ErrorKind.FENCED:
+            return self._fatal(ProducerFencedError(self._describe(request, error), error.code))
+        if kind in (ErrorKind.FATAL, ErrorKind.UNAUTHORIZED):
+            return self._fatal(FatalProducerError(error.code, self._describe(request, error)))
+        raised: ApiError = TransactionAbortableError(self._describe(request, error), error.code)
+        if kind is ErrorKind.COMMIT_FAILED:
+            raised = CommitFailedError(error.code, self._describe(request, error))
+        self._abortable(raised, needs_new_epoch=kind is ErrorKind.RECOVERABLE or request is Request.INIT)
+        return raised
 
     def send_failed(self, error: ApiError, number: int) -> None:
-        """A record of that transaction was not even accepted: without it, it is not what the user wanted."""
-        if number != self.number or self._commit_is_out:
+        """Fail transaction `number` because one of its records was not accepted: it must not be committed without it.
+
+        Nothing happens if another transaction has begun, or the commit was sent.
+        """
+        if number != self.number or self._commit_was_sent:
             return
-        if judge(Request.PRODUCE, error.code) in (Verdict.FENCED, Verdict.FATAL):
-            self._fatal(FatalProducerError(error.code, f"{self._name()}: {_reason(error)}"))
+        if classify_error(Request.PRODUCE, error.code) in (ErrorKind.FENCED, ErrorKind.FATAL):
+            self._fatal(FatalProducerError(error.code, f"{self._prefix()}: {reason_of(error)}"))
         else:
             self._abortable(error, needs_new_epoch=False)
 
     def batch_failed(self, partition: TopicPartition, error: ApiError) -> ApiError:
-        """For good. What its records' futures get: the error itself, unless the producer is lost with it."""
-        verdict = judge(Request.PRODUCE, error.code)
-        told = f"{self._name()}, partition {partition}: {_reason(error)}"
+        """Handle a batch that is not retried. Return the error for its records: `error`, or the fatal error."""
+        kind = classify_error(Request.PRODUCE, error.code)
+        message = f"{self._prefix()}, partition {partition}: {reason_of(error)}"
         if self.state is State.FATAL_ERROR and isinstance(error, ProducerFencedError | FatalProducerError):
-            # Its partition could not be added, which told all there is to tell.
+            # Its partition could not be added, and `request_failed` has handled the error.
             return error
-        if verdict is Verdict.FENCED:
-            return self._fatal(ProducerFencedError(told, error.code))
-        if verdict is Verdict.FATAL:
-            return self._fatal(FatalProducerError(error.code, told))
-        # Its sequence numbers are not to be used for another batch.
+        if kind is ErrorKind.FENCED:
+            return self._fatal(ProducerFencedError(message, error.code))
+        if kind is ErrorKind.FATAL:
+            return self._fatal(FatalProducerError(error.code, message))
+        # A late attempt of the batch may still be written. In the next transaction of the same epoch, it would take the
+        # sequence numbers of another batch, and would be committed.
         self._abortable(error, needs_new_epoch=True)
         return error
 
-    # Inside
+    # Helpers
 
     def _is_nothing_to_abort(self, code: ErrorCode) -> bool:
-        """The coordinator has no such transaction, and need not have: whether it was begun is not known."""
+        """Whether an abort is done because the coordinator has no such transaction, and may never have had it."""
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             self._needs_new_epoch = True
             return True
         return code is ErrorCode.INVALID_TXN_STATE and not self._has_started
 
-    def _goes_on(self, operation: Operation) -> bool:
-        """Whether the call goes on with the operation that is pending; refuses it if another one is."""
+    def _resumes(self, operation: Operation) -> bool:
+        """Whether the call continues the pending operation. Raises ClientStateError if another one is pending."""
         if self._pending is None:
             self._check_no_fatal_error()
             return False
         if self._pending is not operation:
-            raise self._unfinished(operation.value, self._pending)
+            raise self._pending_error(operation.value, self._pending)
         return True
 
     def _check(self, call: str, wanted: State) -> None:
         if self._pending is not None:
-            raise self._unfinished(call, self._pending)
+            raise self._pending_error(call, self._pending)
         error = self._blocking_error()
         if error is not None:
             raise error from self.error
         if self.state is not wanted:
-            raise ClientStateError(f"{call}() is not possible: {self._missing()}")
+            raise ClientStateError(f"{call}() is not possible: {self._required_call()}")
 
     def _check_no_fatal_error(self) -> None:
         if self.state is State.FATAL_ERROR:
@@ -541,35 +450,37 @@ class TransactionMachine:
             raise error from self.error
 
     def _blocking_error(self) -> ApiError | None:
-        """A new one for each call, so that tracebacks do not pile up on the first."""
+        """Return a new error for each call: re-raising one exception would accumulate tracebacks."""
         error = self.error
         if error is None:
             return None
         if self.state is State.ABORTABLE_ERROR:
-            reason = f"call abort_transaction(): {_reason(error)}"
+            reason = f"call abort_transaction(): {reason_of(error)}"
             return TransactionAbortableError(reason, error.code)
-        kind = ProducerFencedError(error.message, error.code)
-        return kind if isinstance(error, ProducerFencedError) else FatalProducerError(error.code, error.message)
+        if isinstance(error, ProducerFencedError):
+            return ProducerFencedError(error.message, error.code)
+        return FatalProducerError(error.code, error.message)
 
-    def _unfinished(self, call: str, pending: Operation) -> ClientStateError:
+    def _pending_error(self, call: str, pending: Operation) -> ClientStateError:
         return ClientStateError(f"{call}() is not possible: {pending.value}() is not done, call it again first")
 
-    def _missing(self) -> str:
-        return _MISSING_CALLS[self.state]
+    def _required_call(self) -> str:
+        return _REQUIRED_CALLS[self.state]
 
-    def _name(self) -> str:
+    def _prefix(self) -> str:
         return f"transactional.id {self.transactional_id}"
 
-    def _told(self, request: Request, error: ApiError) -> str:
-        return f"{self._name()}, {request.value}: {_reason(error)}"
+    def _describe(self, request: Request, error: ApiError) -> str:
+        return f"{self._prefix()}, {request.value}: {reason_of(error)}"
 
     def _start(self, operation: Operation, state: State) -> None:
         self._move(state)
         self._pending = operation
 
     def _complete(self) -> None:
+        """End the transaction; continue with InitProducerId if the next one needs a new epoch."""
         upgraded = self._next_is_v2 and not self.is_v2
-        self._begin_anew()
+        self._reset()
         if self._needs_new_epoch or upgraded:
             pending = self._pending
             self._move(State.INITIALIZING)
@@ -579,6 +490,7 @@ class TransactionMachine:
             self._move(State.READY)
 
     def _abortable(self, error: ApiError, *, needs_new_epoch: bool) -> None:
+        # In the other states there is an error already, the abort is under way, or the transaction has ended.
         if State.ABORTABLE_ERROR in TRANSITIONS[self.state]:
             self._move(State.ABORTABLE_ERROR, error)
         if needs_new_epoch and not self.is_v2:

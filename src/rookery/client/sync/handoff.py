@@ -86,7 +86,7 @@ class HandedProducer(AsyncProducer[Any, Any]):
         """
         _patient.set(record.delivery)
         topic, key, value, partition, headers, timestamp_ms, on_delivery, _, _ = record
-        await self._send_patiently(ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery)
+        await self._queue_record(ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery)
 
     @property
     def is_in_batch(self) -> bool:

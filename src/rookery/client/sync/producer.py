@@ -56,7 +56,7 @@ from rookery.client.produce.records import (
     check_timestamp,
     normalize_headers,
 )
-from rookery.client.produce.serialization import Serializing
+from rookery.client.produce.serialization import Serializers
 from rookery.client.produce.transactions import GroupLike, OffsetLike
 from rookery.client.sync.delivery import Delivery, Waiting
 from rookery.client.sync.handoff import Handed, HandedProducer, make_handed
@@ -92,9 +92,9 @@ class Producer(Generic[K, V]):
         randomness: Random | None = None,
     ) -> None:
         self._loop = shared_loop()
-        self._serializing = Serializing(key_serializer, value_serializer)
+        self._serializers = Serializers(key_serializer, value_serializer)
         self._interceptors = Interceptors(interceptors)
-        self._has_hooks = bool(self._serializing or self._interceptors)
+        self._has_hooks = bool(self._serializers or self._interceptors)
 
         def make() -> HandedProducer:
             return HandedProducer(
@@ -106,7 +106,7 @@ class Producer(Generic[K, V]):
         self._max_block_ms = settings.max_block_ms
         self._handed_bytes_max = min(HANDED_BYTES_MAX, settings.buffer_memory)
         self._lock = Lock()
-        self._room = Condition(self._lock)
+        self._memory_waiters = Condition(self._lock)
         self._waiting = Waiting()
         self._queue: list[Handed] = []
         self._handed_bytes = 0
@@ -202,7 +202,7 @@ class Producer(Generic[K, V]):
                 raise SerializationError(f"a topic is a name, not {topic!r}")
             if record.timestamp_ms is not None:
                 check_timestamp(topic, record.timestamp_ms)
-            key, value = self._serializing.key(topic, record.key), self._serializing.value(topic, record.value)
+            key, value = self._serializers.key(topic, record.key), self._serializers.value(topic, record.value)
             return record._replace(key=key, value=value, headers=normalize_headers(record.headers))
         except ApiError as error:
             self._loop.call_soon(partial(self._producer.count_error, str(topic)))
@@ -217,7 +217,7 @@ class Producer(Generic[K, V]):
         """With the lock, which is let go while we wait."""
         self._waiting_count += 1
         try:
-            has_room = self._room.wait_for(
+            has_room = self._memory_waiters.wait_for(
                 lambda: self._is_closed or self._handed_bytes <= self._handed_bytes_max,
                 min(self._max_block_ms / 1000, TIMEOUT_MAX),
             )
@@ -287,7 +287,7 @@ class Producer(Generic[K, V]):
         with self._lock:
             self._handed_bytes -= size_bytes
             if self._waiting_count and self._handed_bytes <= self._handed_bytes_max:
-                self._room.notify_all()
+                self._memory_waiters.notify_all()
 
     def _refuse(self, record: Handed, error: Exception, *, is_acknowledged: bool = False) -> None:
         """It did not get into a batch; `is_acknowledged` says that the interceptors know."""
@@ -376,7 +376,7 @@ class Producer(Generic[K, V]):
         self._loop.check(waits=True)
         with self._lock:
             self._is_closed = True
-            self._room.notify_all()
+            self._memory_waiters.notify_all()
         self._loop.run(self._close(timeout_s))
         # Not if it was interrupted: then it can be called again.
         self._is_ended = True
