@@ -1,11 +1,11 @@
-"""One broker per module, which lets sessions be short."""
+"""One broker per module, which allows short sessions."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import SETTINGS
+from tests.client.membership.group_members import SETTINGS
 
 
 @pytest.fixture(scope="module")

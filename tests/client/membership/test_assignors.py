@@ -1,4 +1,4 @@
-"""What every assignor promises, over random groups; and the claims, names and user data that are odd."""
+"""Properties of all assignors over random groups; and edge cases of claims, names and user data."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from rookery.client.membership.assignors.catalogue import choose_assignors, comm
 from rookery.client.membership.assignors.range import RangeAssignor
 from rookery.client.membership.assignors.round_robin import RoundRobinAssignor
 from rookery.client.membership.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, read_user_data
-from tests.client.membership.groups_of_members import (
+from tests.client.membership.random_groups import (
     Members,
     check_valid,
     kept,
@@ -51,7 +51,7 @@ def test_equal_subscriptions_get_equal_shares(assignor: Assignor, topics: Partit
 
 @given(topics=topics(), members=members(same_topics=True))
 def test_ranges_are_neighbours_and_co_partitioned(topics: PartitionRacks, members: Members) -> None:
-    members = {name: said._replace(rack=None) for name, said in members.items()}
+    members = {name: subscription._replace(rack=None) for name, subscription in members.items()}
     assignment = RangeAssignor().assign(topics, members)
     owner = {tp: member for member, partitions in assignment.items() for tp in partitions}
     for topic, racks in topics.items():
@@ -64,9 +64,11 @@ def test_ranges_are_neighbours_and_co_partitioned(topics: PartitionRacks, member
 
 
 @given(topics=racked_topics(), members=members(same_topics=True))
-def test_racks_do_not_unbalance_ranges_nor_tear_topics_apart(topics: PartitionRacks, members: Members) -> None:
+def test_racks_do_not_change_the_sizes_of_ranges(topics: PartitionRacks, members: Members) -> None:
     with_racks = RangeAssignor().assign(topics, members)
-    without = RangeAssignor().assign(topics, {name: said._replace(rack=None) for name, said in members.items()})
+    without = RangeAssignor().assign(
+        topics, {name: subscription._replace(rack=None) for name, subscription in members.items()}
+    )
     for topic in topics:
         sizes = [
             sorted(Counter(tp.topic for tp in given)[topic] for given in a.values()) for a in (with_racks, without)
@@ -82,25 +84,31 @@ def test_ranges_follow_racks() -> None:
 
 
 def test_static_members_come_first() -> None:
-    said = MemberSubscription(frozenset("t"))
-    members = {"a": said, "z": said._replace(instance_id="1"), "y": said._replace(instance_id="2")}
+    subscription = MemberSubscription(frozenset("t"))
+    members = {
+        "a": subscription,
+        "z": subscription._replace(instance_id="1"),
+        "y": subscription._replace(instance_id="2"),
+    }
     assert RangeAssignor().assign(plain({"t": 1}), members) == {"a": [], "z": [TopicPartition("t", 0)], "y": []}
     assert RoundRobinAssignor().assign(plain({"t": 1}), members) == {"a": [], "z": [TopicPartition("t", 0)], "y": []}
 
 
 @given(topics=topics(), members=members())
-def test_nothing_moves_without_a_reason(topics: PartitionRacks, members: Members) -> None:
+def test_no_partition_moves_without_a_change(topics: PartitionRacks, members: Members) -> None:
     first = StickyAssignor().assign(topics, members)
     again = StickyAssignor().assign(topics, owning(members, first))
     assert kept(first, again) == sum(map(len, first.values()))
 
 
 @given(topics=topics(), members=members(same_topics=True), data=st.data())
-def test_only_what_a_member_left_behind_moves(topics: PartitionRacks, members: Members, data: st.DataObject) -> None:
+def test_only_the_partitions_of_a_departed_member_move(
+    topics: PartitionRacks, members: Members, data: st.DataObject
+) -> None:
     assume(len(members) > 1)
     first = StickyAssignor().assign(topics, members)
     gone = data.draw(st.sampled_from(sorted(members)))
-    rest = {name: said for name, said in owning(members, first).items() if name != gone}
+    rest = {name: subscription for name, subscription in owning(members, first).items() if name != gone}
     second = StickyAssignor().assign(topics, rest)
     check_valid(topics, rest, second)
     stayed = {name: partitions for name, partitions in first.items() if name != gone}
@@ -108,7 +116,7 @@ def test_only_what_a_member_left_behind_moves(topics: PartitionRacks, members: M
 
 
 @given(topics=topics(), members=members(same_topics=True))
-def test_a_newcomer_takes_only_its_share(topics: PartitionRacks, members: Members) -> None:
+def test_a_new_member_gets_only_its_share(topics: PartitionRacks, members: Members) -> None:
     first = StickyAssignor().assign(topics, members)
     total = sum(map(len, first.values()))
     newcomer = next(iter(members.values()))
@@ -117,31 +125,31 @@ def test_a_newcomer_takes_only_its_share(topics: PartitionRacks, members: Member
 
 
 @given(topics=topics(), members=members(), data=st.data())
-def test_cooperative_members_give_up_before_others_take(
+def test_cooperative_members_revoke_before_others_are_assigned(
     topics: PartitionRacks, members: Members, data: st.DataObject
 ) -> None:
-    """From any ownership: no step gives away what somebody has, and the second one ends as even as can be."""
-    everyone = sorted(members)
-    owned: dict[str, list[TopicPartition]] = {name: [] for name in everyone}
+    """From any ownership: no step assigns what another member owns, and the second one is as even as possible."""
+    names = sorted(members)
+    owned: dict[str, list[TopicPartition]] = {name: [] for name in names}
     for topic, racks in topics.items():
         for index in range(len(racks)):
-            owned[data.draw(st.sampled_from(everyone))].append(TopicPartition(topic, index))
+            owned[data.draw(st.sampled_from(names))].append(TopicPartition(topic, index))
     assignor = CooperativeStickyAssignor()
     joined = owning(members, owned)
     first = assignor.assign(topics, joined)
     check_valid(topics, members, first, complete=False)
     for name, partitions in first.items():
-        for other in everyone:
+        for other in names:
             assert other == name or not {*partitions} & {*owned[other]}
     second = assignor.assign(topics, owning(members, first, generation=2))
     check_valid(topics, members, second)
-    # Nobody has to give up anything any more.
+    # No member has to revoke anything any more.
     assert kept(first, second) == sum(map(len, first.values()))
     assert unevenness(second) == unevenness(StickyAssignor().assign(topics, joined))
 
 
 def test_chains_of_moves_make_it_even() -> None:
-    """Nothing of the largest can go straight to the smallest."""
+    """No partition of the largest member can move to the smallest directly."""
     members = {
         "large": MemberSubscription(frozenset({"a"})),
         "middle": MemberSubscription(frozenset({"a", "b"})),
@@ -156,9 +164,9 @@ def test_chains_of_moves_make_it_even() -> None:
     assert kept(owned, assignment) == 3
 
 
-def test_the_newer_claim_wins_and_equal_ones_lose() -> None:
-    said = MemberSubscription(frozenset({"t"}))
-    old, new = said._replace(generation=1), said._replace(generation=2)
+def test_the_newer_claim_wins_and_equal_claims_are_void() -> None:
+    subscription = MemberSubscription(frozenset({"t"}))
+    old, new = subscription._replace(generation=1), subscription._replace(generation=2)
     both = (TopicPartition("t", 0), TopicPartition("t", 1))
     assignor = CooperativeStickyAssignor()
     kept = assignor.assign(plain({"t": 2}), {"a": old._replace(owned=both[:1]), "b": new._replace(owned=both[:1])})
@@ -177,7 +185,7 @@ def test_generations_in_the_user_data_of_old_members() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_user_data_is_taken(data: bytes) -> None:
+def test_any_user_data_is_accepted(data: bytes) -> None:
     read_user_data(data)
 
 

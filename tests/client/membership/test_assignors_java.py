@@ -1,8 +1,8 @@
-"""The assignors against the answers of Java's, and their bytes against Java's bytes.
+"""The assignors compared with Java's: assignments and encoded bytes.
 
-`java_assignments.json` has what kafka-clients 4.3.1 answered to random groups: range and roundrobin are compared
-exactly. Java's sticky assignors depend on the order of hash maps where several answers are as good: compared is how
-even the answer is and how many partitions stay.
+`java_assignments.json` holds the assignments of kafka-clients 4.3.1 for random groups: range and roundrobin are
+compared exactly. Java's sticky assignors depend on the order of hash maps where several assignments are equally good:
+the tests compare how even the assignment is and how many partitions stay.
 """
 
 import json
@@ -18,7 +18,7 @@ from rookery.client.membership.assignors.round_robin import RoundRobinAssignor
 from rookery.client.membership.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, read_user_data
 from rookery.protocol import consumer_protocol
 from rookery.protocol.consumer_protocol import Subscription
-from tests.client.membership.groups_of_members import Given, Members, check_valid, kept, owning, unevenness
+from tests.client.membership.random_groups import Given, Members, check_valid, kept, owning, unevenness
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "java_assignments.json").read_text(encoding="utf-8"))
 WIRE = {name: bytes.fromhex(text) for name, text in GOLDEN["wire"].items()}
@@ -52,7 +52,7 @@ def read_members(case: dict[str, Any]) -> Members:
     return owning(members, owned, generation=5) if any(owned.values()) else members
 
 
-def read_answer(case: dict[str, Any], assignor: str) -> dict[str, list[TopicPartition]]:
+def read_assignment(case: dict[str, Any], assignor: str) -> dict[str, list[TopicPartition]]:
     return {
         member: [TopicPartition(topic, int(index)) for topic, indexes in topics.items() for index in indexes]
         for member, topics in case[assignor].items()
@@ -60,28 +60,31 @@ def read_answer(case: dict[str, Any], assignor: str) -> dict[str, list[TopicPart
 
 
 @pytest.mark.parametrize("case", cases("range"))
-def test_range_answers_as_java(case: dict[str, Any]) -> None:
+def test_range_assigns_like_java(case: dict[str, Any]) -> None:
     compare_exactly(RangeAssignor(), case)
 
 
 @pytest.mark.parametrize("case", cases("roundrobin"))
-def test_round_robin_answers_as_java(case: dict[str, Any]) -> None:
+def test_round_robin_assigns_like_java(case: dict[str, Any]) -> None:
     compare_exactly(RoundRobinAssignor(), case)
 
 
 def compare_exactly(assignor: Assignor, case: dict[str, Any]) -> None:
     ours = assignor.assign(read_topics(case), read_members(case))
-    assert {member: sorted(given) for member, given in ours.items()} == read_answer(case, assignor.name)
+    assert {member: sorted(given) for member, given in ours.items()} == read_assignment(case, assignor.name)
 
 
 def before(members: Members) -> Given:
-    return {name: [tp for tp in said.owned if tp.topic in said.topics] for name, said in members.items()}
+    return {
+        name: [tp for tp in subscription.owned if tp.topic in subscription.topics]
+        for name, subscription in members.items()
+    }
 
 
 @pytest.mark.parametrize("case", cases("sticky"))
 def test_sticky_is_as_even_and_as_sticky_as_java(case: dict[str, Any]) -> None:
     topics, members = read_topics(case), read_members(case)
-    ours, java = StickyAssignor().assign(topics, members), read_answer(case, "sticky")
+    ours, java = StickyAssignor().assign(topics, members), read_assignment(case, "sticky")
     check_valid(topics, members, ours)
     assert unevenness(ours) <= unevenness(java)
     if unevenness(ours) == unevenness(java):
@@ -90,12 +93,12 @@ def test_sticky_is_as_even_and_as_sticky_as_java(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("cooperative-sticky"))
 def test_cooperative_sticky_is_as_even_and_as_sticky_as_java(case: dict[str, Any]) -> None:
-    """What each may keep now; what must be given up first is assigned in the next rebalance."""
+    """Compares what each member keeps now; what must be revoked first is assigned in the next rebalance."""
     topics, members = read_topics(case), read_members(case)
-    ours, java = CooperativeStickyAssignor().assign(topics, members), read_answer(case, "cooperative-sticky")
+    ours, java = CooperativeStickyAssignor().assign(topics, members), read_assignment(case, "cooperative-sticky")
     check_valid(topics, members, ours, complete=False)
     final = StickyAssignor().assign(topics, members)
-    if unevenness(final) == unevenness(read_answer(case, "sticky")):
+    if unevenness(final) == unevenness(read_assignment(case, "sticky")):
         assert kept(before(members), ours) >= kept(before(members), java)
 
 
@@ -117,7 +120,7 @@ def test_user_data_as_java_writes_it() -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_subscriptions_and_assignments_as_java_writes_them(version: int) -> None:
-    said = Subscription(version, frozenset({"a", "bc"}), OWNED, "east", 7, b"\1\2")
-    assert consumer_protocol.write_subscription(said) == WIRE[f"subscription-{version}"]
+    subscription = Subscription(version, frozenset({"a", "bc"}), OWNED, "east", 7, b"\1\2")
+    assert consumer_protocol.write_subscription(subscription) == WIRE[f"subscription-{version}"]
     topics = [("a", [0, 3]), ("bc", [1])]
     assert consumer_protocol.write_assignment(version, topics) == WIRE[f"assignment-{version}"]

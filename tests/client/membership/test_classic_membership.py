@@ -1,4 +1,4 @@
-"""Members of classic groups that come, go, die and come back, against a running broker."""
+"""Members of classic groups that join, leave, crash and come back, against a running broker."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from rookery.client.membership.assignors.base import MemberSubscription, Partiti
 from rookery.client.membership.classic_shell import ClassicMembership
 from rookery.client.membership.interfaces import OffsetAndMetadata
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import TIMEOUT_S, Player, fast, partitions, playing, poll_until, settle
+from tests.client.membership.group_members import TIMEOUT_S, GroupMember, closing, fast, partitions, poll_until, settle
 from tests.client.skipping import let_pass
 
 
@@ -24,10 +24,10 @@ def test_members_come_and_go(broker: EmbeddedBroker, strategy: str) -> None:
 
     async def work() -> None:
         settings = fast(topic, strategies=(strategy,))
-        first, second, third = (Player(broker.bootstrap_servers, [topic], settings) for _ in range(3))
-        async with playing(first, second):
+        first, second, third = (GroupMember(broker.bootstrap_servers, [topic], settings) for _ in range(3))
+        async with closing(first, second):
             await settle(first, sizes=[6])
-            assert first.host.heard() == [("assigned", [0, 1, 2, 3, 4, 5])]
+            assert first.host.take_events() == [("assigned", [0, 1, 2, 3, 4, 5])]
             await settle(first, second, sizes=[3, 3])
             await settle(first, second, third, sizes=[2, 2, 2])
             await third.close()
@@ -36,12 +36,12 @@ def test_members_come_and_go(broker: EmbeddedBroker, strategy: str) -> None:
     asyncio.run(work())
 
 
-def test_eager_members_give_up_everything_first(broker: EmbeddedBroker) -> None:
+def test_eager_members_revoke_everything_first(broker: EmbeddedBroker) -> None:
     broker.create_topic("eager", partitions=4)
 
     async def work() -> None:
-        first, second = (Player(broker.bootstrap_servers, ["eager"], fast("eager")) for _ in range(2))
-        async with playing(second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["eager"], fast("eager")) for _ in range(2))
+        async with closing(second):
             await settle(first, sizes=[4])
             await settle(first, second, sizes=[2, 2])
             assert first.host.log == [
@@ -53,37 +53,37 @@ def test_eager_members_give_up_everything_first(broker: EmbeddedBroker) -> None:
                 ("assigned", first.indexes),
             ]
             owned = first.indexes
-            first.host.heard()
+            first.host.take_events()
             await first.close()
             assert first.host.log == [("revoked", owned), ("assignment", [])]
 
     asyncio.run(work())
 
 
-def test_cooperative_members_give_up_only_what_moves(broker: EmbeddedBroker) -> None:
+def test_cooperative_members_revoke_only_what_moves(broker: EmbeddedBroker) -> None:
     broker.create_topic("cooperative", partitions=4)
 
     async def work() -> None:
         settings = fast("cooperative", strategies=("cooperative-sticky",))
-        first, second = (Player(broker.bootstrap_servers, ["cooperative"], settings) for _ in range(2))
-        async with playing(first, second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["cooperative"], settings) for _ in range(2))
+        async with closing(first, second):
             await settle(first, sizes=[4])
-            first.host.heard()
+            first.host.take_events()
             await settle(first, second, sizes=[2, 2])
             moved = second.indexes
-            heard = first.host.heard()
-            assert [entry for entry in heard if entry[1]] == [("revoked", moved)]
-            assert [entry for entry in second.host.heard() if entry[1]] == [("assigned", moved)]
+            take_events = first.host.take_events()
+            assert [entry for entry in take_events if entry[1]] == [("revoked", moved)]
+            assert [entry for entry in second.host.take_events() if entry[1]] == [("assigned", moved)]
 
     asyncio.run(work())
 
 
-def test_what_was_read_is_committed_before_it_is_given_up(broker: EmbeddedBroker) -> None:
+def test_positions_are_committed_before_a_revocation(broker: EmbeddedBroker) -> None:
     broker.create_topic("handed", partitions=2)
 
     async def work() -> None:
         settings = fast("handed", enable_auto_commit=True, auto_commit_interval_ms=60_000)
-        first, second = (Player(broker.bootstrap_servers, ["handed"], settings) for _ in range(2))
+        first, second = (GroupMember(broker.bootstrap_servers, ["handed"], settings) for _ in range(2))
         seen: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
 
         async def on_event(event: str, _: object) -> None:
@@ -92,7 +92,7 @@ def test_what_was_read_is_committed_before_it_is_given_up(broker: EmbeddedBroker
                 seen.append(await first.committer.committed(partitions("handed", 0, 1)))
 
         first.host.on_event = on_event
-        async with playing(first, second):
+        async with closing(first, second):
             await settle(first, sizes=[2])
             read = {tp: OffsetAndMetadata(5 + tp.partition) for tp in first.host.assigned()}
             first.host.positions = dict(read)
@@ -107,10 +107,10 @@ def test_a_dead_member_is_replaced_when_its_session_ends(broker: EmbeddedBroker)
 
     async def work() -> None:
         settings = fast("dead", session_timeout_ms=400)
-        first, second = (Player(broker.bootstrap_servers, ["dead"], settings) for _ in range(2))
-        async with playing(second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["dead"], settings) for _ in range(2))
+        async with closing(second):
             await settle(first, second, sizes=[2, 2])
-            await first.die()
+            await first.kill()
             await settle(second, sizes=[4])
 
     asyncio.run(work())
@@ -120,11 +120,11 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
     broker.create_topic("silent", partitions=4)
 
     async def work() -> None:
-        silent = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=30_000))
-        awake = Player(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=300_000))
-        async with playing(silent, awake):
+        silent = GroupMember(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=30_000))
+        awake = GroupMember(broker.bootstrap_servers, ["silent"], fast("silent", max_poll_interval_ms=300_000))
+        async with closing(silent, awake):
             await settle(silent, awake, sizes=[2, 2])
-            silent.host.heard()
+            silent.host.take_events()
             owned = silent.indexes
             await let_pass(30)
             await settle(awake, sizes=[4])
@@ -132,7 +132,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions(broker: Embedded
             with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
                 await silent.committer.commit({TopicPartition("silent", owned[0]): OffsetAndMetadata(1)})
             await settle(silent, awake, sizes=[2, 2])
-            assert silent.host.heard()[:2] == [("lost", owned), ("assigned", silent.indexes)]
+            assert silent.host.take_events()[:2] == [("lost", owned), ("assigned", silent.indexes)]
 
     asyncio.run(work())
 
@@ -141,16 +141,16 @@ def test_a_static_member_that_restarts_keeps_its_partitions(broker: EmbeddedBrok
     broker.create_topic("static", partitions=4)
 
     async def work() -> None:
-        def player(name: str) -> Player:
-            return Player(broker.bootstrap_servers, ["static"], fast("static", group_instance_id=name))
+        def new_member(name: str) -> GroupMember:
+            return GroupMember(broker.bootstrap_servers, ["static"], fast("static", group_instance_id=name))
 
-        one, other = player("one"), player("other")
-        async with playing(other):
+        one, other = new_member("one"), new_member("other")
+        async with closing(other):
             await settle(one, other, sizes=[2, 2])
             owned, generation = one.indexes, one.generation
             await one.close()
-            again = player("one")
-            async with playing(again):
+            again = new_member("one")
+            async with closing(again):
                 await settle(again, other, sizes=[2, 2])
                 assert (again.indexes, again.generation, other.generation) == (owned, generation, generation)
                 assert again.membership.group_metadata.group_instance_id == "one"
@@ -158,22 +158,22 @@ def test_a_static_member_that_restarts_keeps_its_partitions(broker: EmbeddedBrok
     asyncio.run(work())
 
 
-def test_whoever_has_an_instance_id_second_has_it(broker: EmbeddedBroker) -> None:
+def test_the_second_member_with_an_instance_id_fences_the_first(broker: EmbeddedBroker) -> None:
     broker.create_topic("fenced", partitions=2)
 
     async def work() -> None:
         settings = fast("fenced", group_instance_id="same")
-        first, second = (Player(broker.bootstrap_servers, ["fenced"], settings) for _ in range(2))
-        async with playing(first, second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["fenced"], settings) for _ in range(2))
+        async with closing(first, second):
             await settle(first, sizes=[2])
             await settle(second, sizes=[2])
             for _ in range(2):
-                with pytest.raises(ApiError, match=r"another consumer uses the group.instance.id same") as refusal:
+                with pytest.raises(ApiError, match=r"another consumer uses the group.instance.id same") as raised:
                     await poll_until(lambda: False, first)
-                assert refusal.value.code == ErrorCode.FENCED_INSTANCE_ID
-            first.host.heard()
+                assert raised.value.code == ErrorCode.FENCED_INSTANCE_ID
+            first.host.take_events()
             await first.membership.close(timeout_s=5)
-            assert first.host.heard() == [("lost", [0, 1])]
+            assert first.host.take_events() == [("lost", [0, 1])]
 
     asyncio.run(work())
 
@@ -182,14 +182,14 @@ def test_the_coordinator_restarts(broker: EmbeddedBroker) -> None:
     broker.create_topic("restart", partitions=4)
 
     async def work() -> None:
-        first, second = (Player(broker.bootstrap_servers, ["restart"], fast("restart")) for _ in range(2))
-        async with playing(first, second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["restart"], fast("restart")) for _ in range(2))
+        async with closing(first, second):
             await settle(first, second, sizes=[2, 2])
             await asyncio.to_thread(broker.restart, clean=False)
             tp = next(iter(first.host.assigned()))
             await first.committer.commit({tp: OffsetAndMetadata(3)})
-            third = Player(broker.bootstrap_servers, ["restart"], fast("restart"))
-            async with playing(third):
+            third = GroupMember(broker.bootstrap_servers, ["restart"], fast("restart"))
+            async with closing(third):
                 await settle(first, second, third, sizes=[1, 1, 2])
                 assert (await third.committer.committed([tp]))[tp].offset == 3
 
@@ -198,19 +198,19 @@ def test_the_coordinator_restarts(broker: EmbeddedBroker) -> None:
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "Heartbeat"])
 @pytest.mark.parametrize("code", ["NOT_COORDINATOR", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"])
-def test_refusals_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, code: str) -> None:
+def test_errors_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, code: str) -> None:
     topic = f"refused-{api}-{code}"
     broker.create_topic(topic, partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, [topic], fast(topic))
-        async with playing(one):
+        one = GroupMember(broker.bootstrap_servers, [topic], fast(topic))
+        async with closing(one):
             if api == "Heartbeat":
                 await settle(one, sizes=[2])
             fault = broker.faults.fail(api, code)
             await poll_until(lambda: fault.is_over, one)
             if code == "UNKNOWN_MEMBER_ID" and api != "JoinGroup":
-                # The broker believes it to be another member, and waits for the old one until its session is over.
+                # The broker takes it for another member, and waits for the old one until its session expires.
                 await asyncio.to_thread(broker.advance_time, 10)
             await settle(one, sizes=[2])
             await one.committer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
@@ -218,12 +218,12 @@ def test_refusals_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, c
     asyncio.run(work())
 
 
-def test_a_lost_answer_to_a_join(broker: EmbeddedBroker) -> None:
+def test_a_lost_response_to_a_join(broker: EmbeddedBroker) -> None:
     broker.create_topic("lost-answer", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["lost-answer"], fast("lost-answer"))
-        async with playing(one):
+        one = GroupMember(broker.bootstrap_servers, ["lost-answer"], fast("lost-answer"))
+        async with closing(one):
             broker.faults.drop_connection("JoinGroup", carry_out=True, times=2)
             broker.faults.drop_connection("SyncGroup", carry_out=True)
             await settle(one, sizes=[2])
@@ -232,12 +232,12 @@ def test_a_lost_answer_to_a_join(broker: EmbeddedBroker) -> None:
 
 
 def test_lost_while_it_joins_and_back_before_the_next_poll(broker: EmbeddedBroker) -> None:
-    """A heartbeat is refused while SyncGroup is under way, and the join goes on under a new member id."""
+    """A heartbeat fails while SyncGroup is in flight, and the join continues with a new member id."""
     broker.create_topic("back-again", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["back-again"], fast("back-again"))
-        async with playing(one):
+        one = GroupMember(broker.bootstrap_servers, ["back-again"], fast("back-again"))
+        async with closing(one):
             refused = broker.faults.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
             broker.faults.delay("SyncGroup", 10)
             broker.faults.fail("SyncGroup", "REBALANCE_IN_PROGRESS")
@@ -247,11 +247,11 @@ def test_lost_while_it_joins_and_back_before_the_next_poll(broker: EmbeddedBroke
                 while not one.membership._is_lost:
                     await asyncio.sleep(0.01)
             assert refused.is_over
-            assert one.membership._joining is not None
-            assert not one.membership._joining.done()
-            # The answer comes, and the session of the member that was lost is over.
+            assert one.membership._join_task is not None
+            assert not one.membership._join_task.done()
+            # The response arrives, and the session of the lost member expires.
             await asyncio.to_thread(broker.advance_time, 10)
-            await one.membership._joining
+            await one.membership._join_task
             await settle(one, sizes=[2])
 
     asyncio.run(work())
@@ -261,12 +261,12 @@ def test_new_partitions_are_assigned(broker: EmbeddedBroker) -> None:
     broker.create_topic("grown", partitions=2)
 
     async def work() -> None:
-        first, second = (Player(broker.bootstrap_servers, ["grown"], fast("grown")) for _ in range(2))
-        async with playing(first, second):
+        first, second = (GroupMember(broker.bootstrap_servers, ["grown"], fast("grown")) for _ in range(2))
+        async with closing(first, second):
             await settle(first, second, sizes=[1, 1])
             await Admin.over(first.cluster).create_partitions({"grown": 4})
-            for player in (first, second):
-                await player.cluster.refresh(["grown"])
+            for each in (first, second):
+                await each.cluster.refresh(["grown"])
             await settle(first, second, sizes=[2, 2])
 
     asyncio.run(work())
@@ -281,32 +281,32 @@ def test_another_subscription(broker: EmbeddedBroker, strategy: str) -> None:
     async def work() -> None:
         settings = fast(old, strategies=(strategy,))
         one, other = (
-            Player(broker.bootstrap_servers, [old], settings),
-            Player(broker.bootstrap_servers, [old], settings),
+            GroupMember(broker.bootstrap_servers, [old], settings),
+            GroupMember(broker.bootstrap_servers, [old], settings),
         )
-        async with playing(one, other):
+        async with closing(one, other):
             await settle(one, other, sizes=[1, 1])
             one.host.topics = frozenset({old, new})
             await settle(one, other, sizes=[2, 2] if strategy != "range" else [1, 3])
             one.host.topics = frozenset({new})
             await settle(one, other, sizes=[2, 2])
             assert {tp.topic for tp in one.host.assigned()} == {new}
-            # Whoever leads knows the topics of both.
+            # The leader watches the topics of both.
             assert {old, new} in (one.host.group_topics, other.host.group_topics)
 
     asyncio.run(work())
 
 
-def test_what_listeners_raise_passes_through_and_changes_nothing(broker: EmbeddedBroker) -> None:
+def test_exceptions_of_listeners_propagate_and_change_nothing(broker: EmbeddedBroker) -> None:
     broker.create_topic("raising", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["raising"], fast("raising"))
+        one = GroupMember(broker.bootstrap_servers, ["raising"], fast("raising"))
 
         def fail(event: str, _: object) -> None:
             raise RuntimeError(event)
 
-        async with playing(one):
+        async with closing(one):
             one.host.on_event = fail
             with pytest.raises(RuntimeError, match="assigned"):
                 await settle(one, sizes=[3])
@@ -327,17 +327,17 @@ class Broken(StatelessAssignor):
     def assign(
         self, topics: PartitionRacks, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, list[TopicPartition]]:
-        raise ZeroDivisionError("by nobody")
+        raise ZeroDivisionError("on purpose")
 
 
-def test_an_assignor_that_fails_is_told_to_the_leader(broker: EmbeddedBroker) -> None:
+def test_the_exception_of_an_assignor_is_raised_in_the_leader(broker: EmbeddedBroker) -> None:
     broker.create_topic("broken", partitions=2)
 
     async def work() -> None:
         settings = fast("broken", strategies=("broken",))
-        one = Player(broker.bootstrap_servers, ["broken"], settings, assignors=[Broken()])
-        async with playing(one):
-            with pytest.raises(ApiError, match="assignor broken: by nobody"):
+        one = GroupMember(broker.bootstrap_servers, ["broken"], settings, assignors=[Broken()])
+        async with closing(one):
+            with pytest.raises(ApiError, match="assignor broken: on purpose"):
                 await settle(one, sizes=[2])
 
     asyncio.run(work())
@@ -347,53 +347,53 @@ def test_assignors_without_a_common_name(broker: EmbeddedBroker) -> None:
     broker.create_topic("apart", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["apart"], fast("apart"))
-        other = Player(broker.bootstrap_servers, ["apart"], fast("apart", strategies=("sticky",)))
-        async with playing(one, other):
+        one = GroupMember(broker.bootstrap_servers, ["apart"], fast("apart"))
+        other = GroupMember(broker.bootstrap_servers, ["apart"], fast("apart", strategies=("sticky",)))
+        async with closing(one, other):
             await settle(one, sizes=[2])
-            with pytest.raises(ApiError, match=r"partition.assignment.strategy") as refusal:
+            with pytest.raises(ApiError, match=r"partition.assignment.strategy") as raised:
                 await poll_until(lambda: False, other)
-            assert refusal.value.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            assert raised.value.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     asyncio.run(work())
 
 
-def test_closed_while_it_joins(broker: EmbeddedBroker) -> None:
+def test_close_during_a_join(broker: EmbeddedBroker) -> None:
     broker.create_topic("hasty", partitions=2)
 
     async def work() -> None:
-        one, other = (Player(broker.bootstrap_servers, ["hasty"], fast("hasty")) for _ in range(2))
-        async with playing(other):
+        one, other = (GroupMember(broker.bootstrap_servers, ["hasty"], fast("hasty")) for _ in range(2))
+        async with closing(other):
             await settle(one, sizes=[2])
             await poll_until(lambda: other.membership._member.member_id != "", other)
             await other.poll()
             await one.close()
             await settle(other, sizes=[2])
-        hasty = Player(broker.bootstrap_servers, ["hasty"], fast("hasty"))
+        hasty = GroupMember(broker.bootstrap_servers, ["hasty"], fast("hasty"))
         await hasty.poll()
         await hasty.close()
 
     asyncio.run(work())
 
 
-def test_closed_while_a_poll_prepares_to_join(broker: EmbeddedBroker) -> None:
-    """That poll must not join again: nobody would leave."""
+def test_close_while_a_poll_revokes_before_a_join(broker: EmbeddedBroker) -> None:
+    """That poll must not join again: the member would never leave."""
     broker.create_topic("prepared", partitions=2)
 
     async def work() -> None:
-        one = Player(broker.bootstrap_servers, ["prepared"], fast("prepared"))
-        async with playing(one):
+        one = GroupMember(broker.bootstrap_servers, ["prepared"], fast("prepared"))
+        async with closing(one):
             await settle(one, sizes=[2])
-            go_on = asyncio.Event()
-            one.host.on_event = lambda event, partitions: go_on.wait()
+            may_return = asyncio.Event()
+            one.host.on_event = lambda event, partitions: may_return.wait()
             one.membership.request_rejoin("a test")
-            one.host.heard()
+            one.host.take_events()
             polls = asyncio.ensure_future(one.poll())
-            while not one.host.heard():
+            while not one.host.take_events():
                 await asyncio.sleep(0)
             one.host.on_event = lambda event, partitions: None
             await one.membership.close(timeout_s=TIMEOUT_S)
-            go_on.set()
+            may_return.set()
             await polls
             assert isinstance(one.membership, ClassicMembership)
             assert not one.membership._is_joining

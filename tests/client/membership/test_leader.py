@@ -1,4 +1,4 @@
-"""What a leader makes of what the members said."""
+"""The leader of a classic group: members' subscriptions to encoded assignments."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from rookery.client.membership.leader import GroupMembers, partition_counts, par
 from rookery.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from rookery.protocol.consumer_protocol import Subscription, read_assignment, write_subscription
 from rookery.protocol.messages import JoinGroupResponseMember
-from tests.client.membership.groups_of_members import plain
+from tests.client.membership.random_groups import plain
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -25,17 +25,19 @@ class Fixed(StatelessAssignor):
     name = "fixed"
 
     def __init__(self, answer: Mapping[str, list[TopicPartition]]) -> None:
-        self._answer = answer
+        self._assignment = answer
 
     def assign(
         self, topics: PartitionRacks, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, list[TopicPartition]]:
-        return self._answer
+        return self._assignment
 
 
 def row(member_id: str, *owned: TopicPartition, version: int = 3) -> JoinGroupResponseMember:
-    said = Subscription(version, frozenset({"t"}), owned, "east", 4, b"data")
-    return JoinGroupResponseMember(member_id=member_id, group_instance_id=None, metadata=write_subscription(said))
+    subscription = Subscription(version, frozenset({"t"}), owned, "east", 4, b"data")
+    return JoinGroupResponseMember(
+        member_id=member_id, group_instance_id=None, metadata=write_subscription(subscription)
+    )
 
 
 def read(data: bytes) -> list[TopicPartition]:
@@ -44,7 +46,7 @@ def read(data: bytes) -> list[TopicPartition]:
     return found
 
 
-def test_what_members_say() -> None:
+def test_subscriptions_of_members() -> None:
     group = GroupMembers([row("a", ONE), row("b", version=0)])
     assert group.topics == {"t"}
     assert group.subscriptions["a"] == MemberSubscription(frozenset({"t"}), (ONE,), 4, b"data", None, "east")
@@ -53,24 +55,24 @@ def test_what_members_say() -> None:
         GroupMembers([JoinGroupResponseMember(member_id="c", metadata=b"?")])
 
 
-def test_each_member_gets_its_own_version() -> None:
+def test_each_member_gets_an_assignment_in_its_version() -> None:
     group = GroupMembers([row("a"), row("b", version=0)])
-    answers = group.share_out(Fixed({"a": [ONE], "b": [TWO]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
-    assert [data[:2] for data in answers.values()] == [b"\0\3", b"\0\0"]
-    assert [read(data) for data in answers.values()] == [[ONE], [TWO]]
+    assignments = group.assign(Fixed({"a": [ONE], "b": [TWO]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
+    assert [data[:2] for data in assignments.values()] == [b"\0\3", b"\0\0"]
+    assert [read(data) for data in assignments.values()] == [[ONE], [TWO]]
 
 
-def test_a_cooperative_leader_gives_nothing_away_that_another_has() -> None:
+def test_a_cooperative_leader_assigns_nothing_that_another_member_owns() -> None:
     group = GroupMembers([row("a", ONE, TWO), row("b")])
     moved = Fixed({"a": [ONE], "b": [TWO]})
-    answers = group.share_out(moved, plain({"t": 2}), protocol=RebalanceProtocol.COOPERATIVE)
-    assert [read(data) for data in answers.values()] == [[ONE], []]
+    assignments = group.assign(moved, plain({"t": 2}), protocol=RebalanceProtocol.COOPERATIVE)
+    assert [read(data) for data in assignments.values()] == [[ONE], []]
 
 
-def test_nothing_is_given_twice() -> None:
+def test_no_partition_is_assigned_twice() -> None:
     group = GroupMembers([row("a"), row("b")])
-    with pytest.raises(ApiError, match="assignor fixed gave t-0 to several members"):
-        group.share_out(Fixed({"a": [ONE], "b": [ONE]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
+    with pytest.raises(ApiError, match="assignor fixed assigned t-0 to several members"):
+        group.assign(Fixed({"a": [ONE], "b": [ONE]}), plain({"t": 2}), protocol=RebalanceProtocol.EAGER)
 
 
 def topic(name: str, error: ErrorCode, *replicas: tuple[int, ...]) -> Topic:

@@ -1,4 +1,4 @@
-"""Groups of whole consumers: every record is read, none twice where partitions change hands in peace."""
+"""Groups of whole consumers: every record is read, and none twice if partitions are revoked gracefully."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -15,7 +15,7 @@ from rookery.client.errors import CommitFailedError
 from rookery.client.membership.interfaces import RebalanceListener
 from rookery.client.produce.producer import Producer
 from rookery.testing import EmbeddedBroker
-from tests.client.membership.players import SETTINGS, TIMEOUT_S, partitions
+from tests.client.membership.group_members import SETTINGS, TIMEOUT_S, partitions
 from tests.client.skipping import let_pass
 
 COUNT = 40
@@ -25,31 +25,31 @@ CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 NEW = "KIP-848"
 
 
-class Notes(RebalanceListener):
-    """What was heard; and, inside a revocation, what the consumer lets one do there."""
+class EventRecorder(RebalanceListener):
+    """Records the listener's calls; with a `consumer`, commits the positions of revoked partitions."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, list[int]]] = []
+        self.events: list[tuple[str, list[int]]] = []
         self.consumer: Bytes | None = None
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self._note("assigned", partitions)
+        self._record("assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self._note("revoked", partitions)
+        self._record("revoked", partitions)
         if self.consumer is not None:
             positions = {tp: await self.consumer.position(tp) for tp in partitions}
             await self.consumer.commit(positions)
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self._note("lost", partitions)
+        self._record("lost", partitions)
 
-    def _note(self, event: str, partitions: Collection[TopicPartition]) -> None:
-        self.heard.append((event, sorted(tp.partition for tp in partitions)))
+    def _record(self, event: str, partitions: Collection[TopicPartition]) -> None:
+        self.events.append((event, sorted(tp.partition for tp in partitions)))
 
 
 def config(broker: EmbeddedBroker, group_id: str, strategy: str, **changes: Any) -> dict[str, object]:
-    """`changes` with underscores for dots."""
+    """Build a configuration. The names in `changes` have underscores instead of dots."""
     own: dict[str, object] = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": group_id,
@@ -84,7 +84,7 @@ async def fill(broker: EmbeddedBroker, topic: str, count: int = COUNT) -> None:
 
 
 async def poll_until(condition: Callable[[], bool], consumers: Sequence[Bytes]) -> list[tuple[int, int]]:
-    """What they read meanwhile, as (partition, offset)."""
+    """Poll until `condition` holds; return the records that were read, as (partition, offset)."""
     read: list[tuple[int, int]] = []
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
@@ -132,7 +132,7 @@ def test_every_record_is_read_once_while_members_come_and_go(broker: EmbeddedBro
                 seen += await read(COUNT - len(seen), first, second)
                 await fill(broker, topic)
                 seen += await read(2 * COUNT - len(seen), first, second)
-                # What it read last counts as processed with the next poll.
+                # The last records count as processed at the next poll.
                 assert await second.poll(0) == []
             seen += await settle(first, sizes=[4])
             await fill(broker, topic, PARTITIONS)
@@ -150,40 +150,40 @@ def test_listeners_may_commit_what_is_revoked(broker: EmbeddedBroker, strategy: 
     async def work() -> None:
         await fill(broker, topic)
         settings = config(broker, topic, strategy, enable_auto_commit=False)
-        notes = Notes()
-        async with consuming(settings, topic, notes) as first:
-            notes.consumer = first
+        recorder = EventRecorder()
+        async with consuming(settings, topic, recorder) as first:
+            recorder.consumer = first
             await read(COUNT, first)
             async with consuming(settings, topic) as second:
                 await settle(first, second, sizes=[2, 2])
                 moved = sorted(tp.partition for tp in second.assignment())
                 everything = list(range(PARTITIONS))
-                given_up = everything if strategy == "range" else moved
-                assert [entry for entry in notes.heard if entry[1]][:2] == [
+                revoked = everything if strategy == "range" else moved
+                assert [entry for entry in recorder.events if entry[1]][:2] == [
                     ("assigned", everything),
-                    ("revoked", given_up),
+                    ("revoked", revoked),
                 ]
                 found = await second.committed(partitions(topic, *moved))
                 assert {position.offset for position in found.values()} == {COUNT // PARTITIONS}
-            notes.consumer = None
+            recorder.consumer = None
 
     asyncio.run(work())
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", NEW])
-def test_listeners_may_commit_while_the_consumer_is_closed(broker: EmbeddedBroker, strategy: str) -> None:
+def test_listeners_may_commit_during_close(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"closed-{strategy}"
     broker.create_topic(topic, partitions=PARTITIONS)
 
     async def work() -> None:
         await fill(broker, topic)
         settings = config(broker, topic, strategy, enable_auto_commit=False)
-        notes = Notes()
+        recorder = EventRecorder()
         everything = list(range(PARTITIONS))
-        async with consuming(settings, topic, notes) as one:
-            notes.consumer = one
+        async with consuming(settings, topic, recorder) as one:
+            recorder.consumer = one
             await read(COUNT, one)
-        assert notes.heard == [("assigned", everything), ("revoked", everything)]
+        assert recorder.events == [("assigned", everything), ("revoked", everything)]
         async with consuming(settings, topic) as again:
             found = await again.committed(partitions(topic, *everything))
             assert [found[tp].offset for tp in sorted(found)] == [10, 10, 10, 10]
@@ -192,78 +192,78 @@ def test_listeners_may_commit_while_the_consumer_is_closed(broker: EmbeddedBroke
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", NEW])
-def test_a_static_member_that_restarts_goes_on(broker: EmbeddedBroker, strategy: str) -> None:
+def test_a_restarted_static_member_keeps_its_partitions(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"static-{strategy}"
     broker.create_topic(topic, partitions=PARTITIONS)
 
     async def work() -> None:
         await fill(broker, topic)
         ours = config(broker, topic, strategy, group_instance_id="one")
-        notes = Notes()
-        async with consuming(config(broker, topic, strategy, group_instance_id="two"), topic, notes) as other:
+        recorder = EventRecorder()
+        async with consuming(config(broker, topic, strategy, group_instance_id="two"), topic, recorder) as other:
             async with consuming(ours, topic) as one:
                 seen = await settle(one, other, sizes=[2, 2])
                 seen += await read(COUNT - len(seen), one, other)
                 await one.poll(0)
                 had = one.assignment()
             await fill(broker, topic)
-            notes.heard.clear()
+            recorder.events.clear()
             async with consuming(ours, topic) as again:
                 seen += await settle(again, other, sizes=[2, 2])
                 assert again.assignment() == had
                 seen += await read(2 * COUNT - len(seen), again, other)
         assert sorted(seen) == [(index, offset) for index in range(PARTITIONS) for offset in range(20)]
-        # The other one noticed nothing until it was closed.
-        assert [event for event, indexes in notes.heard if indexes] == ["revoked"]
+        # There was no event for the other member until it was closed.
+        assert [event for event, indexes in recorder.events if indexes] == ["revoked"]
 
     asyncio.run(work())
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", NEW])
-def test_who_does_not_poll_is_out(broker: EmbeddedBroker, strategy: str) -> None:
+def test_a_consumer_that_does_not_poll_is_removed(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"silent-{strategy}"
     broker.create_topic(topic, partitions=PARTITIONS)
 
     async def work() -> None:
         await fill(broker, topic)
-        # Kafka wants session.timeout.ms below; here the session is not what ends.
+        # session.timeout.ms must not exceed max.poll.interval.ms; the session does not expire here.
         slow = config(broker, topic, strategy, max_poll_interval_ms=400)
         if strategy != NEW:
             slow |= {"session.timeout.ms": 400}
-        notes = Notes()
+        recorder = EventRecorder()
         async with (
-            consuming(slow, topic, notes) as silent,
+            consuming(slow, topic, recorder) as silent,
             consuming(config(broker, topic, strategy), topic) as awake,
         ):
             await settle(silent, awake, sizes=[2, 2])
             await poll_until(lambda: len(awake.assignment()) == 4, [awake])
             with pytest.raises(CommitFailedError):
                 await silent.commit()
-            notes.heard.clear()
+            recorder.events.clear()
             await settle(silent, awake, sizes=[2, 2])
-            assert notes.heard[0][0] == "lost"
+            assert recorder.events[0][0] == "lost"
 
     asyncio.run(work())
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", NEW])
-def test_who_waits_in_a_poll_stays(broker: EmbeddedBroker, strategy: str) -> None:
+def test_a_consumer_in_a_long_poll_stays_a_member(broker: EmbeddedBroker, strategy: str) -> None:
     topic = f"waits-{strategy}"
     broker.create_topic(topic, partitions=1)
 
     async def work() -> None:
         settings = config(broker, topic, strategy, max_poll_interval_ms=30_000, metadata_max_age_ms=300_000)
-        notes = Notes()
-        async with consuming(settings, topic, notes) as one:
+        recorder = EventRecorder()
+        async with consuming(settings, topic, recorder) as one:
             await settle(one, sizes=[1])
             one.pause(*one.assignment())
             waiting = asyncio.ensure_future(one.poll(50.0))
             while not waiting.done():
                 await let_pass(1)
-                # Heartbeats are answered meanwhile.
+                # Let the broker answer heartbeats.
                 await asyncio.sleep(0.01)
             assert await waiting == []
-            assert notes.heard == [("assigned", [0])]
+            assert recorder.events == [("assigned", [0])]
 
     asyncio.run(work())
 

@@ -1,4 +1,4 @@
-"""A member of a group with a protocol of its own, on a real broker."""
+"""A member of a group with a custom protocol, on a real broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -12,7 +12,7 @@ from rookery.client.membership.worker import GroupWorker, WorkerSettings
 from rookery.testing import EmbeddedBroker
 from tests.client.skipping import let_pass
 
-# So long that a busy machine does not end one.
+# Long enough not to expire on a busy machine.
 SESSION_S = 10
 TIMEOUT_S = 20
 
@@ -25,7 +25,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class Roll:
-    """Everybody is assigned the names of all."""
+    """A group protocol that assigns the names of all members to each member."""
 
     type = "roll"
     name = "v1"
@@ -77,7 +77,7 @@ async def member(
             await worker.close(leave=leave)
 
 
-async def comes_to(roll: Roll, present: str | None) -> None:
+async def wait_for(roll: Roll, present: str | None) -> None:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             while roll.present != present:
@@ -90,48 +90,48 @@ def test_members_come_and_go(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann, bob = Roll("ann"), Roll("bob")
         async with member(broker, ann):
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
             async with member(broker, bob):
-                await comes_to(ann, "ann,bob")
-                await comes_to(bob, "ann,bob")
-            await comes_to(ann, "ann")
+                await wait_for(ann, "ann,bob")
+                await wait_for(bob, "ann,bob")
+            await wait_for(ann, "ann")
 
     asyncio.run(scenario())
 
 
-def test_who_goes_without_a_word_is_missed_after_its_session(broker: EmbeddedBroker) -> None:
+def test_a_member_that_does_not_leave_is_removed_after_its_session(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann, bob = Roll("ann"), Roll("bob")
         async with member(broker, ann, session_ms=60_000):
             async with member(broker, bob, leave=False):
-                await comes_to(ann, "ann,bob")
+                await wait_for(ann, "ann,bob")
             await asyncio.sleep(0.2)
             assert ann.present == "ann,bob"
             await asyncio.to_thread(broker.advance_time, SESSION_S)
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
             assert ann.losses == 0
 
     asyncio.run(scenario())
 
 
-def test_who_was_killed_comes_back_in_its_own_place_at_once(broker: EmbeddedBroker) -> None:
+def test_a_killed_member_with_an_instance_id_comes_back_immediately(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
-        # Its session would end long after the test has given up.
+        # Its session would expire long after the test's time-out.
         first, again = Roll("ann"), Roll("ann")
         async with member(broker, first, leave=False, session_ms=3 * TIMEOUT_S * 1000):
-            await comes_to(first, "ann")
+            await wait_for(first, "ann")
         async with member(broker, again):
-            await comes_to(again, "ann")
+            await wait_for(again, "ann")
 
     asyncio.run(scenario())
 
 
-def test_a_protocol_that_fails_is_tried_again(broker: EmbeddedBroker) -> None:
+def test_a_failure_of_the_protocol_is_retried(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann = Roll("ann")
         ann.failures_left = 2
         async with member(broker, ann):
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
         assert ann.failures_left == 0
 
     asyncio.run(scenario())
@@ -141,34 +141,34 @@ def test_the_assignment_is_lost_with_the_broker_and_comes_back_with_it(broker: E
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann, session_ms=1000):
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
             await asyncio.to_thread(broker.pause)
-            await comes_to(ann, None)
+            await wait_for(ann, None)
             broker.resume()
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
 
     asyncio.run(scenario())
 
 
-def test_an_assignment_can_be_asked_for_again(broker: EmbeddedBroker) -> None:
+def test_a_rejoin_brings_a_new_assignment(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann) as worker:
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
             ann.present = None
-            worker.rejoin("the test wants it")
-            await comes_to(ann, "ann")
+            worker.rejoin("a test")
+            await wait_for(ann, "ann")
 
     asyncio.run(scenario())
 
 
-def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBroker) -> None:
+def test_the_assignment_is_lost_if_the_coordinator_is_silent_during_a_join(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann) as worker:
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
             held = broker.faults.delay("JoinGroup", 60.0, times=None)
-            worker.rejoin("the test wants it")
+            worker.rejoin("a test")
             async with asyncio.timeout(TIMEOUT_S):
                 while held.hits == 0:
                     await asyncio.sleep(0.01)
@@ -181,30 +181,30 @@ def test_a_coordinator_that_is_silent_during_a_join_is_missed(broker: EmbeddedBr
 
 
 def test_a_coordinator_that_was_silent_only_for_a_while_assigns_again(broker: EmbeddedBroker) -> None:
-    """It answers the very heartbeat that was missed, and never gave us up."""
+    """The coordinator answers the late heartbeat, and never removed the member."""
 
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann) as worker:
-            await comes_to(ann, "ann")
-            worker._miss()
+            await wait_for(ann, "ann")
+            worker._on_silence()
             assert ann.present is None
-            await comes_to(ann, "ann")
+            await wait_for(ann, "ann")
 
     asyncio.run(scenario())
 
 
-def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
+def test_two_members_with_one_instance_id_do_not_fence_each_other_for_ever(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         first, second = Roll("ann"), Roll("ann")
         async with member(broker, first):
-            await comes_to(first, "ann")
+            await wait_for(first, "ann")
             async with member(broker, second, session_ms=60_000):
-                await comes_to(second, "ann")
-                await comes_to(first, None)
+                await wait_for(second, "ann")
+                await wait_for(first, None)
                 await let_pass(SESSION_S)
                 for each in (first, second):
-                    await comes_to(each, "ann,ann")
+                    await wait_for(each, "ann,ann")
                 # For longer than a session, with heartbeats in between.
                 for _ in range(12):
                     await let_pass(SESSION_S / 10)
@@ -215,7 +215,7 @@ def test_two_with_one_instance_id_come_to_terms(broker: EmbeddedBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_member_that_no_try_brings_into_the_group_is_told(broker: EmbeddedBroker) -> None:
+def test_final_errors_of_a_join_are_reported(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         ann = Roll("ann")
         async with member(broker, ann, session_ms=10):

@@ -1,24 +1,24 @@
-"""A member of a classic consumer group (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), without network or time.
+"""The state of a member of a classic group (JoinGroup, SyncGroup, Heartbeat, LeaveGroup). Pure: no network, no time.
 
-Theory of operation. Members join; when all have, each learns the new generation, and one of them, the leader, the
-subscriptions of all. The leader shares the partitions out and sends the result with its SyncGroup; the SyncGroups of
-the others are answered with their part. Heartbeats say that a member lives, and are answered with REBALANCE_IN_PROGRESS
-when it should join again.
+Theory of operation. Members join; when all have joined, each gets the new generation, and one of them, the leader, also
+the subscriptions of all. The leader computes the assignments and sends them with its SyncGroup; the SyncGroup responses
+of all members carry their assignments. Heartbeats keep the session alive; their response is REBALANCE_IN_PROGRESS when
+the member should join again.
 
     UNJOINED              -> PREPARING_REBALANCE   join_request
     PREPARING_REBALANCE   -> COMPLETING_REBALANCE  joined: there is a generation
     COMPLETING_REBALANCE  -> STABLE                synced: there is an assignment
     COMPLETING_REBALANCE  -> PREPARING_REBALANCE   join_request, after others joined or left meanwhile
     STABLE                -> PREPARING_REBALANCE   join_request
-    any                   -> UNJOINED              the coordinator does not know us (any more), or we left
+    any                   -> UNJOINED              the coordinator has removed this member, or the member has left
 
-- An answer that says that we are not a member counts only for who we are now: answers to what was sent in an earlier
-  generation, or while a join is under way, are stale.
-- `completed_generation` is the generation in which what we own was assigned. It is lost with the membership, and with
-  it everything that is owned.
-- Errors that no new try can mend are raised as ApiError.
+- An error code about the membership counts only for the current identity: replies to requests of an earlier generation,
+  or during a join, are stale.
+- `completed_generation` is the generation in which the owned partitions were assigned. It is reset when the membership
+  ends, and with it the ownership.
+- Errors that no retry can resolve are raised as ApiError.
 
-`classic_shell` runs this for consumers, and `worker` for groups with a protocol of their own.
+`classic_shell` runs this for consumers, and `worker` for groups with a custom protocol.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,16 +51,16 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What an answer asks of whoever runs the member."""
+    """The caller's next step after a response."""
 
-    GO_ON = auto()
+    CONTINUE = auto()
     JOIN_NOW = auto()
     JOIN_LATER = auto()
     SYNC = auto()
-    SETTLE = auto()
-    """There is an assignment to follow."""
+    ADOPT = auto()
+    """There is a new assignment."""
     LOSE = auto()
-    """We are no member any more: everything owned is lost."""
+    """The member was removed from the group: all owned partitions are lost."""
 
 
 class ClassicMember:
@@ -80,7 +80,7 @@ class ClassicMember:
         self.assignor = ""
         self.is_leader = False
         self.must_assign = False
-        """A leader that came back within its session need not: the group keeps its assignment (KIP-814)."""
+        """False for a leader that came back within its session: the group keeps its assignment (KIP-814)."""
         self.members: Sequence[JoinGroupResponseMember] = ()
         self.assignment = b""
         self.rejoin_reason: str | None = "initialized"
@@ -99,16 +99,16 @@ class ClassicMember:
         return self.generation != NO_GENERATION
 
     @property
-    def may_beat(self) -> bool:
+    def may_heartbeat(self) -> bool:
         return self.state in (State.COMPLETING_REBALANCE, State.STABLE)
 
     def request_rejoin(self, reason: str) -> None:
-        """The next join happens as soon as its runner can; the first reason is told."""
+        """Request another join. The coordinator is sent the first reason since the last join."""
         if self.rejoin_reason is None:
             self.rejoin_reason = reason
 
     def join_request(self, protocols: Sequence[tuple[str, bytes]]) -> JoinGroupRequest:
-        """`protocols`: the assignors that we know, the preferred one first, each with our subscription."""
+        """Build a JoinGroup. `protocols` are the supported assignors, the preferred one first, with the metadata."""
         self.state = State.PREPARING_REBALANCE
         return JoinGroupRequest(
             group_id=self._group_id,
@@ -131,21 +131,21 @@ class ClassicMember:
                 self.must_assign = self.is_leader and not response.get("skip_assignment", False)
                 self.members = response.members
                 self.state = State.COMPLETING_REBALANCE
-                # What happens from now on is a reason to join again.
+                # Only here: what is requested from now on is not part of this join, and needs another one.
                 self.rejoin_reason = None
                 return Step.SYNC
             case ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = response.member_id
                 return Step.JOIN_NOW
             case ErrorCode.UNKNOWN_MEMBER_ID:
-                return self.lose("the coordinator does not know us")
+                return self.lose("the coordinator does not know this member")
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 return Step.JOIN_LATER
             case code:
-                raise self._refused(code, "join")
+                raise self._group_error(code, "join")
 
     def sync_request(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
-        """`assignments`: of all members if we lead, none otherwise."""
+        """Build a SyncGroup. `assignments` are those of all members if this one leads, else empty."""
         return SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self.generation,
@@ -164,16 +164,16 @@ class ClassicMember:
                 self.state = State.STABLE
                 self.completed_generation = self.generation
                 self.assignment = response.assignment
-                return Step.SETTLE
+                return Step.ADOPT
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 self.request_rejoin("the group began another rebalance before this one ended")
                 return Step.JOIN_NOW
             case ErrorCode.ILLEGAL_GENERATION:
                 return self.lose("the group has a newer generation", keep_member_id=True)
             case ErrorCode.UNKNOWN_MEMBER_ID:
-                return self.lose("the coordinator does not know us")
+                return self.lose("the coordinator does not know this member")
             case code:
-                raise self._refused(code, "share the partitions of")
+                raise self._group_error(code, "get an assignment from")
 
     def heartbeat_request(self) -> HeartbeatRequest:
         return HeartbeatRequest(
@@ -183,21 +183,23 @@ class ClassicMember:
             group_instance_id=self._instance_id,
         )
 
-    def told(self, code: ErrorCode, who: ConsumerGroupMetadata) -> Step:
-        """The coordinator answered a heartbeat or a commit of ours, sent as `who`."""
-        if code == ErrorCode.NONE or who != self.identity or not self.may_beat:
-            return Step.GO_ON
+    def on_error_code(self, code: ErrorCode, identity: ConsumerGroupMetadata) -> Step:
+        """Process the error code of a heartbeat or commit that was sent with `identity`."""
+        if code == ErrorCode.NONE or identity != self.identity or not self.may_heartbeat:
+            # A stale reply: dropping the current membership because of an earlier generation's error would revoke
+            # partitions that this member owns, and start rebalance after rebalance.
+            return Step.CONTINUE
         match code:
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 if self.state == State.STABLE:
                     self.request_rejoin("the group is rebalancing")
-                return Step.GO_ON
+                return Step.CONTINUE
             case ErrorCode.ILLEGAL_GENERATION:
                 return self.lose("the group has a newer generation", keep_member_id=True)
             case ErrorCode.UNKNOWN_MEMBER_ID:
-                return self.lose("the coordinator does not know us")
+                return self.lose("the coordinator does not know this member")
             case _:
-                raise self._refused(code, "stay in")
+                raise self._group_error(code, "stay in")
 
     def lose(self, reason: str, *, keep_member_id: bool = False) -> Step:
         self.state = State.UNJOINED
@@ -209,13 +211,16 @@ class ClassicMember:
         self.rejoin_reason = reason
         return Step.LOSE
 
-    def give_up_instance(self) -> None:
-        """Another member has our instance id: from now on we join as one more."""
+    def drop_instance_id(self) -> None:
+        """Join as a dynamic member from now on: another member has the instance id."""
         self._instance_id = None
 
     def leave_request(self, reason: str, *, for_good: bool = False) -> LeaveGroupRequest | None:
-        """None if there is nothing to leave. Static members leave only for good: else they are back within their
-        session."""
+        """Build a LeaveGroup; None if there is nothing to leave.
+
+        A static member leaves only if `for_good`: otherwise it may come back within its session, and keeps its
+        partitions meanwhile.
+        """
         if self.member_id == NO_MEMBER_ID or (self._instance_id is not None and not for_good):
             return None
         leaving = MemberIdentity(
@@ -223,12 +228,12 @@ class ClassicMember:
         )
         return LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id, members=[leaving])
 
-    def _refused(self, code: ErrorCode, what: str) -> ApiError:
+    def _group_error(self, code: ErrorCode, what: str) -> ApiError:
         text = f"cannot {what} group {self._group_id}"
         if code == ErrorCode.FENCED_INSTANCE_ID:
             text += f": another consumer uses the group.instance.id {self._instance_id}"
         elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            text += ": its members have no assignor (partition.assignment.strategy) in common with us"
+            text += ": its members have no assignor (partition.assignment.strategy) in common with this one"
         elif code == ErrorCode.INVALID_SESSION_TIMEOUT:
             text += f": the broker does not allow session.timeout.ms {self._session_timeout_ms}"
         return ApiError(code, text)

@@ -1,14 +1,14 @@
-"""A consumer's membership in a classic group: runs a `ClassicMember` on the network, beside the consumer's polls.
+"""A consumer's membership in a classic group: runs a `ClassicMember` on the network, concurrently with the polls.
 
-Three things run at once. `poll`, called by the application's polls, does what changes the assignment: it gives up
-partitions, calls listeners, takes over new ones. A task per join sends JoinGroup and SyncGroup, on a connection of
-their own, because a JoinGroup is only answered when all members have joined. A task of its own sends heartbeats, and
-leaves the group when the application has not polled for max.poll.interval.ms.
+Three parts run concurrently. `poll`, called by the application's polls, makes all changes of the assignment: it revokes
+partitions, calls listeners, assigns new partitions. A task per join sends JoinGroup and SyncGroup, on a separate
+connection, because a JoinGroup is answered only when all members have joined. Another task sends heartbeats, and leaves
+the group when the application has not polled for max.poll.interval.ms.
 
 The order of a rebalance. Eager: stop reading everything, commit, `revoked`, join, sync, `assigned`. Cooperative:
-commit, join, sync; for what goes to others stop reading, commit, `revoked`; `assigned` with what is new; if something
-was given up, join again. When the group has given us up: `lost`, and join again. A poll that is cancelled in the middle
-is taken up by the next.
+commit, join, sync; for the partitions that move to others stop reading, commit, `revoked`; `assigned` with the new
+ones; join again if any were revoked. When the group has removed this member: `lost`, and join again. If a poll is
+cancelled in the middle, the next poll continues.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ from rookery.telemetry.library_logs import LibraryLogger
 _log = LibraryLogger(__name__)
 
 _JOIN_LANE = "join"
-# A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.
+# A coordinator answers a JoinGroup after the rebalance time-out at the latest; this allows for the network.
 _JOIN_GRACE_S = 5.0
 _LEAVE_TIMEOUT_S = 5.0
-# Saying goodbye is worth a try, even if the time for closing is over.
+# LeaveGroup is sent even if the time for closing is used up: without it, the group waits for the session time-out.
 _LEAVE_TIMEOUT_MIN_S = 0.1
 
 
@@ -81,26 +81,30 @@ class ClassicMembership:
         )
         self._coordinators = Coordinators(cluster)
         self._join_coordinators = Coordinators(cluster, lane=_JOIN_LANE)
-        self._joining: asyncio.Task[None] | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._join_task: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._has_assignment = False
         self._is_lost = False
         self._is_closed = False
         self._failure: ApiError | None = None
-        self._told_topics: frozenset[TopicName] = frozenset()
-        # What a leader assigned by; None unless we lead.
+        self._joined_topics: frozenset[TopicName] = frozenset()
+        # The partition counts that this member assigned by as the leader; None if it does not lead.
         self._counts: dict[TopicName, int] | None = None
         self._seen_metadata_version = -1
         self._poll_timer = PollTimer(settings.max_poll_interval_ms, remind=self.wake.set)
         self._rebalance_started_s = 0.0
-        self._known_as = self._member.identity
+        self._last_identity = self._member.identity
         committer.identify = self._identify
-        committer.on_refused = self._on_refused
+        committer.on_member_error = self._on_member_error
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As of the last assignment: when the group has given us up, a transaction must not pass as nobody's."""
-        return self._known_as
+        """The identity of the last assignment, kept after the group has removed this member.
+
+        Without a member id the coordinator would not fence it: a transaction could commit offsets of partitions that
+        belong to others.
+        """
+        return self._last_identity
 
     def note_poll(self) -> None:
         self._poll_timer.restart()
@@ -118,51 +122,52 @@ class ClassicMembership:
         if self._is_lost:
             await self._lose()
         if self._has_assignment:
-            await self._settle()
+            await self._adopt_assignment()
         self._watch_for_changes()
         if self._member.rejoin_reason is not None and not self._is_joining:
-            await self._prepare()
-            # Closed meanwhile: nobody would leave the group again.
+            await self._revoke_before_join()
+            # Closed meanwhile: a join now would leave a member in the group that never polls and never leaves.
             if not self._is_closed:
-                self._begin_to_join()
+                self._start_join()
         elif self._member.is_member:
             self._committer.auto_commit_when_due(self._host.positions_to_commit)
 
     async def close(self, *, timeout_s: float) -> None:
         self._is_closed = True
         deadline_s = self._now_s() + timeout_s
-        await _stop(self._joining)
+        await _stop(self._join_task)
         try:
             if self._is_lost or not self._member.is_member:
                 await self._handover.lose_all()
             else:
-                await self._handover.give_up(self._host.assigned(), timeout_s=timeout_s)
+                await self._handover.revoke(self._host.assigned(), timeout_s=timeout_s)
         finally:
             await self._committer.drain(timeout_s=max(deadline_s - self._now_s(), 0))
             self._poll_timer.stop()
-            await _stop(self._beating)
-            request = self._give_notice("the consumer is closed")
+            await _stop(self._heartbeat_task)
+            request = self._end_membership("the consumer is closed")
             await self._leave(request, timeout_s=max(deadline_s - self._now_s(), _LEAVE_TIMEOUT_MIN_S))
             self._committer.detach()
 
     def _raise_failure(self) -> None:
-        """A fenced instance id stays fenced; after any other failure the next poll tries again."""
+        """Raise the failure. A fenced instance id stays fenced; after any other failure the next poll retries."""
         failure = self._failure
         assert failure is not None
         if failure.code != ErrorCode.FENCED_INSTANCE_ID:
             self._failure = None
         raise copy(failure)
 
-    # What polls do
+    # Called by polls
 
     async def _lose(self) -> None:
         self._is_lost = False
-        # A join that was under way may have brought us back already, with an assignment that is to be followed.
+        # A join in flight may have succeeded since, with an assignment to adopt: keep that one. An assignment of the
+        # membership that was lost belongs to others.
         self._has_assignment &= self._member.is_member
         await self._handover.lose_all()
 
-    async def _settle(self) -> None:
-        """Follow the assignment that came."""
+    async def _adopt_assignment(self) -> None:
+        """Revoke what the new assignment does not contain, then assign it."""
         generation = self._member.generation
         assigned = consumer_protocol.read_assignment(self._member.assignment)
         if assigned is None:
@@ -173,38 +178,41 @@ class ClassicMembership:
         subscribed = self._host.subscribed_topics()
         target = {tp for tp in assigned if tp.topic in subscribed}
         if len(target) < len(assigned):
-            self._member.request_rejoin("we were assigned topics to which we do not subscribe any more")
+            self._member.request_rejoin("the assignment contains topics that are not subscribed any more")
         revoked = self._host.assigned() - target
         if revoked:
-            await self._handover.give_up(revoked, timeout_s=self._settings.api_timeout_s)
-            self._member.request_rejoin("there were partitions to give up")
+            await self._handover.revoke(revoked, timeout_s=self._settings.api_timeout_s)
+            # Cooperative: only now, after the revocation, can the leader assign these partitions to others.
+            self._member.request_rejoin("partitions were revoked")
         if self._is_lost or generation != self._member.generation:
+            # Removed, or joined again, while the commit or the listener ran: this assignment is outdated. Adopting it,
+            # this member would read partitions that belong to others.
             return
         self._has_assignment = False
-        self._known_as = self._member.identity
+        self._last_identity = self._member.identity
         for assignor in self._assignors:
             if assignor.name == self._member.assignor:
                 assignor.on_assignment(sorted(target), generation)
         if self._metrics is not None:
             self._metrics.rebalance(self._now_s() - self._rebalance_started_s)
-        await self._handover.take(target)
+        await self._handover.assign(target)
 
-    async def _prepare(self) -> None:
-        """Before joining: commit, and give up what cannot be kept."""
+    async def _revoke_before_join(self) -> None:
+        """Before a join: commit, and revoke what cannot be kept (eager: everything)."""
         self._rebalance_started_s = self._now_s()
         assigned, subscribed = self._host.assigned(), self._host.subscribed_topics()
         eager = self._protocol == RebalanceProtocol.EAGER
-        given_up = frozenset(tp for tp in assigned if eager or tp.topic not in subscribed)
+        revoked = frozenset(tp for tp in assigned if eager or tp.topic not in subscribed)
         timeout_s = min(self._settings.max_poll_interval_ms / 1000, self._settings.api_timeout_s)
-        await self._handover.give_up(given_up, timeout_s=timeout_s, commit_all=True)
+        await self._handover.revoke(revoked, timeout_s=timeout_s, commit_all=True)
         if self._is_lost:
             await self._lose()
 
     def _watch_for_changes(self) -> None:
-        """Other topics than we told, or other partitions than we assigned, are a reason to join again."""
-        if not self._member.may_beat:
+        """Join again if the subscription differs from that of the last join, or if a leader's partition counts do."""
+        if not self._member.may_heartbeat:
             return
-        if self._host.subscribed_topics() != self._told_topics:
+        if self._host.subscribed_topics() != self._joined_topics:
             self._member.request_rejoin("the subscription changed")
         if self._counts is not None and self._cluster.metadata_version != self._seen_metadata_version:
             self._seen_metadata_version = self._cluster.metadata_version
@@ -216,20 +224,20 @@ class ClassicMembership:
 
     @property
     def _is_joining(self) -> bool:
-        return self._joining is not None and not self._joining.done()
+        return self._join_task is not None and not self._join_task.done()
 
-    def _begin_to_join(self) -> None:
+    def _start_join(self) -> None:
         loop = asyncio.get_running_loop()
-        self._joining = loop.create_task(self._join())
-        if self._beating is None:
-            self._beating = loop.create_task(self._keep_beating())
+        self._join_task = loop.create_task(self._join())
+        if self._heartbeat_task is None:
+            self._heartbeat_task = loop.create_task(self._run_heartbeats())
 
     async def _join(self) -> None:
-        """Until there is an assignment, or something that the next poll must do first."""
+        """Join and sync until there is an assignment, or until the next poll must call `lost` first."""
         attempt = 0
         while True:
             step = await self._join_and_sync()
-            if step == Step.SETTLE:
+            if step == Step.ADOPT:
                 self._has_assignment = True
                 break
             if step == Step.LOSE:
@@ -254,11 +262,11 @@ class ClassicMembership:
             _log.exception("the assignor failed", group=self._settings.group_id, assignor=self._member.assignor)
             text = f"assignor {self._member.assignor}: {error}"
             self._failure = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-        return self._member.lose("the last try to join failed", keep_member_id=True)
+        return self._member.lose("the last attempt to join failed", keep_member_id=True)
 
     async def _join_once(self) -> Step:
         def build() -> JoinGroupRequest:
-            self._told_topics = self._host.subscribed_topics()
+            self._joined_topics = self._host.subscribed_topics()
             return self._member.join_request([(each.name, self._subscription(each)) for each in self._assignors])
 
         grace_s = self._settings.max_poll_interval_ms / 1000 + _JOIN_GRACE_S
@@ -279,11 +287,11 @@ class ClassicMembership:
         return consumer_protocol.write_subscription(
             Subscription(
                 NEWEST_VERSION,
-                self._told_topics,
+                self._joined_topics,
                 owned,
                 self._settings.client_rack,
                 self._member.completed_generation,
-                assignor.user_data(self._told_topics),
+                assignor.user_data(self._joined_topics),
             )
         )
 
@@ -315,25 +323,27 @@ class ClassicMembership:
             return {}
         assignor = next((each for each in self._assignors if each.name == self._member.assignor), None)
         if assignor is None:
-            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose {self._member.assignor!r}")
-        return group.share_out(assignor, partition_racks(metadata, topics), protocol=self._protocol)
+            raise ApiError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose the unknown assignor {self._member.assignor!r}"
+            )
+        return group.assign(assignor, partition_racks(metadata, topics), protocol=self._protocol)
 
     # Heartbeats, and leaving
 
-    async def _keep_beating(self) -> None:
+    async def _run_heartbeats(self) -> None:
         interval_s = self._settings.heartbeat_interval_ms / 1000
         while True:
-            patience_s = self._poll_timer.left_s
-            await asyncio.sleep(min(interval_s, patience_s) if patience_s > 0 else interval_s)
-            if not self._member.may_beat:
+            left_s = self._poll_timer.left_s
+            await asyncio.sleep(min(interval_s, left_s) if left_s > 0 else interval_s)
+            if not self._member.may_heartbeat:
                 continue
             if self._poll_timer.left_s <= 0:
-                await self._leave_for_silence()
+                await self._leave_without_polls()
             else:
-                await self._beat()
+                await self._send_heartbeat()
 
-    async def _beat(self) -> None:
-        who, started_s = self._member.identity, self._now_s()
+    async def _send_heartbeat(self) -> None:
+        identity, started_s = self._member.identity, self._now_s()
         try:
             response = await self._coordinators.call(
                 self._settings.group_id,
@@ -348,17 +358,17 @@ class ClassicMembership:
             return
         if self._metrics is not None:
             self._metrics.heartbeat(self._now_s() - started_s)
-        self._on_refused(ErrorCode(response.error_code), who)
+        self._on_member_error(ErrorCode(response.error_code), identity)
 
-    async def _leave_for_silence(self) -> None:
+    async def _leave_without_polls(self) -> None:
         limit_ms = self._settings.max_poll_interval_ms
         _log.warning("no poll for max.poll.interval.ms, leaving the group", group=self._settings.group_id, ms=limit_ms)
-        request = self._give_notice(f"no poll for max.poll.interval.ms ({limit_ms})")
+        request = self._end_membership(f"no poll for max.poll.interval.ms ({limit_ms})")
         self._is_lost = True
         self.wake.set()
         await self._leave(request, timeout_s=_LEAVE_TIMEOUT_S)
 
-    def _give_notice(self, reason: str) -> LeaveGroupRequest | None:
+    def _end_membership(self, reason: str) -> LeaveGroupRequest | None:
         request = self._member.leave_request(reason)
         self._member.lose(reason)
         return request
@@ -366,29 +376,31 @@ class ClassicMembership:
     async def _leave(self, request: LeaveGroupRequest | None, *, timeout_s: float) -> None:
         if request is None:
             return
-        # The call's own time-out does not count looking for the coordinator.
+        # The call's own time-out does not include looking up the coordinator.
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._coordinators.call(
                     self._settings.group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=_code, timeout_s=timeout_s
                 )
 
-    # What commits ask and tell
+    # Hooks of the committer
 
     def _identify(self) -> ConsumerGroupMetadata:
         if self._member.is_member:
             return self._member.identity
         if self._is_joining and not self._is_lost:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self._settings.group_id}: joining, poll first")
+        # Not an identity without a member id: an empty group accepts commits of non-members, and this one could move
+        # offsets back that another member has committed since.
         raise CommitFailedError(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"group {self._settings.group_id}: we are not a member (any more), so what was ours belongs to others; "
-            "poll within max.poll.interval.ms",
+            f"group {self._settings.group_id}: this consumer is not a member of the group, its partitions belong to "
+            "others; poll within max.poll.interval.ms",
         )
 
-    def _on_refused(self, code: ErrorCode, who: ConsumerGroupMetadata) -> None:
+    def _on_member_error(self, code: ErrorCode, identity: ConsumerGroupMetadata) -> None:
         try:
-            step = self._member.told(code, who)
+            step = self._member.on_error_code(code, identity)
         except ApiError as error:
             self._fail(error)
             return
@@ -399,7 +411,7 @@ class ClassicMembership:
 
     def _fail(self, error: ApiError) -> None:
         self._failure = error
-        self._member.lose("the group refused us", keep_member_id=True)
+        self._member.lose("the coordinator rejected this member", keep_member_id=True)
         self._is_lost = True
         self.wake.set()
 

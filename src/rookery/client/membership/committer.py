@@ -1,12 +1,12 @@
-"""Commits a consumer's offsets and reads them back, for members of groups of both protocols and for nobody's members.
+"""Commits a consumer's offsets and fetches committed ones, for group members of both protocols and for non-members.
 
-Commits take effect in the order in which they were asked for, synchronous or not: each waits for those before it, and
-this waiting is part of its time-out. A synchronous commit is tried again while its error is retriable; an asynchronous
-one only while the coordinator moves, because a later one is behind it. The periodic automatic commit makes way for any
-other: its next one has newer offsets anyway. Who commits is asked of the membership for every try, through `identify`;
-a refusal that says that we are no member any more is told to it through `on_refused`.
+Commits take effect in the order of the calls, synchronous or not: each waits for those before it, and the wait counts
+towards its time-out. A synchronous commit is retried while its error is retriable; an asynchronous one only while the
+coordinator moves, because a later commit may be queued. The periodic automatic commit is cancelled by any other commit:
+its next run has newer offsets anyway. The identity to commit with comes from the membership, through `identify`, for
+each attempt; error codes that concern the membership are passed to it through `on_member_error`.
 
-A consumer has one. `consume.consumer` calls it for its user, memberships for themselves.
+A consumer has one. `consume.consumer` calls it for the user, memberships for automatic commits.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _log = LibraryLogger(__name__)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Result = TypeVar("Result")
 
-# The group goes on without us.
+# This consumer is not a member of the group (any more).
 _NOT_A_MEMBER = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -49,153 +49,152 @@ _NOT_A_MEMBER = frozenset(
 _TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-async def _nothing_newer() -> None:
+async def _no_refresh() -> None:
     return
 
 
 class Committer:
-    """The hooks belong to the membership; without one a consumer commits as nobody's member."""
+    """The public hooks are set by the membership; without one, a consumer commits as a non-member."""
 
     def __init__(self, cluster: Cluster, settings: GroupSettings, *, metrics: GroupMetrics | None = None) -> None:
         self._cluster = cluster
         self._settings = settings
         self._metrics = metrics
         self._coordinators = Coordinators(cluster)
-        # Hands out turns in the order in which they were asked for.
-        self._turn = asyncio.Lock()
-        self._under_way: set[asyncio.Task[None]] = set()
-        # Told of what was committed without the user's asking.
+        # asyncio locks are fair: commits get it in the order of the calls.
+        self._order = asyncio.Lock()
+        self._in_flight: set[asyncio.Task[None]] = set()
+        # Called after every automatic commit.
         self.on_auto_committed: Callable[[Offsets], None] = lambda offsets: None
-        self._automatic: asyncio.Task[None] | None = None
-        self._automatic_due_s: float | None = None
+        self._periodic: asyncio.Task[None] | None = None
+        self._periodic_due_s: float | None = None
         self.detach()
 
     def detach(self) -> None:
-        """The membership is over."""
-        self.identify: Callable[[], ConsumerGroupMetadata] = self._nobody
-        # Members of groups of the new protocol are asked who they are when they fetch, too.
+        """Reset the hooks: the membership has ended."""
+        self.identify: Callable[[], ConsumerGroupMetadata] = self._non_member
+        # In groups of KIP-848, members identify themselves to fetch offsets, too.
         self.identify_reader: Callable[[], ConsumerGroupMetadata | None] = lambda: None
-        self.on_refused: Callable[[ErrorCode, ConsumerGroupMetadata], None] = lambda code, who: None
-        self.renew: Callable[[], Awaitable[None]] = _nothing_newer
+        self.on_member_error: Callable[[ErrorCode, ConsumerGroupMetadata], None] = lambda code, identity: None
+        self.refresh_identity: Callable[[], Awaitable[None]] = _no_refresh
 
-    def _nobody(self) -> ConsumerGroupMetadata:
+    def _non_member(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(self._settings.group_id)
 
     async def commit(self, offsets: Offsets, *, timeout_s: float | None = None) -> None:
-        """Raises CommitFailedError where the group has given our partitions to others, ApiError otherwise."""
-        patience_s = self._settings.api_timeout_s if timeout_s is None else timeout_s
-        await self._in_turn(
-            lambda left_s: self._commit(offsets, timeout_s=left_s, retriable=_is_retriable), timeout_s=patience_s
+        """Commit and wait for the reply. Raises CommitFailedError if this consumer is not a member any more."""
+        wait_s = self._settings.api_timeout_s if timeout_s is None else timeout_s
+        await self._run_in_order(
+            lambda left_s: self._commit(offsets, timeout_s=left_s, retriable=_is_retriable), timeout_s=wait_s
         )
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """`callback(offsets, error or None)` is called once, when it is known; callbacks come in order, too."""
-        asked = dict(offsets)
-        task = self._in_turn(
-            lambda left_s: self._commit(asked, timeout_s=left_s, retriable=lambda code: False),
+        """Commit in the background. `callback(offsets, error or None)` is called once, in the order of the commits."""
+        # A copy: the caller may change its mapping before the commit's turn.
+        wanted = dict(offsets)
+        task = self._run_in_order(
+            lambda left_s: self._commit(wanted, timeout_s=left_s, retriable=lambda code: False),
             timeout_s=self._settings.api_timeout_s,
         )
-        task.add_done_callback(lambda done: self._tell(done, asked, callback))
+        task.add_done_callback(lambda done: self._report(done, wanted, callback))
 
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Without the partitions for which the group committed nothing."""
+        """Return the group's committed offsets; partitions without one are left out."""
         if not partitions:
             return {}
-        patience_s = self._settings.api_timeout_s if timeout_s is None else timeout_s
+        wait_s = self._settings.api_timeout_s if timeout_s is None else timeout_s
 
-        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+        async def fetch() -> dict[TopicPartition, OffsetAndMetadata]:
             reader = self.identify_reader()
-            who = reader or self._nobody()
-            request = offset_requests.fetch_request(who, partitions, as_member=reader is not None)
-            response = await self._call(ApiKey.OFFSET_FETCH, request, offset_requests.fetch_codes, patience_s)
+            identity = reader or self._non_member()
+            request = offset_requests.fetch_request(identity, partitions, as_member=reader is not None)
+            response = await self._call(ApiKey.OFFSET_FETCH, request, offset_requests.fetch_codes, wait_s)
             for tp, code in offset_requests.fetch_errors(response).items():
                 if code not in _TOPIC_IS_GONE:
-                    await self._handle(code, who, f"cannot fetch what was committed for {tp or 'the group'}")
+                    await self._raise_for(code, identity, f"cannot fetch the committed offset of {tp or 'the group'}")
             return offset_requests.fetched_offsets(response)
 
-        # Whoever is no member any more may still read, as nobody.
+        # Retry these codes, too: a consumer that is not a member any more may still read, as a non-member.
         may_retry = _NOT_A_MEMBER.__contains__
-        return await self._retry(
-            ask, timeout_s=patience_s, retriable=lambda code: _is_retriable(code) or may_retry(code)
-        )
+        return await self._retry(fetch, timeout_s=wait_s, retriable=lambda code: _is_retriable(code) or may_retry(code))
 
     def auto_commit_when_due(self, positions: Callable[[], Offsets]) -> None:
-        """Every auto.commit.interval.ms, from the first call on; not while the last one is under way."""
+        """Commit `positions()` if auto.commit.interval.ms has passed and the last periodic commit has ended."""
         if not self._settings.enable_auto_commit:
             return
         now_s = asyncio.get_running_loop().time()
-        if self._automatic_due_s is None:
-            self._automatic_due_s = now_s + self._settings.auto_commit_interval_ms / 1000
-        if now_s < self._automatic_due_s or (self._automatic is not None and not self._automatic.done()):
+        if self._periodic_due_s is None:
+            self._periodic_due_s = now_s + self._settings.auto_commit_interval_ms / 1000
+        if now_s < self._periodic_due_s or (self._periodic is not None and not self._periodic.done()):
             return
-        self._automatic_due_s = now_s + self._settings.auto_commit_interval_ms / 1000
+        self._periodic_due_s = now_s + self._settings.auto_commit_interval_ms / 1000
         offsets = positions()
         if offsets:
-            self._automatic = self._in_turn(
+            self._periodic = self._run_in_order(
                 lambda left_s: self._commit_automatically(offsets, left_s), timeout_s=self._settings.api_timeout_s
             )
-            self._automatic.add_done_callback(self._warn)
+            self._periodic.add_done_callback(self._log_failure)
 
     async def auto_commit_now(self, offsets: Offsets, *, timeout_s: float) -> None:
-        """Before partitions are given away, and at the end. A failure is logged: the records come again, elsewhere."""
-        self._make_way()
+        """Commit before partitions are revoked, and at the end. A failure is logged: their records are read again."""
+        self._cancel_periodic()
         if self._settings.enable_auto_commit and offsets:
-            self._automatic_due_s = None
-            task = self._in_turn(lambda left_s: self._commit_automatically(offsets, left_s), timeout_s=timeout_s)
-            task.add_done_callback(self._warn)
+            self._periodic_due_s = None
+            task = self._run_in_order(lambda left_s: self._commit_automatically(offsets, left_s), timeout_s=timeout_s)
+            task.add_done_callback(self._log_failure)
             with suppress(ApiError):
                 await task
 
     async def drain(self, *, timeout_s: float) -> None:
-        """Wait for what was asked for, if it is done in time."""
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=timeout_s)
+        """Wait for the commits in flight, up to the time-out."""
+        if self._in_flight:
+            await asyncio.wait(self._in_flight, timeout=timeout_s)
 
     async def flush(self, *, timeout_s: float) -> None:
-        """At the end: what is not done in time is dropped, and its callback told."""
-        self._make_way()
+        """Wait for the commits in flight; cancel those that are late, and call their callbacks with an error."""
+        self._cancel_periodic()
         await self.drain(timeout_s=timeout_s)
-        late = list(self._under_way)
+        late = list(self._in_flight)
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late)
 
-    def _in_turn(self, work: Callable[[float], Awaitable[None]], *, timeout_s: float) -> "asyncio.Task[None]":
-        """`work` is told how much of its time is left when its turn has come."""
-        self._make_way()
+    def _run_in_order(self, work: Callable[[float], Awaitable[None]], *, timeout_s: float) -> "asyncio.Task[None]":
+        """Run `work` after all earlier commits; its argument is the rest of `timeout_s` at that time."""
+        self._cancel_periodic()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
 
         async def wait_and_work() -> None:
             try:
                 async with asyncio.timeout_at(deadline_s):
-                    await self._turn.acquire()
+                    await self._order.acquire()
             except TimeoutError:
                 text = f"group {self._settings.group_id}: earlier commits took all of the {timeout_s:g} s"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
             try:
                 await work(deadline_s - loop.time())
             finally:
-                self._turn.release()
+                self._order.release()
 
         task = loop.create_task(wait_and_work())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
         return task
 
-    def _make_way(self) -> None:
-        """Drop the periodic commit if it is under way."""
-        if self._automatic is not None:
-            self._automatic.cancel()
-            self._automatic = None
+    def _cancel_periodic(self) -> None:
+        """Cancel the periodic commit if it is in flight."""
+        if self._periodic is not None:
+            self._periodic.cancel()
+            self._periodic = None
 
-    def _tell(self, task: "asyncio.Task[None]", offsets: Offsets, callback: CommitCallback | None) -> None:
+    def _report(self, task: "asyncio.Task[None]", offsets: Offsets, callback: CommitCallback | None) -> None:
         failure: BaseException | None
         if task.cancelled():
-            failure = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the consumer was closed before the commit was answered")
+            failure = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the consumer was closed before the coordinator answered")
         else:
             failure = task.exception()
         if callback is None:
@@ -206,8 +205,8 @@ class Committer:
         else:
             raise failure
 
-    def _warn(self, automatic: "asyncio.Task[None]") -> None:
-        failure = None if automatic.cancelled() else automatic.exception()
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
+        failure = None if task.cancelled() else task.exception()
         if failure is not None:
             _log.warning("automatic commit failed", group=self._settings.group_id, error=str(failure))
 
@@ -227,37 +226,38 @@ class Committer:
             return
         loop = asyncio.get_running_loop()
 
-        async def ask() -> None:
-            started_s, who = loop.time(), self.identify()
-            request = offset_requests.commit_request(who, offsets)
+        async def send() -> None:
+            # The identity of this attempt: a retry after a rebalance must not use an older generation.
+            started_s, identity = loop.time(), self.identify()
+            request = offset_requests.commit_request(identity, offsets)
             response = await self._call(ApiKey.OFFSET_COMMIT, request, offset_requests.commit_codes, timeout_s)
             if self._metrics is not None:
                 self._metrics.commit(loop.time() - started_s)
             for tp, code in offset_requests.commit_errors(response).items():
                 if not (skip_missing and code in _TOPIC_IS_GONE):
-                    await self._handle(code, who, f"cannot commit {tp}")
+                    await self._raise_for(code, identity, f"cannot commit {tp}")
 
-        await self._retry(ask, timeout_s=timeout_s, retriable=retriable)
+        await self._retry(send, timeout_s=timeout_s, retriable=retriable)
 
     async def _retry(
-        self, ask: Callable[[], Awaitable[Result]], *, timeout_s: float, retriable: Callable[[ErrorCode], bool]
+        self, send: Callable[[], Awaitable[Result]], *, timeout_s: float, retriable: Callable[[ErrorCode], bool]
     ) -> Result:
         last: ApiError | None = None
 
-        async def ask_and_note() -> Result:
+        async def attempt() -> Result:
             nonlocal last
             try:
-                return await ask()
+                return await send()
             except ApiError as error:
                 last = error
                 raise
 
         try:
-            # A single try can take longer than that, by looking for the coordinator.
+            # `retry` bounds the pauses only: one attempt may take longer, by looking up the coordinator.
             async with asyncio.timeout(timeout_s):
-                return await self._cluster.retry(ask_and_note, timeout_s=timeout_s, retriable=retriable)
+                return await self._cluster.retry(attempt, timeout_s=timeout_s, retriable=retriable)
         except TimeoutError:
-            text = f"group {self._settings.group_id}: no answer about its offsets within {timeout_s:.3g} s"
+            text = f"group {self._settings.group_id}: the coordinator did not answer within {timeout_s:.3g} s"
             raise last or ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         except ApiError as error:
             if error.code in _NOT_A_MEMBER and not isinstance(error, CommitFailedError):
@@ -280,18 +280,18 @@ class Committer:
             timeout_s=timeout_s,
         )
 
-    async def _handle(self, code: ErrorCode, who: ConsumerGroupMetadata, what: str) -> None:
-        """Raise what a refusal means."""
+    async def _raise_for(self, code: ErrorCode, identity: ConsumerGroupMetadata, what: str) -> None:
+        """Raise the error for `code`; pass it on to the membership if it concerns `identity`."""
         text = f"group {self._settings.group_id}: {what}"
         if code == ErrorCode.STALE_MEMBER_EPOCH:
-            # The member goes on in a newer epoch: learn it and try again.
-            await self.renew()
+            # The member has a newer epoch: a heartbeat returns it, and the retry uses it.
+            await self.refresh_identity()
         elif code in _NOT_A_MEMBER:
-            self.on_refused(code, who)
-            text += ", the group has gone on without us: its partitions belong to others"
+            self.on_member_error(code, identity)
+            text += ": this consumer is not a member of the group, its partitions belong to others"
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.on_refused(code, who)
-            text += " while the group rebalances: poll, and commit what is still assigned then"
+            self.on_member_error(code, identity)
+            text += " while the group rebalances: poll, then commit what is still assigned"
         raise ApiError(code, text)
 
 

@@ -1,17 +1,17 @@
-"""A member of a consumer group of the new kind (KIP-848), without network or time.
+"""The state of a member of a consumer group of KIP-848. Pure: no network, no time.
 
-Theory of operation. The coordinator decides who reads what; a member tells it by heartbeats what it owns, and learns
-from the answers what it should own.
+Theory of operation. The coordinator computes the assignment; a member reports the partitions that it owns in
+heartbeats, and their responses carry the partitions that it should own.
 
-- It joins with epoch 0 and leaves with epoch -1, or with -2 if it has an instance id and will be back. The answers
-  carry its epoch, which fences everything it commits.
-- An answer with an assignment sets `target`. Whoever runs the member then stops reading `revoked`, commits what was
-  read of it, begins to read what is new, and calls `acknowledge`; the next heartbeat tells the coordinator, which only
-  now gives the revoked partitions to others.
-- After `fence` (the coordinator gave us up) nothing is owned any more, and nothing read since may be committed; the
-  next heartbeat joins again.
-- A heartbeat carries only what changed since the last that was answered. After one that was not answered it carries
-  everything: the answer that was lost may have had an assignment, and only then does the coordinator repeat it.
+- It joins with epoch 0 and leaves with epoch -1, or with -2 if it has an instance id and will come back. The responses
+  carry its epoch, which fences its commits.
+- A response with an assignment sets `target`. The caller then stops reading `revoked`, commits their positions, begins
+  to read the new partitions, and calls `acknowledge`; the next heartbeat reports that to the coordinator, which only
+  then assigns the revoked partitions to others.
+- After `fence` (the coordinator has removed the member) nothing is owned, and nothing that was read since the last
+  commit may be committed; the next heartbeat joins again.
+- A heartbeat carries only changes since the last one with a response. After one without a response it carries
+  everything: the lost response may have held an assignment, and only then does the coordinator repeat it.
 
 `consumer_shell` runs this.
 """
@@ -34,21 +34,21 @@ LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 _UNCHANGED_MS = -1
 
-# The coordinator does not know us, or no longer in this epoch: everything begins again with a new join.
+# The coordinator does not know this member, or not with this epoch: it has to join again.
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
-class Owned(NamedTuple):
-    """A partition as the coordinator names it."""
+class TopicIdPartition(NamedTuple):
+    """A partition as this protocol identifies it."""
 
     topic_id: TopicId
     partition: PartitionIndex
 
 
-class _Told(NamedTuple):
-    """What the coordinator knows of us."""
+class _Report(NamedTuple):
+    """The part of the member's state that heartbeats report."""
 
-    owned: frozenset[Owned]
+    owned: frozenset[TopicIdPartition]
     topics: frozenset[TopicName]
 
 
@@ -66,24 +66,24 @@ class ConsumerMember:
         self.member_id = member_id
         self.epoch = JOINING_EPOCH
         self.topics: frozenset[TopicName] = frozenset()
-        self.owned: frozenset[Owned] = frozenset()
-        self.target: frozenset[Owned] = frozenset()
-        # How often the coordinator has given us up. What was learnt before the last time is not true any more.
+        self.owned: frozenset[TopicIdPartition] = frozenset()
+        self.target: frozenset[TopicIdPartition] = frozenset()
+        # How often the coordinator has removed this member. Assignments from before the last time are void.
         self.fence_count = 0
         self.heartbeat_interval_ms = 0
-        # A heartbeat was sent, answered or not: there is somebody to say goodbye to.
-        self.may_be_known = False
-        # The coordinator has said what we should read, be it nothing.
+        # A heartbeat was sent, with or without a response: the coordinator may have this member.
+        self.must_leave = False
+        # The coordinator has sent an assignment, possibly an empty one.
         self.is_assigned = False
         self._group_id = group_id
         self._instance_id = instance_id
         self._rack_id = rack_id
         self._server_assignor = server_assignor
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        # None where the coordinator has to be told everything.
-        self._told: _Told | None = None
-        self._telling = _Told(frozenset(), frozenset())
-        self._is_answered = True
+        # The last report with a response; None if the next heartbeat must carry everything.
+        self._last_report: _Report | None = None
+        self._sent_report = _Report(frozenset(), frozenset())
+        self._has_response = True
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
@@ -94,67 +94,71 @@ class ConsumerMember:
         return self.epoch > JOINING_EPOCH
 
     @property
-    def revoked(self) -> frozenset[Owned]:
+    def revoked(self) -> frozenset[TopicIdPartition]:
         return self.owned - self.target
 
     @property
-    def is_settled(self) -> bool:
-        """It has joined, owns what it should, and the coordinator knows."""
-        return self.has_joined and self.owned == self.target and not self.has_news
+    def is_reconciled(self) -> bool:
+        """Whether the member has joined, owns its target, and the coordinator has confirmed that."""
+        return self.has_joined and self.owned == self.target and not self.has_changes
 
     @property
-    def has_news(self) -> bool:
-        """The next heartbeat should not wait for its time."""
-        return self._told != _Told(self.owned, self.topics)
+    def has_changes(self) -> bool:
+        """Whether there is something to report, so that the next heartbeat should be sent immediately."""
+        return self._last_report != _Report(self.owned, self.topics)
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The next ConsumerGroupHeartbeat. If the last one was not answered, nobody knows what became of it."""
-        if not self._is_answered:
-            self.failed()
-        self._is_answered = False
-        self.may_be_known = True
-        told = self._told
-        self._telling = _Told(self.owned, self.topics)
+        """Build the next ConsumerGroupHeartbeat. If the last one had no response, it carries everything."""
+        if not self._has_response:
+            self.on_no_response()
+        self._has_response = False
+        self.must_leave = True
+        last = self._last_report
+        self._sent_report = _Report(self.owned, self.topics)
         return self._message(
             self.epoch,
-            rebalance_timeout_ms=_UNCHANGED_MS if told is not None else self._rebalance_timeout_ms,
-            topics=None if told is not None and told.topics == self.topics else self.topics,
-            owned=None if told is not None and told.owned == self.owned else self.owned,
-            first=told is None,
+            rebalance_timeout_ms=_UNCHANGED_MS if last is not None else self._rebalance_timeout_ms,
+            topics=None if last is not None and last.topics == self.topics else self.topics,
+            owned=None if last is not None and last.owned == self.owned else self.owned,
+            first=last is None,
         )
 
-    def answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        """The answer, which carries no error, to the last heartbeat."""
+    def on_response(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        """Process the response to the last heartbeat, which must carry no error."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
         self.heartbeat_interval_ms = response.heartbeat_interval_ms
-        self._told = self._telling
-        self._is_answered = True
+        # Not the current state: `acknowledge` may have changed it since the request was built.
+        # Not the current state: `acknowledge` may have changed it since the request was built.
+        self._last_report = self._sent_report
+        self._has_response = True
         if response.assignment is not None:
             self.is_assigned = True
             self.target = frozenset(
-                Owned(topic.topic_id, index)
+                TopicIdPartition(topic.topic_id, index)
                 for topic in response.assignment.topic_partitions
                 for index in topic.partitions
             )
 
-    def failed(self) -> None:
-        """The last heartbeat was not answered, so nobody knows what became of it."""
-        self._told = None
+    def on_no_response(self) -> None:
+        """The last heartbeat had no response: the coordinator may or may not have processed it."""
+        self._last_report = None
 
-    def acknowledge(self, owned: Iterable[Owned]) -> None:
-        """These are the partitions that are read from now on."""
+    def acknowledge(self, owned: Iterable[TopicIdPartition]) -> None:
+        """Set the partitions that are read from now on; the next heartbeat reports them."""
         self.owned = frozenset(owned)
 
     def fence(self) -> None:
+        """The coordinator has removed this member: it owns nothing, and the next heartbeat joins."""
+        """The coordinator has removed this member: it owns nothing, and the next heartbeat joins."""
         self.fence_count += 1
         self.epoch = JOINING_EPOCH
         self.owned = self.target = frozenset()
-        self.may_be_known = self.is_assigned = False
-        self._told = None
+        self.must_leave = self.is_assigned = False
+        self._last_report = None
 
     def leave(self) -> ConsumerGroupHeartbeatRequest:
-        """Goodbye; it is as if fenced afterwards."""
+        """Build the last heartbeat, which leaves the group. The state is that of a fenced member afterwards."""
         epoch = LEAVING_EPOCH if self._instance_id is None else STATIC_LEAVING_EPOCH
         self.fence()
         return self._message(epoch, rebalance_timeout_ms=_UNCHANGED_MS, topics=None, owned=None, first=False)
@@ -165,7 +169,7 @@ class ConsumerMember:
         *,
         rebalance_timeout_ms: int,
         topics: frozenset[TopicName] | None,
-        owned: frozenset[Owned] | None,
+        owned: frozenset[TopicIdPartition] | None,
         first: bool,
     ) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
@@ -182,7 +186,7 @@ class ConsumerMember:
         )
 
 
-def _by_topic(owned: Iterable[Owned]) -> Iterator[ConsumerGroupHeartbeatRequestTopicPartitions]:
+def _by_topic(owned: Iterable[TopicIdPartition]) -> Iterator[ConsumerGroupHeartbeatRequestTopicPartitions]:
     for topic_id, partitions in groupby(sorted(owned), key=lambda partition: partition.topic_id):
         yield ConsumerGroupHeartbeatRequestTopicPartitions(
             topic_id=topic_id, partitions=[partition.partition for partition in partitions]

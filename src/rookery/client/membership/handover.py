@@ -1,7 +1,7 @@
-"""Partitions change hands: commit, tell the listener, change the assignment, always in this order.
+"""Revokes and assigns partitions: commit, call the listener, change the assignment, always in this order.
 
-Both kinds of membership use it inside `poll` and `close`. The assignment changes even if the listener raises, which it
-does to its own poll: otherwise two members would read the same partitions.
+Both kinds of membership use it in `poll` and `close`. The assignment changes even if the listener raises; its exception
+propagates to the poll. Otherwise two members would read the same partitions.
 """
 
 import asyncio
@@ -18,12 +18,17 @@ class Handover:
         self._committer = committer
         self._metrics = metrics
 
-    async def give_up(
+    async def revoke(
         self, partitions: Collection[TopicPartition], *, timeout_s: float, commit_all: bool = False
     ) -> None:
-        """While we may still commit them. `commit_all`: also what is kept. The listener has its own time."""
+        """Release `partitions` while this member may still commit for them.
+
+        `commit_all` commits the positions of all assigned partitions, also of those that are kept. `timeout_s` bounds
+        the commits, not the listener.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
+        # First of all: a record that a poll returned after the commit would be read again by the next owner.
         self._host.stop_fetching(partitions)
         positions = self._host.positions_to_commit()
         due = positions if commit_all else {tp: position for tp, position in positions.items() if tp in partitions}
@@ -32,13 +37,14 @@ class Handover:
             return
         try:
             await self._host.call_listener("revoked", sorted(partitions))
-            # Also what the user, or the listener, committed without waiting.
+            # Wait also for asynchronous commits of the user and the listener: after the release they would fail, and
+            # the next owner would read the records again.
             await self._committer.drain(timeout_s=max(deadline_s - loop.time(), 0))
         finally:
             self._replace(self._host.assigned() - frozenset(partitions))
 
     async def lose_all(self) -> None:
-        """Others may read them already."""
+        """Drop the whole assignment without a commit: other members may read the partitions already."""
         lost = self._host.assigned()
         if not lost:
             return
@@ -48,14 +54,14 @@ class Handover:
         finally:
             self._replace(())
 
-    async def take(self, target: Collection[TopicPartition]) -> None:
-        """From now on exactly these; the listener hears of the new ones, also if there are none."""
+    async def assign(self, target: Collection[TopicPartition]) -> None:
+        """Assign exactly `target`, and call the listener with the new partitions, also if there are none."""
         new = set(target) - self._host.assigned()
         self._replace(target)
         await self._host.call_listener("assigned", sorted(new))
 
     def _replace(self, partitions: Collection[TopicPartition]) -> None:
-        # In order: partitions are read, and asked for, in the order in which they were assigned.
+        # Sorted: partitions are fetched and returned in the order of the assignment.
         self._host.replace_assignment(sorted(partitions))
         if self._metrics is not None:
             self._metrics.assigned(len(partitions))

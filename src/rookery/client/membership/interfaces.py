@@ -1,9 +1,9 @@
-"""What a consumer and its group membership know of each other, and the values that pass between them.
+"""The interfaces between a consumer and its group membership, and the values that they exchange.
 
-A consumer implements `AssignmentHost` (what is subscribed, assigned and read). A `Membership` decides, with the group's
-coordinator, what is assigned, and tells the host. `ClassicMembership` and `ConsumerMembership` join a group;
-`ManualMembership` serves consumers that chose their partitions themselves and still commit for a group. All methods of
-a host but `call_listener` are plain functions: they change what is known, and do no IO.
+A consumer implements `AssignmentHost` (subscription, assignment, positions). A `Membership` negotiates the assignment
+with the group's coordinator and applies it to the host. `ClassicMembership` and `ConsumerMembership` join a group;
+`ManualMembership` serves consumers that assign their own partitions and still commit offsets for a group. All methods
+of a host except `call_listener` are plain functions that change its state and do no IO.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ListenerEvent: TypeAlias = Literal["assigned", "revoked", "lost"]
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed: the offset of the next record to read, and a text of the user's."""
+    """A committed position: the offset of the next record to read, and an optional text of the user."""
 
     offset: Offset
     metadata: str = ""
@@ -28,7 +28,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group. `generation_id` is the member's epoch in groups of the new protocol."""
+    """The identity of a consumer in its group. In groups of KIP-848, `generation_id` is the member's epoch."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -40,81 +40,82 @@ CommitCallback: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class RebalanceListener:
-    """Told inside `poll`, `unsubscribe` and `close`. Override what you need; each may be a coroutine function.
+    """Called by `poll`, `unsubscribe` and `close`. Override the methods you need; each may be a coroutine function.
 
-    A partition that is revoked may still be committed; one that is lost belongs to somebody else already.
+    Offsets of revoked partitions may still be committed; lost partitions may belong to another member already.
     """
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are new; partitions that were kept are not among them. Called with none, too."""
+        """Called with the newly assigned partitions, without those that were kept; possibly with none."""
         return None
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are given away when this returns."""
+        """Called before `partitions` are released: they stay assigned until this returns."""
         return None
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These were given to others without asking us."""
+        """Called after the group has removed this member, so that `partitions` may belong to others already."""
         return self.on_partitions_revoked(partitions)
 
 
 class AssignmentHost(Protocol):
     def subscribed_topics(self) -> frozenset[TopicName]:
-        """Patterns already resolved from metadata."""
+        """Return the subscribed topics; for a pattern, the existing topics that match it."""
         ...
 
     def assigned(self) -> frozenset[TopicPartition]: ...
 
     def replace_assignment(self, partitions: Collection[TopicPartition]) -> None:
-        """Kept partitions keep their positions; new ones begin at what was committed, or where the reset says."""
+        """Assign exactly `partitions`. Kept ones keep their positions; new ones begin at the committed offset, or
+        where auto.offset.reset says."""
         ...
 
     def stop_fetching(self, partitions: Collection[TopicPartition]) -> None:
-        """They are about to be revoked: polls return nothing of them any more. They stay assigned."""
+        """Return no more records of `partitions` from polls: they are about to be revoked. They stay assigned."""
         ...
 
     def positions_to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of the assigned partitions, the positions behind what polls returned."""
+        """Return the positions of the assigned partitions after the records that polls have returned."""
         ...
 
     def watch_group_topics(self, topics: frozenset[TopicName]) -> None:
-        """We lead the group: its members subscribe to these topics, so keep their metadata fresh, too."""
+        """Keep the metadata of `topics` fresh, too: this member leads the group, and others subscribe to them."""
         ...
 
     async def call_listener(self, event: ListenerEvent, partitions: Collection[TopicPartition]) -> None:
-        """What the listener raises passes through, after the membership has done its part."""
+        """Call the user's listener. Its exceptions propagate, after the membership has changed the assignment."""
         ...
 
 
 class Membership(Protocol):
     wake: asyncio.Event
-    """Set when `poll` should be called again soon, if only to show that the application polls; `poll` clears it."""
+    """Set when `poll` should be called again soon, also to restart max.poll.interval.ms; `poll` clears it."""
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata: ...
 
     async def poll(self) -> None:
-        """Take the next steps that only a poll may take: give up, join, take over, commit when due. Returns soon.
+        """Do what may happen only in a poll: revoke and assign partitions, start a join, commit when due.
 
-        Raises ApiError where the group cannot be joined, and what listeners raise.
+        Returns soon. Raises ApiError if the group cannot be joined, and exceptions of the listener.
         """
         ...
 
     def note_poll(self) -> None:
-        """The application polls: max.poll.interval.ms begins anew."""
+        """Restart max.poll.interval.ms: the application polls."""
         ...
 
     def request_rejoin(self, reason: str) -> None:
-        """The subscription changed, or the user wants a rebalance."""
+        """Join again at the next poll, for example after a change of the subscription."""
         ...
 
     async def close(self, *, timeout_s: float) -> None:
-        """Commit if that is automatic, tell the listener, leave the group. Nothing is assigned afterwards."""
+        """Commit if enable.auto.commit is true, call the listener, leave the group. Nothing is assigned afterwards."""
         ...
 
 
 class GroupMetrics(Protocol):
-    """What is measured of a membership: a part of `metrics.consumer.ConsumerMetrics`. Times are in seconds."""
+    """The methods of `metrics.consumer.ConsumerMetrics` that memberships call. Times are in seconds."""
 
     def join(self, seconds: float, /) -> None: ...
 

@@ -1,6 +1,6 @@
-"""What the leader of a classic group does: read what the members said, let the assignor decide, write the answers.
+"""The work of a classic group's leader: parse the members' subscriptions, run the assignor, encode the assignments.
 
-Pure. `classic_shell` calls it with the metadata of all topics that the members named.
+Pure. `classic_shell` calls it with the metadata of all topics that the members subscribe to.
 """
 
 from collections import Counter
@@ -21,38 +21,38 @@ from rookery.protocol.messages import JoinGroupResponseMember
 
 
 class GroupMembers:
-    """What the members said when they joined. Raises ApiError if that is nothing we can read."""
+    """The parsed subscriptions of the members that joined. Raises ApiError if one is malformed."""
 
     def __init__(self, rows: Sequence[JoinGroupResponseMember]) -> None:
         self._versions: dict[MemberId, int] = {}
         self.subscriptions: dict[MemberId, MemberSubscription] = {}
         for row in rows:
-            said = consumer_protocol.read_subscription(row.metadata)
-            if said is None:
+            subscription = consumer_protocol.read_subscription(row.metadata)
+            if subscription is None:
                 raise ApiError(
                     ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the subscription of member {row.member_id} is malformed"
                 )
-            self._versions[row.member_id] = said.version
+            self._versions[row.member_id] = subscription.version
             self.subscriptions[row.member_id] = MemberSubscription(
-                topics=said.topics,
-                owned=said.owned,
-                generation=said.generation,
-                user_data=said.user_data,
+                topics=subscription.topics,
+                owned=subscription.owned,
+                generation=subscription.generation,
+                user_data=subscription.user_data,
                 instance_id=row.get("group_instance_id"),
-                rack=said.rack_id,
+                rack=subscription.rack_id,
             )
 
     @property
     def topics(self) -> frozenset[TopicName]:
-        return frozenset[TopicName]().union(*(said.topics for said in self.subscriptions.values()))
+        return frozenset[TopicName]().union(*(subscription.topics for subscription in self.subscriptions.values()))
 
-    def share_out(self, assignor: Assignor, topics: PartitionRacks, *, protocol: RebalanceProtocol) -> dict[str, bytes]:
-        """The assignments to send, each in the version of its member's subscription."""
+    def assign(self, assignor: Assignor, topics: PartitionRacks, *, protocol: RebalanceProtocol) -> dict[str, bytes]:
+        """Return the encoded assignment of each member, in the version of the member's subscription."""
         assignment = assignor.assign(topics, self.subscriptions)
         given = Counter(tp for partitions in assignment.values() for tp in partitions)
         if given and (twice := given.most_common(1)[0])[1] > 1:
             raise ApiError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"assignor {assignor.name} gave {twice[0]} to several members"
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"assignor {assignor.name} assigned {twice[0]} to several members"
             )
         if protocol == RebalanceProtocol.COOPERATIVE:
             assignment = {member: self._without_owned_by_others(member, given) for member, given in assignment.items()}
@@ -62,14 +62,19 @@ class GroupMembers:
         }
 
     def _without_owned_by_others(self, member: MemberId, given: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Whatever the assignor says: what another still has comes with the next rebalance, when it gave it up."""
+        """Leave out partitions that another member still owns, whatever the assignor returned.
+
+        Until their owner has revoked them, two members would read them. They are assigned in the next rebalance.
+        """
         ours = set(self.subscriptions[member].owned) if member in self.subscriptions else set()
-        others = {tp for other, said in self.subscriptions.items() if other != member for tp in said.owned}
+        others = {
+            tp for other, subscription in self.subscriptions.items() if other != member for tp in subscription.owned
+        }
         return [tp for tp in given if tp in ours or tp not in others]
 
 
 def partition_racks(metadata: ClusterMetadata, topics: Iterable[TopicName]) -> dict[TopicName, list[frozenset[str]]]:
-    """Of the topics that exist."""
+    """Return the racks of each partition's replicas, for the topics that exist."""
     known = (metadata.topics[topic] for topic in topics if topic in metadata.topics)
 
     def racks(partition: Partition) -> frozenset[str]:
@@ -80,7 +85,7 @@ def partition_racks(metadata: ClusterMetadata, topics: Iterable[TopicName]) -> d
 
 
 def partition_counts(metadata: ClusterMetadata, topics: Iterable[TopicName]) -> Mapping[TopicName, PartitionIndex]:
-    """Without the topics that the metadata could not tell about; those that do not exist have none."""
+    """Return the number of partitions per topic: 0 if it does not exist. Topics with other errors are left out."""
     counts = {}
     for topic in topics:
         known = metadata.topics.get(topic)

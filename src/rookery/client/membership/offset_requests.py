@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch as a consumer writes and reads them. Pure; `committer` sends them."""
+"""Builds OffsetCommit and OffsetFetch requests and parses their responses. Pure; `committer` sends them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from rookery.protocol.messages import (
     OffsetFetchResponse,
 )
 
-# Offsets are kept by topic name here; from version 10 on these APIs speak of topic ids only.
+# This client identifies topics by name; from version 10 on, these APIs use topic ids only.
 OFFSETS_VERSION_MAX = 9
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class _Fetched(NamedTuple):
-    """What a response says of one partition."""
+    """The part of an OffsetFetch response for one partition."""
 
     partition: TopicPartition
     error: ErrorCode
@@ -34,7 +34,7 @@ class _Fetched(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-def commit_request(who: ConsumerGroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
+def commit_request(identity: ConsumerGroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
     def row(tp: TopicPartition) -> OffsetCommitRequestPartition:
         return OffsetCommitRequestPartition(
             partition_index=tp.partition,
@@ -44,10 +44,10 @@ def commit_request(who: ConsumerGroupMetadata, offsets: Offsets) -> OffsetCommit
         )
 
     return OffsetCommitRequest(
-        group_id=who.group_id,
-        generation_id_or_member_epoch=who.generation_id,
-        member_id=who.member_id,
-        group_instance_id=who.group_instance_id,
+        group_id=identity.group_id,
+        generation_id_or_member_epoch=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
         retention_time_ms=-1,
         topics=[
             OffsetCommitRequestTopic(name=name, partitions=[row(TopicPartition(name, index)) for index in indexes])
@@ -65,7 +65,7 @@ def commit_results(response: OffsetCommitResponse) -> dict[TopicPartition, Error
 
 
 def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that were not committed."""
+    """Return the partitions that were not committed, with their error codes."""
     return {tp: code for tp, code in commit_results(response).items() if code != ErrorCode.NONE}
 
 
@@ -74,35 +74,36 @@ def commit_codes(response: OffsetCommitResponse) -> list[int]:
 
 
 def fetch_request(
-    who: ConsumerGroupMetadata,
+    identity: ConsumerGroupMetadata,
     partitions: Collection[TopicPartition] | None,
     *,
     as_member: bool,
     require_stable: bool = True,
 ) -> OffsetFetchRequest:
-    """An OffsetFetch for these partitions, or (None) for everything that the group committed.
+    """Build an OffsetFetch for `partitions`; None: for all partitions with a committed offset.
 
-    Members of groups of the new protocol send their id and epoch, and are refused in another epoch than the group's.
+    `as_member` sends the member id and epoch, as members of KIP-848 groups must; another epoch than theirs is an error.
 
-    Consumers wait for offsets that a transaction has not committed yet (`require_stable`), whatever the isolation
-    level: one that starts before them would read again what the transaction has processed.
+    With `require_stable`, the broker does not return offsets that an open transaction is about to replace. Consumers
+    need that whatever the isolation level: one that starts at the older offset would read again what the transaction
+    has processed.
     """
     everything = partitions is None
     topics = indexes_by_topic(partitions or ()).items()
-    asked = OffsetFetchRequestGroup(
-        group_id=who.group_id,
-        member_id=who.member_id if as_member else None,
-        member_epoch=who.generation_id if as_member else NO_GENERATION,
+    group = OffsetFetchRequestGroup(
+        group_id=identity.group_id,
+        member_id=identity.member_id if as_member else None,
+        member_epoch=identity.generation_id if as_member else NO_GENERATION,
         topics=None
         if everything
         else [OffsetFetchRequestTopics(name=t, partition_indexes=found) for t, found in topics],
     )
     return OffsetFetchRequest(
-        group_id=who.group_id,
+        group_id=identity.group_id,
         topics=None
         if everything
         else [OffsetFetchRequestTopic(name=t, partition_indexes=found) for t, found in topics],
-        groups=[asked],
+        groups=[group],
         require_stable=require_stable,
     )
 
@@ -112,14 +113,14 @@ def fetch_codes(response: OffsetFetchResponse) -> list[int]:
 
 
 def fetch_errors(response: OffsetFetchResponse) -> dict[TopicPartition | None, ErrorCode]:
-    """By partition; None is the group itself."""
+    """Return the error codes by partition; the key None holds the error of the whole group."""
     found: dict[TopicPartition | None, ErrorCode] = {None: _group_code(response)}
     found |= {row.partition: row.error for row in _rows(response)}
     return {tp: code for tp, code in found.items() if code != ErrorCode.NONE}
 
 
 def fetched_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Without the partitions for which nothing is committed."""
+    """Return the committed offsets; partitions without one are left out."""
     return {
         row.partition: OffsetAndMetadata(row.offset, row.metadata, row.leader_epoch)
         for row in _rows(response)
@@ -128,11 +129,11 @@ def fetched_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, Offse
 
 
 def _group_code(response: OffsetFetchResponse) -> ErrorCode:
-    """Several groups at once came with version 8; before, the response itself was the group's."""
+    """Return the error code of the group. Since version 8, a response holds a list of groups."""
     groups = response.get("groups")
     if groups is None:
         return ErrorCode(response.get("error_code", ErrorCode.NONE))
-    # If a response without the group counted as one without offsets, the consumer would start from scratch.
+    # If a response without the group counted as one without offsets, the consumer would reset its positions.
     return ErrorCode(groups[0].error_code if groups else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -148,11 +149,11 @@ def _rows(response: OffsetFetchResponse) -> Iterator[_Fetched]:
                 row.committed_leader_epoch,
             )
     for older in response.get("topics", ()):
-        for answer in older.partitions:
+        for partition in older.partitions:
             yield _Fetched(
-                TopicPartition(older.name, answer.partition_index),
-                ErrorCode(answer.error_code),
-                answer.committed_offset,
-                answer.metadata or "",
-                answer.get("committed_leader_epoch", NO_LEADER_EPOCH),
+                TopicPartition(older.name, partition.partition_index),
+                ErrorCode(partition.error_code),
+                partition.committed_offset,
+                partition.metadata or "",
+                partition.get("committed_leader_epoch", NO_LEADER_EPOCH),
             )

@@ -1,15 +1,15 @@
-"""max.poll.interval.ms: how long an application may go without polling before its member leaves the group.
+"""Measures max.poll.interval.ms: how long an application may go without polling before its member leaves the group.
 
-A poll restarts it whenever it comes round. One that waits for records for longer than that, because nothing is assigned
-or everything paused, would not come round in time: so it is asked to, by `remind`, when a third is over. Where no poll
-is waiting, that does nothing. Both kinds of membership have one.
+Every poll restarts the timer. A poll that waits for records longer than that, because nothing is assigned or everything
+is paused, must restart it, too: `remind` is called after a third of the interval to wake it. If no poll is waiting,
+that has no effect. Both kinds of membership have one.
 """
 
 import asyncio
 from collections.abc import Callable
 
 _REMIND_AFTER = 1 / 3
-# Less is rounding: a timer so short would be due at the same moment, again and again.
+# A shorter rest is a rounding error. A timer for it would fire at the same loop time again and again.
 _RESOLUTION_S = 0.001
 
 
@@ -30,22 +30,22 @@ class PollTimer:
         return self._polled_s + self._limit_s - asyncio.get_running_loop().time()
 
     def restart(self) -> None:
-        """There is a poll."""
+        """Called by every poll."""
         loop = asyncio.get_running_loop()
         self._polled_s = loop.time()
-        # Not anew for each of many short polls: it looks at the time when it is due.
+        # Many short polls share one timer: `_on_timer` computes the time that is left.
         if self._reminder is None:
-            self._reminder = loop.call_later(self._limit_s * _REMIND_AFTER, self._due)
+            self._reminder = loop.call_later(self._limit_s * _REMIND_AFTER, self._on_timer)
 
     def stop(self) -> None:
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         early_s = self.left_s - self._limit_s * (1 - _REMIND_AFTER)
         if early_s > _RESOLUTION_S:
-            self._reminder = asyncio.get_running_loop().call_later(early_s, self._due)
+            self._reminder = asyncio.get_running_loop().call_later(early_s, self._on_timer)
         else:
             self._reminder = None
             self._remind()

@@ -1,4 +1,4 @@
-"""The settings that a group membership needs, picked from a consumer's."""
+"""The settings of a group membership, taken from a consumer's."""
 
 from rookery.base.values import value_class
 from rookery.client.settings.consumer import ConsumerSettings
@@ -6,7 +6,7 @@ from rookery.client.settings.consumer import ConsumerSettings
 
 @value_class(kw_only=True)
 class GroupSettings:
-    """Kafka's names and defaults. `strategies` are the names of assignors, the preferred one first."""
+    """Settings with Kafka's names and defaults. `strategies` are the names of assignors, the preferred one first."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -28,7 +28,7 @@ class GroupSettings:
 
 
 def group_settings(settings: ConsumerSettings) -> GroupSettings:
-    """`settings` has a group.id."""
+    """Return the group settings of a consumer, which must have a group.id."""
     assert settings.group_id is not None, "without group.id there is no group"
     common = settings.common
     return GroupSettings(

@@ -1,12 +1,12 @@
-"""A member of a classic group with a protocol of its own: what its members say and are assigned is up to them.
+"""A member of a classic group with a custom protocol: a `GroupProtocol` defines the members' metadata and assignments.
 
-`GroupWorker` runs a `ClassicMember` on the network: one task joins, syncs and then sends heartbeats, until there is a
-reason to join again. Whatever fails is logged and tried again, with growing pauses, until the worker is closed. What
-was assigned last holds until there is something new, also while the group rebalances; it is `lost` when the coordinator
-has given us up, or has not been heard of for a session time-out, in a join too.
+`GroupWorker` runs a `ClassicMember` on the network: one task joins, syncs and then sends heartbeats until there is a
+reason to join again. Errors are logged and retried, with growing pauses, until the worker is closed. The last
+assignment stays valid until the next one, also during a rebalance. It is `lost` when the coordinator has removed this
+member, or has not answered for a session time-out, also during a join.
 
-Whose instance id is taken by another steps back for a session time-out, and then joins without it: two members that
-take the same place from each other would do so for ever. `registry.election` uses this.
+When another member takes over the instance id, this one waits for a session time-out and then joins without it:
+otherwise the two would fence each other for ever. `registry.election` uses this.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ _log = LibraryLogger(__name__)
 AnsweredT = TypeVar("AnsweredT", JoinGroupResponse, SyncGroupResponse, HeartbeatResponse, LeaveGroupResponse)
 
 _JOIN_LANE = "join"
-# A coordinator answers a JoinGroup when the rebalance time-out is over; this is for the way.
+# A coordinator answers a JoinGroup after the rebalance time-out at the latest; this allows for the network.
 _JOIN_GRACE_S = 5.0
 _LEAVE_TIMEOUT_S = 2.0
 
 
 class GroupProtocol(Protocol):
-    """What is particular to a group. All of it is called on the event loop, and does no IO."""
+    """The group-specific part of a worker. All methods are called on the event loop, and must do no IO."""
 
     @property
     def type(self) -> str: ...
@@ -44,27 +44,27 @@ class GroupProtocol(Protocol):
     def name(self) -> str: ...
 
     def metadata(self) -> bytes:
-        """What the others are told of this member."""
+        """Return the metadata of this member, which the leader's `assign` receives."""
         ...
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """As the group's leader: from what the members said to what each is assigned."""
+        """Return the assignment of each member. Called in the leader, with the metadata of all members."""
         ...
 
     def assigned(self, assignment: bytes) -> None: ...
 
     def lost(self) -> None:
-        """Nothing is assigned to this member any more."""
+        """Called when this member has no assignment any more."""
         ...
 
     def refused(self, error: ApiError) -> None:
-        """The group does not take this member, for a reason that does not pass by itself. It is tried again."""
+        """Called when the coordinator rejects this member with an error that is not transient. The join is retried."""
         ...
 
 
 @value_class(kw_only=True)
 class WorkerSettings:
-    """With an instance id, a member that was killed comes back in its own place at once (KIP-345)."""
+    """With an instance id, a member that was killed gets its old assignment back immediately (KIP-345)."""
 
     group_id: str
     instance_id: str | None
@@ -89,29 +89,29 @@ class GroupWorker:
         self._join_coordinators = Coordinators(cluster, lane=_JOIN_LANE)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._silence: asyncio.TimerHandle | None = None
+        self._silence_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._hear()
+        self._restart_silence_timer()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def rejoin(self, reason: str) -> None:
-        """Ask the group anew for an assignment."""
+        """Join again to get a new assignment."""
         self._member.request_rejoin(reason)
         self._wake.set()
 
     async def close(self, *, leave: bool = True) -> None:
-        """Without leaving, the group notices when the session is over, as if the process had been killed."""
+        """Stop. With `leave=False` the group removes the member when its session expires, as after a crash."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         request = self._member.leave_request("the worker is closed", for_good=True)
         if leave and request is not None:
-            # The call's own time-out does not count looking for the coordinator.
+            # The call's own time-out does not include looking up the coordinator.
             with suppress(ApiError, TimeoutError):
                 async with asyncio.timeout(_LEAVE_TIMEOUT_S):
                     await self._call(self._coordinators, ApiKey.LEAVE_GROUP, request, timeout_s=_LEAVE_TIMEOUT_S)
-        self._stop_listening()
+        self._stop_silence_timer()
 
     async def _run(self) -> None:
         failures = 0
@@ -119,13 +119,14 @@ class GroupWorker:
             try:
                 await self._join()
                 failures = 0
-                await self._stay()
+                await self._send_heartbeats()
             except ApiError as error:
                 _log.warning("not in the group", group=self._settings.group_id, error=str(error), failures=failures)
                 await self._fail(error)
             except Exception:
-                # What other members say is not ours to trust; the group must not stand still because of it.
-                self._lose("the last try failed", keep_member_id=True)
+                # The protocol may raise on invalid metadata of other members. Retry: otherwise this task would end, and
+                # this member would never come back to the group.
+                self._lose("the last attempt failed", keep_member_id=True)
                 _log.exception("the group's protocol failed", group=self._settings.group_id)
             else:
                 continue
@@ -134,22 +135,22 @@ class GroupWorker:
 
     async def _fail(self, error: ApiError) -> None:
         is_fenced = error.code is ErrorCode.FENCED_INSTANCE_ID
-        self._lose("the last try failed", keep_member_id=not is_fenced)
+        self._lose("the last attempt failed", keep_member_id=not is_fenced)
         if not is_transient(error.code):
             self._protocol.refused(error)
         if is_fenced:
-            self._member.give_up_instance()
+            self._member.drop_instance_id()
             await asyncio.sleep(self._settings.session_timeout_ms / 1000)
 
     def _lose(self, reason: str, *, keep_member_id: bool) -> None:
-        self._stop_listening()
+        self._stop_silence_timer()
         self._member.lose(reason, keep_member_id=keep_member_id)
         self._protocol.lost()
 
     async def _join(self) -> None:
-        """Until there is an assignment."""
+        """Join and sync until there is an assignment."""
         attempt = 0
-        while (step := await self._join_and_sync()) is not Step.SETTLE:
+        while (step := await self._join_and_sync()) is not Step.ADOPT:
             if step is Step.LOSE:
                 self._protocol.lost()
             if step is not Step.JOIN_NOW:
@@ -179,8 +180,8 @@ class GroupWorker:
             return {}
         return self._protocol.assign({member.member_id: member.metadata for member in self._member.members})
 
-    async def _stay(self) -> None:
-        """Send heartbeats, until there is a reason to join again."""
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats until there is a reason to join again."""
         interval_s = self._settings.heartbeat_interval_ms / 1000
         while self._member.rejoin_reason is None:
             self._wake.clear()
@@ -188,14 +189,14 @@ class GroupWorker:
                 async with asyncio.timeout(interval_s):
                     await self._wake.wait()
             if self._member.rejoin_reason is None:
-                await self._beat()
+                await self._send_heartbeat()
 
-    async def _beat(self) -> None:
-        """Raises if the coordinator cannot be reached for a session time-out: by then it has given us up."""
-        who, timeout_s = self._member.identity, self._settings.session_timeout_ms / 1000
+    async def _send_heartbeat(self) -> None:
+        """Raises if the coordinator cannot be reached for a session time-out: by then it has removed this member."""
+        identity, timeout_s = self._member.identity, self._settings.session_timeout_ms / 1000
         request = self._member.heartbeat_request()
         response = await self._call(self._coordinators, ApiKey.HEARTBEAT, request, timeout_s=timeout_s)
-        if self._member.told(ErrorCode(response.error_code), who) is Step.LOSE:
+        if self._member.on_error_code(ErrorCode(response.error_code), identity) is Step.LOSE:
             self._protocol.lost()
 
     async def _call(
@@ -213,21 +214,22 @@ class GroupWorker:
             codes=lambda response: [response.error_code],
             timeout_s=timeout_s,
         )
-        self._hear()
+        self._restart_silence_timer()
         return response
 
-    def _hear(self) -> None:
-        """The coordinator answers: what was assigned holds for another session time-out."""
-        self._stop_listening()
+    def _restart_silence_timer(self) -> None:
+        """The coordinator has answered: the assignment is valid for another session time-out."""
+        self._stop_silence_timer()
         loop = asyncio.get_running_loop()
-        self._silence = loop.call_later(self._settings.session_timeout_ms / 1000, self._miss)
+        self._silence_timer = loop.call_later(self._settings.session_timeout_ms / 1000, self._on_silence)
 
-    def _stop_listening(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
+    def _stop_silence_timer(self) -> None:
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
 
-    def _miss(self) -> None:
+    def _on_silence(self) -> None:
         _log.warning("the group's coordinator does not answer", group=self._settings.group_id)
-        # It may answer again and not have missed us: then only a join brings back what was assigned.
+        # The coordinator may come back and still have this member: then only a join restores the assignment that
+        # `lost` drops here.
         self.rejoin("the coordinator was silent")
         self._protocol.lost()

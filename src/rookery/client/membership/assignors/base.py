@@ -1,7 +1,8 @@
-"""What an assignor is: the rule by which a group's leader shares the partitions among the members.
+"""The interface of assignors: the algorithms by which a classic group's leader assigns partitions to the members.
 
-Assignors are pure. Their names are those of other clients, with whose members they share groups. A custom one is any
-object that fits `Assignor`; it is given to the consumer, and named in partition.assignment.strategy.
+Assignors are pure. They have the names of Kafka's, because members of other clients may be in the same group. A custom
+assignor is any object that implements `Assignor`; it is passed to the consumer, and named in
+partition.assignment.strategy.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,20 +14,20 @@ from rookery.base.types import TopicName, TopicPartition
 MemberId: TypeAlias = str
 NO_GENERATION = -1
 
-# By topic, for each partition in order, the racks that have a replica of it; sets are empty where racks are not known.
+# The racks with a replica of each partition, by topic, in the order of indexes; empty sets where racks are unknown.
 PartitionRacks: TypeAlias = Mapping[TopicName, Sequence[frozenset[str]]]
 Assignment: TypeAlias = dict[MemberId, list[TopicPartition]]
 
 
 class RebalanceProtocol(IntEnum):
-    """EAGER: members give up everything before they join. COOPERATIVE: only what goes to others (KIP-429)."""
+    """EAGER: members revoke everything before they join. COOPERATIVE: only what moves to others (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class MemberSubscription(NamedTuple):
-    """What a member says when it joins. `owned` was assigned to it in `generation`."""
+    """The subscription that a member sends when it joins. `owned` was assigned to it in `generation`."""
 
     topics: frozenset[TopicName]
     owned: tuple[TopicPartition, ...] = ()
@@ -44,22 +45,25 @@ class Assignor(Protocol):
     def protocols(self) -> frozenset[RebalanceProtocol]: ...
 
     def user_data(self, topics: frozenset[TopicName]) -> bytes | None:
-        """What this member tells the leader's assignor, besides what every member tells."""
+        """Return additional data for the leader's assignor, sent with this member's subscription."""
         ...
 
     def assign(
         self, topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription]
     ) -> Mapping[MemberId, Collection[TopicPartition]]:
-        """Called in the leader. Every member has an entry; topics that do not exist are not in `topics`."""
+        """Return the partitions of each member. Called in the leader.
+
+        The result must have an entry for every member; topics that do not exist are not in `topics`.
+        """
         ...
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:
-        """Called in every member when its assignment came."""
+        """Called in every member with its new assignment."""
         ...
 
 
 class StatelessAssignor:
-    """An assignor that remembers nothing; eager, as most are."""
+    """A base for assignors without state, of the eager protocol."""
 
     protocols = frozenset({RebalanceProtocol.EAGER})
 
@@ -70,8 +74,8 @@ class StatelessAssignor:
         return
 
 
-def in_order(members: Mapping[MemberId, MemberSubscription]) -> list[MemberId]:
-    """Static members first, by instance id, which survives a restart; then the others by member id."""
+def sorted_members(members: Mapping[MemberId, MemberSubscription]) -> list[MemberId]:
+    """Return static members first, by instance id, which survives a restart; then the others by member id."""
     return sorted(members, key=lambda member: _rank(member, members[member].instance_id))
 
 

@@ -1,4 +1,4 @@
-"""The assignors by name, and which of them a member offers."""
+"""Selects the assignors that a member offers, by name."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,10 @@ _BUILT_IN = {each.name: each for each in (RangeAssignor, RoundRobinAssignor, Sti
 
 
 def choose_assignors(names: Sequence[str], custom: Sequence[Assignor] = ()) -> list[Assignor]:
-    """The assignors of these names, new ones where they are ours: some remember what their member had.
+    """Return the assignors with these names; built-in ones are new instances, because some keep state of their member.
 
-    Custom ones that are not named come first: whoever gives one wants it. Raises ConfigError.
+    Custom assignors that `names` does not contain come first. Raises ConfigError for unknown names, and for assignors
+    without a common rebalance protocol.
     """
     by_name = {each.name: each for each in custom}
     unnamed = [each for each in custom if each.name not in names]
@@ -33,7 +34,7 @@ def choose_assignors(names: Sequence[str], custom: Sequence[Assignor] = ()) -> l
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """The newest protocol that all of them can follow: the coordinator may choose any of them."""
+    """Return the newest protocol that all assignors support: the coordinator may choose any of them."""
     common = frozenset(RebalanceProtocol).intersection(*(each.protocols for each in assignors))
     if not assignors or not common:
         raise ConfigError(f"{_KEY}: {', '.join(each.name for each in assignors)} have no rebalance protocol in common")

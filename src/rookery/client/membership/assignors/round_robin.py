@@ -1,4 +1,4 @@
-"""`roundrobin`: all partitions of all topics are dealt out in turn, to the next member that subscribes to the topic."""
+"""`roundrobin`: assigns the partitions of all topics one by one to the next member that subscribes to the topic."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from rookery.client.membership.assignors.base import (
     MemberSubscription,
     PartitionRacks,
     StatelessAssignor,
-    in_order,
     partitions_of,
+    sorted_members,
 )
 
 
@@ -18,7 +18,7 @@ class RoundRobinAssignor(StatelessAssignor):
 
     def assign(self, topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription]) -> Assignment:
         assignment: Assignment = {member: [] for member in members}
-        order = in_order(members)
+        order = sorted_members(members)
         subscribed = frozenset[str]().union(*(member.topics for member in members.values()))
         turn = 0
         for topic in sorted(subscribed & topics.keys()):

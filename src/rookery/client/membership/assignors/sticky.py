@@ -1,13 +1,14 @@
-"""`sticky` and `cooperative-sticky`: as even as can be, and of such assignments one that moves few partitions.
+"""`sticky` and `cooperative-sticky`: assign as evenly as possible and, among even assignments, move few partitions.
 
-Where all members subscribe to the same topics, everyone gets the same number, give or take one: members keep what they
-own up to that, and the rest is dealt out in turn. Else a partition can only go to some of the members: what is free
-goes to the one of them that has least, and then partitions move along chains of members, the shortest first, from one
-that has more to one that has at least two less. When there is no such chain, no other assignment is more even.
+If all members subscribe to the same topics, each gets the same number of partitions, plus or minus one: members keep
+what they own up to that number, and the rest is assigned in turn. Otherwise a partition can only go to some of the
+members: free partitions go to the subscriber with the fewest, and then partitions move along chains of members, the
+shortest first, from a member to one that has at least two less. When there is no such chain, no other assignment is
+more even.
 
-Who owns what comes from the members. Of two that claim a partition the one of the newer generation owns it, of the
-same generation nobody. An eager `sticky` member owns nothing when it joins, and tells in its user data what it had
-before. Racks are not looked at, unlike in Java's.
+The members report what they own. If two claim a partition, the one of the newer generation owns it; if both are of the
+same generation, neither does. An eager `sticky` member owns nothing when it joins, and reports its previous partitions
+in its user data. Racks are ignored, unlike in Java's assignors.
 """
 
 import struct
@@ -45,9 +46,9 @@ class StickyAssignor:
         self._last = tuple(partitions), generation
 
     def assign(self, topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription]) -> Assignment:
-        claims = {member: read_user_data(said.user_data) for member, said in members.items()}
-        owned, _ = settle_claims(topics, claims)
-        return share_out(topics, members, owned)
+        claims = {member: read_user_data(subscription.user_data) for member, subscription in members.items()}
+        owned, _ = resolve_claims(topics, claims)
+        return balance(topics, members, owned)
 
 
 class CooperativeStickyAssignor:
@@ -64,13 +65,13 @@ class CooperativeStickyAssignor:
         self._generation = generation
 
     def assign(self, topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription]) -> Assignment:
-        """Without what must be given up by another first: that comes with the next rebalance."""
-        claims = {member: (said.owned, _generation(said)) for member, said in members.items()}
-        owned, disputed = settle_claims(topics, claims)
-        assignment = share_out(topics, members, owned)
+        """Leave out partitions that another member must revoke first: the next rebalance assigns them."""
+        claims = {member: (subscription.owned, _generation(subscription)) for member, subscription in members.items()}
+        owned, disputed = resolve_claims(topics, claims)
+        assignment = balance(topics, members, owned)
         claimed_by: dict[TopicPartition, set[MemberId]] = defaultdict(set)
-        for member, said in members.items():
-            for partition in said.owned:
+        for member, subscription in members.items():
+            for partition in subscription.owned:
                 claimed_by[partition].add(member)
 
         def is_free(partition: TopicPartition, member: MemberId) -> bool:
@@ -80,11 +81,15 @@ class CooperativeStickyAssignor:
         return {member: [tp for tp in given if is_free(tp, member)] for member, given in assignment.items()}
 
 
-def _generation(said: MemberSubscription) -> int:
-    """Members too old to tell it in the subscription tell it in their user data."""
-    if said.generation != NO_GENERATION or said.user_data is None or len(said.user_data) < _GENERATION.size:
-        return said.generation
-    (generation,) = _GENERATION.unpack_from(said.user_data)
+def _generation(subscription: MemberSubscription) -> int:
+    """Return the generation; members of older subscription versions send it in their user data."""
+    if (
+        subscription.generation != NO_GENERATION
+        or subscription.user_data is None
+        or len(subscription.user_data) < _GENERATION.size
+    ):
+        return subscription.generation
+    (generation,) = _GENERATION.unpack_from(subscription.user_data)
     return int(generation)
 
 
@@ -95,7 +100,7 @@ def write_user_data(partitions: Collection[TopicPartition], generation: int) -> 
 
 
 def read_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
-    """Version 1 added the generation to version 0. What is malformed is nothing."""
+    """Parse user data: version 1 added the generation to version 0. Malformed data counts as no partitions."""
     if not data:
         return (), NO_GENERATION
     try:
@@ -109,11 +114,11 @@ def read_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]
 
 
 Claims = Mapping[MemberId, tuple[Collection[TopicPartition], int]]
-Owned = dict[MemberId, list[TopicPartition]]
+OwnedPartitions = dict[MemberId, list[TopicPartition]]
 
 
-def settle_claims(topics: PartitionRacks, claims: Claims) -> tuple[Owned, set[TopicPartition]]:
-    """Who owns which partitions that exist; and the partitions that several claim in the same generation."""
+def resolve_claims(topics: PartitionRacks, claims: Claims) -> tuple[OwnedPartitions, set[TopicPartition]]:
+    """Return the owned partitions that exist, by member, and those that several claim in the same generation."""
     newest: dict[TopicPartition, tuple[int, MemberId]] = {}
     disputed: set[TopicPartition] = set()
     for member, (partitions, generation) in claims.items():
@@ -126,36 +131,38 @@ def settle_claims(topics: PartitionRacks, claims: Claims) -> tuple[Owned, set[To
                 disputed.discard(tp)
             elif generation == other[0] and member != other[1]:
                 disputed.add(tp)
-    owned: Owned = {member: [] for member in claims}
+    owned: OwnedPartitions = {member: [] for member in claims}
     for tp, (_, member) in newest.items():
         if tp not in disputed:
             owned[member].append(tp)
     return owned, disputed
 
 
-def share_out(topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription], owned: Owned) -> Assignment:
+def balance(
+    topics: PartitionRacks, members: Mapping[MemberId, MemberSubscription], owned: OwnedPartitions
+) -> Assignment:
     existing = frozenset(topics)
-    subscriptions = {member: said.topics & existing for member, said in members.items()}
+    subscriptions = {member: subscription.topics & existing for member, subscription in members.items()}
     kept = {
         member: sorted((tp for tp in owned[member] if tp.topic in subscriptions[member]), key=_by_index)
         for member in members
     }
     if len(set(subscriptions.values())) <= 1:
         return _share_equally(topics, kept, subscribed=frozenset[TopicName]().union(*subscriptions.values()))
-    return _Balance(topics, subscriptions, kept).balanced()
+    return _Balancer(topics, subscriptions, kept).balanced()
 
 
 def _by_index(tp: TopicPartition) -> tuple[int, TopicName]:
-    """So that what a member loses first is spread over its topics."""
+    """Sort by index first, so that the partitions that a member loses are spread over its topics."""
     return tp.partition, tp.topic
 
 
-def _share_equally(topics: PartitionRacks, owned: Owned, *, subscribed: frozenset[TopicName]) -> Assignment:
+def _share_equally(topics: PartitionRacks, owned: OwnedPartitions, *, subscribed: frozenset[TopicName]) -> Assignment:
     everything = [tp for topic in sorted(subscribed) for tp in partitions_of(topic, topics)]
     if not owned:
         return {}
     least, longer_count = divmod(len(everything), len(owned))
-    # Who has more than its share already may keep one more than the others.
+    # A member that owns more than the minimum may keep one partition more than the others.
     longer = [member for member in owned if len(owned[member]) > least][:longer_count]
     assignment = {member: partitions[: least + (member in longer)] for member, partitions in owned.items()}
     given = {tp for partitions in assignment.values() for tp in partitions}
@@ -166,17 +173,17 @@ def _share_equally(topics: PartitionRacks, owned: Owned, *, subscribed: frozense
         member = short.popleft()
         assignment[member].append(free.popleft())
         (short if len(assignment[member]) < least else full).append(member)
-    # One each: as many as are left over have not got their one more yet.
+    # One each to members with the minimum: there are at least as many of them as partitions left.
     while free:
         assignment[full.popleft()].append(free.popleft())
     return assignment
 
 
-class _Balance:
-    """Subscriptions differ. `assignment` only ever becomes more even."""
+class _Balancer:
+    """Balances partitions among members with different subscriptions. No step makes the assignment less even."""
 
     def __init__(
-        self, topics: PartitionRacks, subscriptions: Mapping[MemberId, frozenset[TopicName]], owned: Owned
+        self, topics: PartitionRacks, subscriptions: Mapping[MemberId, frozenset[TopicName]], owned: OwnedPartitions
     ) -> None:
         self._topics = topics
         self._subscribers = {
@@ -197,12 +204,12 @@ class _Balance:
                     self._give(tp, min(self._subscribers[topic], key=lambda member: (self._size[member], member)))
         while (chain := self._chain()) is not None:
             for source, topic, target in chain:
-                self._move(self._choice(source, topic, target), source, target)
-        self._bring_home()
+                self._move(self._partition_to_move(source, topic, target), source, target)
+        self._return_to_owners()
         return {member: [tp for tps in topics.values() for tp in tps] for member, topics in self._by_topic.items()}
 
-    def _bring_home(self) -> None:
-        """Back to their owners, if it becomes no less even: where the owner has one less, or something to swap."""
+    def _return_to_owners(self) -> None:
+        """Move partitions back to their owners if that is as even: the owner has one less, or one to swap."""
         holder = {tp: member for member, topics in self._by_topic.items() for tps in topics.values() for tp in tps}
         for tp, owner in sorted(self._owned.items()):
             holding = holder[tp]
@@ -218,7 +225,7 @@ class _Balance:
                 holder[swapped] = holding
 
     def _swappable(self, member: MemberId, other: MemberId) -> TopicPartition | None:
-        """What a member has and did not own before, and the other may have."""
+        """Return a partition that `member` has, did not own before, and `other` subscribes to."""
         may_go = (
             tp
             for topic, partitions in self._by_topic[member].items()
@@ -237,17 +244,17 @@ class _Balance:
         self._by_topic[member][tp.topic].append(tp)
         self._size[member] += 1
 
-    def _choice(self, source: MemberId, topic: TopicName, target: MemberId) -> TopicPartition:
-        """Rather one that goes back to its owner, or that was moved anyway, than one that stayed."""
+    def _partition_to_move(self, source: MemberId, topic: TopicName, target: MemberId) -> TopicPartition:
+        """Choose the partition to move: one that returns to its owner, else one that was moved before, else any."""
         return min(
             self._by_topic[source][topic],
             key=lambda tp: (self._owned.get(tp) != target, self._owned.get(tp) == source, tp),
         )
 
     def _chain(self) -> list[tuple[MemberId, TopicName, MemberId]] | None:
-        """The moves (from, topic, to) that take one partition from a member to one that has at least two less.
+        """Return moves (from, topic, to) that take one partition from a member to one that has at least two less.
 
-        If there is one that leaves all partitions alone that are still where they were, that one.
+        A chain that moves only partitions which have already left their owners is preferred.
         """
         largest_first = sorted(self._size, key=lambda member: (-self._size[member], member))
         for may_move_owned in (False, True):
@@ -260,7 +267,7 @@ class _Balance:
     def _chain_from(
         self, start: MemberId, *, may_move_owned: bool
     ) -> list[tuple[MemberId, TopicName, MemberId]] | None:
-        came: dict[MemberId, tuple[MemberId, TopicName] | None] = {start: None}
+        reached_from: dict[MemberId, tuple[MemberId, TopicName] | None] = {start: None}
         seen_topics: set[TopicName] = set()
         layer = [start]
         while layer:
@@ -273,21 +280,21 @@ class _Balance:
                     if may_move and topic not in seen_topics:
                         seen_topics.add(topic)
                         for other in self._subscribers[topic]:
-                            if other not in came:
-                                came[other] = member, topic
+                            if other not in reached_from:
+                                reached_from[other] = member, topic
                                 following.append(other)
             least = min(following, key=lambda member: (self._size[member], member), default=start)
             if self._size[least] <= self._size[start] - 2:
-                return _way_to(least, came)
+                return _path_to(least, reached_from)
             layer = following
         return None
 
 
-def _way_to(
-    end: MemberId, came: Mapping[MemberId, tuple[MemberId, TopicName] | None]
+def _path_to(
+    end: MemberId, reached_from: Mapping[MemberId, tuple[MemberId, TopicName] | None]
 ) -> list[tuple[MemberId, TopicName, MemberId]]:
     way = []
-    while (step := came[end]) is not None:
+    while (step := reached_from[end]) is not None:
         way.append((*step, end))
         end = step[0]
     return way[::-1]

@@ -1,7 +1,7 @@
-"""Members of groups without a consumer: a membership and a host that notes what happens to it.
+"""Group members without a consumer: a membership and a host that records what happens to it.
 
-A `Player` has everything one member has, on connections of its own. `settle` polls several of them in turn until they
-share the partitions as wanted.
+A `GroupMember` has all parts of one member, with its own connections. `settle` polls several of them in turn until they
+share the partitions as expected.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def partitions(topic: TopicName, *indexes: int) -> list[TopicPartition]:
 
 
 class FakeHost:
-    """`log` has the listener's calls and the assignments, in order; `positions` is what the next commit commits."""
+    """`log` records the listener's calls and the assignments, in order; the next commit commits `positions`."""
 
     def __init__(self, topics: Collection[TopicName]) -> None:
         self.topics = frozenset(topics)
@@ -70,18 +70,18 @@ class FakeHost:
 
     async def call_listener(self, event: ListenerEvent, partitions: Collection[TopicPartition]) -> None:
         self.log.append((event, [tp.partition for tp in partitions]))
-        answer = self.on_event(event, partitions)
-        if asyncio.iscoroutine(answer):
-            await answer
+        result = self.on_event(event, partitions)
+        if asyncio.iscoroutine(result):
+            await result
 
-    def heard(self) -> list[tuple[str, list[int]]]:
-        """What the listener heard, and forget it."""
+    def take_events(self) -> list[tuple[str, list[int]]]:
+        """Return the listener's calls since the last call of this method."""
         found = [entry for entry in self.log if entry[0] != "assignment"]
         self.log.clear()
         return found
 
 
-class Player:
+class GroupMember:
     def __init__(
         self,
         bootstrap: str,
@@ -126,9 +126,9 @@ class Player:
         finally:
             await self.cluster.close()
 
-    async def die(self) -> None:
-        """As a killed process: nobody hears of it."""
-        for name in ("_joining", "_beating"):
+    async def kill(self) -> None:
+        """Stop like a killed process, without leaving the group."""
+        for name in ("_join_task", "_heartbeat_task"):
             task = getattr(self.membership, name, None)
             if task is not None:
                 task.cancel()
@@ -137,7 +137,7 @@ class Player:
 
 
 def fast(group_id: str, **changes: Any) -> GroupSettings:
-    """Members that notice quickly what happens, and whose sessions last long unless changed."""
+    """Return settings with short heartbeat intervals and, unless changed, long sessions."""
     quick = GroupSettings(
         group_id=group_id,
         session_timeout_ms=10_000,
@@ -150,36 +150,36 @@ def fast(group_id: str, **changes: Any) -> GroupSettings:
 
 
 @asynccontextmanager
-async def playing(*players: Player) -> AsyncIterator[None]:
+async def closing(*members: GroupMember) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for player in players:
-            await player.close()
+        for member in members:
+            await member.close()
 
 
-async def poll_until(condition: Callable[[], bool], *players: Player) -> None:
-    """Poll all of them in turn until it holds."""
+async def poll_until(condition: Callable[[], bool], *members: GroupMember) -> None:
+    """Poll all members in turn until `condition` holds."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
-            for player in players:
-                await player.poll()
+            for member in members:
+                await member.poll()
             if condition():
                 return
-            wakes = [asyncio.ensure_future(player.membership.wake.wait()) for player in players]
+            wakes = [asyncio.ensure_future(member.membership.wake.wait()) for member in members]
             await asyncio.wait(wakes, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED)
             for wake in wakes:
                 wake.cancel()
 
 
-async def settle(*players: Player, sizes: Sequence[int]) -> None:
-    """Until they share the partitions so, none twice, and agree on the generation."""
+async def settle(*members: GroupMember, sizes: Sequence[int]) -> None:
+    """Poll until the members have these numbers of partitions, none twice, and are of the same generation."""
 
     def is_settled() -> bool:
-        owned = [tp for player in players for tp in player.host.assigned()]
+        owned = [tp for member in members for tp in member.host.assigned()]
         is_shared = len(owned) == len(set(owned)) == sum(sizes)
-        sharing = sorted(len(player.host.assigned()) for player in players)
-        generations = {player.generation for player in players}
+        sharing = sorted(len(member.host.assigned()) for member in members)
+        generations = {member.generation for member in members}
         return is_shared and sharing == sorted(sizes) and len(generations) == 1 and generations != {NO_GENERATION}
 
-    await poll_until(is_settled, *players)
+    await poll_until(is_settled, *members)

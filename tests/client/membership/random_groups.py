@@ -1,4 +1,4 @@
-"""Groups for the tests of assignors: their shape, random ones, and what makes an assignment good."""
+"""Random groups for the tests of assignors, and measures of an assignment's quality."""
 
 from collections.abc import Collection, Mapping
 
@@ -27,7 +27,7 @@ def racked_topics() -> st.SearchStrategy[PartitionRacks]:
 
 
 def members(*, same_topics: bool = False) -> st.SearchStrategy[Members]:
-    """Up to six members; draws little, so that there is time for many."""
+    """Generate up to six members, with few draws, so that many groups can be tested."""
     choices = [frozenset(topic for bit, topic in enumerate(TOPICS) if mask >> bit & 1) for mask in range(1, 16)]
     row = st.tuples(st.integers(0, 6), st.sampled_from(choices), st.sampled_from((None, "x", "y", "z")))
 
@@ -41,25 +41,25 @@ def members(*, same_topics: bool = False) -> st.SearchStrategy[Members]:
 
 
 def owning(members: Members, assignment: Given, *, generation: int = 1) -> Members:
-    """The same members when they join again after that assignment, as each of the sticky assignors wants it told."""
+    """Return the members as they join again after `assignment`, with what each sticky assignor expects."""
     return {
-        name: said._replace(
+        name: subscription._replace(
             owned=tuple(assignment.get(name, ())),
             generation=generation,
             user_data=write_user_data(assignment.get(name, ()), generation),
         )
-        for name, said in members.items()
+        for name, subscription in members.items()
     }
 
 
 def check_valid(topics: PartitionRacks, members: Members, assignment: Given, *, complete: bool = True) -> None:
-    """Nobody gets what it does not subscribe to, nothing is given twice, and (if complete) nothing is left."""
+    """Check that members get only topics they subscribe to, no partition twice, and (if `complete`) all partitions."""
     assert assignment.keys() == members.keys()
     given = [tp for partitions in assignment.values() for tp in partitions]
     assert len(given) == len(set(given))
     for member, partitions in assignment.items():
         assert {tp.topic for tp in partitions} <= members[member].topics
-    subscribed = frozenset[str]().union(*(said.topics for said in members.values()))
+    subscribed = frozenset[str]().union(*(subscription.topics for subscription in members.values()))
     wanted = {TopicPartition(t, i) for t in topics.keys() & subscribed for i in range(len(topics[t]))}
     assert set(given) <= wanted
     if complete:
@@ -67,10 +67,10 @@ def check_valid(topics: PartitionRacks, members: Members, assignment: Given, *, 
 
 
 def unevenness(assignment: Given) -> int:
-    """Grows with every step away from an even assignment."""
+    """Return a number that grows with every step away from an even assignment."""
     return sum(len(partitions) ** 2 for partitions in assignment.values())
 
 
 def kept(before: Given, after: Given) -> int:
-    """How many partitions stayed where they were."""
+    """Return how many partitions stayed with their members."""
     return sum(len({*partitions} & {*after.get(member, ())}) for member, partitions in before.items())
