@@ -1,4 +1,4 @@
-"""The runtime with a shard that only remembers, on the logs of a real broker's services."""
+"""The runtime with a shard of keys and values, on the logs of a real broker's services."""
 
 import asyncio
 from collections import Counter
@@ -21,13 +21,13 @@ from rookery.replication.replica import Replica
 from tests.broker.harness import NODE_ID, Broker, batch, running
 from tests.replication.elections import FOLLOWER, forget_leader_epochs, lead, lose_and_win_election
 
-TOPIC = "__notes"
+TOPIC = "__key_values"
 Pair = tuple[bytes, bytes | None]
 
 
 @dataclass
-class Notes:
-    """A shard whose records are keys and values, and whose timers write themselves down."""
+class KeyValueShard:
+    """A shard whose records are keys and values, and whose timers write a record."""
 
     state: dict[bytes, bytes] = field(default_factory=dict)
     installed: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Notes:
 
     def decode(self, key: bytes, value: bytes | None) -> Pair | None:
         if key == b"broken":
-            raise CorruptionError("a broken note")
+            raise CorruptionError("a broken record")
         return None if key == b"unknown" else (key, value)
 
     def replay(self, record: Pair) -> None:
@@ -68,7 +68,7 @@ class Notes:
         return CoordinatorResult(response=None, records=[(str(key).encode(), b"fired")])
 
 
-def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) -> "asyncio.Future[Any]":
+def park(coordinator: Coordinator[KeyValueShard], token: int, *completions: Completion) -> "asyncio.Future[Any]":
     return coordinator.write(
         "k", lambda shard, _: CoordinatorResult(response=PARKED, completions=completions), token=token
     )
@@ -76,12 +76,12 @@ def park(coordinator: Coordinator[Notes], token: int, *completions: Completion) 
 
 def coordinator_of(
     broker: Broker, load_bytes: int = 500, on_committed: Callable[[Any, int], None] | None = None
-) -> Coordinator[Notes]:
+) -> Coordinator[KeyValueShard]:
     services = broker.services
     return Coordinator(
         TOPIC,
         node_id=services.node_id,
-        make_shard=lambda _: Notes(),
+        make_shard=lambda _: KeyValueShard(),
         replicas=services.replicas,
         pending=services.pending,
         clock=services.clock,
@@ -91,14 +91,14 @@ def coordinator_of(
     )
 
 
-def note(
+def put(
     key: bytes, value: bytes | None, response: str = "done", **more: Any
-) -> Callable[[Notes, int], CoordinatorResult[str]]:
+) -> Callable[[KeyValueShard, int], CoordinatorResult[str]]:
     return lambda shard, now_ms: CoordinatorResult(response=response, records=[(key, value)], **more)
 
 
 def play(
-    path: Path, scene: Callable[[Broker, Coordinator[Notes]], Coroutine[Any, Any, None]], partitions: int = 3
+    path: Path, scene: Callable[[Broker, Coordinator[KeyValueShard]], Coroutine[Any, Any, None]], partitions: int = 3
 ) -> None:
     async def main() -> None:
         async with running(path) as broker:
@@ -126,11 +126,11 @@ def test_keys_are_hashed_as_java_does(key: str, hashed: int) -> None:
     assert abs_hash(key) == hashed
 
 
-def test_a_write_is_answered_at_once_and_replayed(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        answer = coordinator.write("k", note(b"a", b"1", volatile_changes=("change",)))
-        assert answer.done()
-        assert answer.result() == "done"
+def test_a_write_is_replayed_and_resolved_within_the_call(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        response = coordinator.write("k", put(b"a", b"1", volatile_changes=("change",)))
+        assert response.done()
+        assert response.result() == "done"
         seen = coordinator.read("k", lambda shard: (dict(shard.state), list(shard.installed), shard.is_loaded))
         assert seen.result() == ({b"a": b"1"}, ["change"], True)
         replica = broker.replica(TOPIC, coordinator.partition_of("k"))
@@ -145,21 +145,21 @@ def test_without_a_topic_there_is_no_coordinator(tmp_path: Path) -> None:
             coordinator = coordinator_of(broker)
             coordinator.apply(broker.services.image)
             assert coordinator.partition_count == 0
-            assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert coordinator.write("k", put(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     asyncio.run(main())
 
 
-def test_a_failed_append_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1"))
+def test_a_failed_append_changes_nothing(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1"))
         too_large = coordinator.write(
-            "k", note(b"b", bytes(2_000_000), volatile_changes=("change",), timers=[Timer("t", 0)])
+            "k", put(b"b", bytes(2_000_000), volatile_changes=("change",), timers=[Timer("t", 0)])
         )
         assert too_large.result() is ErrorCode.UNKNOWN_SERVER_ERROR
         broker.logs.directories[0].fail(OSError(5, "a broken disk"))
         assert (
-            coordinator.write("k", note(b"b", b"2", volatile_changes=("change",))).result() is ErrorCode.NOT_COORDINATOR
+            coordinator.write("k", put(b"b", b"2", volatile_changes=("change",))).result() is ErrorCode.NOT_COORDINATOR
         )
         await asyncio.sleep(0)
         assert coordinator.read("k", lambda shard: (shard.state, shard.installed)).result() == ({b"a": b"1"}, [])
@@ -167,26 +167,26 @@ def test_a_failed_append_leaves_everything_as_it_was(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_parked_request_is_answered_by_a_later_decision(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+def test_a_parked_request_is_completed_by_a_later_decision(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         token = coordinator.new_token()
         parked = park(coordinator, token)
         assert not parked.done()
-        coordinator.write("k", note(b"a", b"1", completions=[Completion(token, "at last")]))
+        coordinator.write("k", put(b"a", b"1", completions=[Completion(token, "at last")]))
         assert parked.result() == "at last"
-        # One whose connection is gone, and one that is answered by its own decision.
+        # One whose connection was closed, and one that is completed by its own decision.
         gone, own = coordinator.new_token(), coordinator.new_token()
         park(coordinator, gone).cancel()
-        answer = park(coordinator, own, Completion(own, "now"))
-        assert answer.result() == "now"
-        assert coordinator.write("k", note(b"a", b"2", completions=[Completion(gone, "late")])).result() == "done"
+        response = park(coordinator, own, Completion(own, "now"))
+        assert response.result() == "now"
+        assert coordinator.write("k", put(b"a", b"2", completions=[Completion(gone, "late")])).result() == "done"
 
     play(tmp_path, scene)
 
 
-def test_timers_are_decisions_too(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1", timers=[Timer("later", 10), Timer("never", 20), Timer("never", None)]))
+def test_timers_run_decisions(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1", timers=[Timer("later", 10), Timer("never", 20), Timer("never", None)]))
         while coordinator.read("k", lambda shard: b"later" in shard.state).result() is not True:
             await asyncio.sleep(0.01)
         state = coordinator.read("k", lambda shard: shard.state).result()
@@ -195,11 +195,11 @@ def test_timers_are_decisions_too(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_answers_wait_for_the_high_watermark(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+def test_responses_wait_for_the_high_watermark(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         replica = broker.replica(TOPIC, coordinator.partition_of("k"))
         committed = hold_back(replica)
-        written = coordinator.write("k", note(b"a", b"1"))
+        written = coordinator.write("k", put(b"a", b"1"))
         read = coordinator.read("k", lambda shard: dict(shard.state))
         assert not written.done()
         assert not read.done()
@@ -211,28 +211,28 @@ def test_answers_wait_for_the_high_watermark(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_who_waits_is_told_that_the_coordinator_moved(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+def test_waiting_requests_fail_when_the_coordinator_moves(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         token = coordinator.new_token()
         parked = park(coordinator, token)
         hold_back(broker.replica(TOPIC, coordinator.partition_of("k")))
-        written = coordinator.write("k", note(b"a", b"1"))
+        written = coordinator.write("k", put(b"a", b"1"))
         response = await broker.call(20, 6, topics=[Message(name=TOPIC, topic_id=None)], timeout_ms=60_000)
         assert response.responses[0].error_code == 0
         coordinator.apply(broker.services.image)
         assert await parked is ErrorCode.NOT_COORDINATOR
         assert await written is ErrorCode.NOT_COORDINATOR
-        assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert coordinator.write("k", put(b"a", b"1")).result() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     play(tmp_path, scene)
 
 
-async def write_over_elections(broker: Broker, coordinator: Coordinator[Notes]) -> tuple[Any, Any]:
-    """The answer to a write whose records were truncated, and the shard's state, when this node leads again."""
+async def write_over_elections(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> tuple[Any, Any]:
+    """Return the response to a write whose records were truncated, and the state when this node leads again."""
     replica = broker.replica(TOPIC, coordinator.partition_of("k"))
     lead(replica, leader=NODE_ID, leader_epoch=5)
     coordinator.apply(broker.services.image)
-    written = coordinator.write("k", note(b"ours", b"1"))
+    written = coordinator.write("k", put(b"ours", b"1"))
     assert not written.done()
     lose_and_win_election(replica, batch(b"2", key=b"others"))
     coordinator.apply(broker.services.image)
@@ -241,34 +241,34 @@ async def write_over_elections(broker: Broker, coordinator: Coordinator[Notes]) 
 
 
 def test_records_of_a_former_epoch_are_not_committed_by_a_later_one(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        answer, state = await write_over_elections(broker, coordinator)
-        assert answer is ErrorCode.NOT_COORDINATOR
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        response, state = await write_over_elections(broker, coordinator)
+        assert response is ErrorCode.NOT_COORDINATOR
         assert state == {b"others": b"2"}
 
     play(tmp_path, scene)
 
 
 def test_a_coordinator_that_forgets_its_epoch_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It confirms records that no log has, and goes on with them."""
+    """It acknowledges records that no log has, and continues with them."""
     forget_leader_epochs(monkeypatch)
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         assert await write_over_elections(broker, coordinator) == ("done", {b"ours": b"1"})
 
     play(tmp_path, scene)
 
 
 def test_a_shard_decides_nothing_after_its_epoch(tmp_path: Path) -> None:
-    """The replica has followed the newest image, and the coordinator has not yet."""
+    """The replica has applied the newest image, and the coordinator has not yet."""
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         replica = broker.replica(TOPIC, coordinator.partition_of("k"))
         assert coordinator.leads("k", replica.state.leader_epoch)
         for leader in (FOLLOWER, NODE_ID):
             epoch = replica.state.leader_epoch
             lead(replica, leader=leader, leader_epoch=epoch + 1)
-            assert coordinator.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+            assert coordinator.write("k", put(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
             ended = coordinator.end_transaction(coordinator.partition_of("k"), Marker(7, 0, True, epoch))
             assert ended.result() is ErrorCode.NOT_COORDINATOR
             assert not coordinator.leads("k", epoch)
@@ -281,14 +281,14 @@ def test_a_shard_decides_nothing_after_its_epoch(tmp_path: Path) -> None:
 
 
 def test_a_log_is_loaded_in_slices(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         for number in range(3000):
-            coordinator.write("k", note(f"{number}".encode(), b"x" * 10))
-        coordinator.write("k", note(b"7", None))
-        coordinator.write("k", note(b"unknown", b"a record of a future version"))
+            coordinator.write("k", put(f"{number}".encode(), b"x" * 10))
+        coordinator.write("k", put(b"7", None))
+        coordinator.write("k", put(b"unknown", b"a record of a future version"))
         after = coordinator_of(broker)
         after.apply(broker.services.image)
-        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert after.write("k", put(b"a", b"1")).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert after.read_all() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await after.wait_until_loaded()
         state = after.read("k", lambda shard: shard.state).result()
@@ -301,35 +301,35 @@ def test_a_log_is_loaded_in_slices(tmp_path: Path) -> None:
     play(tmp_path, scene, partitions=1)
 
 
-def test_others_get_their_turn_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much is read from the disk at once."""
-    turns: list[int] = []
+def test_the_event_loop_runs_other_tasks_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds for any size of a read from the disk."""
+    iterations: list[int] = []
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         for number in range(3000):
-            coordinator.write("k", note(f"{number}".encode(), b"x"))
+            coordinator.write("k", put(f"{number}".encode(), b"x"))
         after = coordinator_of(broker, load_bytes=5_000_000)
-        turn = 0
+        iteration = 0
 
         def decode(batch: Buffer) -> list[Record]:
-            turns.append(turn)
+            iterations.append(iteration)
             return decode_records(batch)
 
         monkeypatch.setattr("rookery.coordinators.log_replay.decode_records", decode)
         after.apply(broker.services.image)
         while after.read_all() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            turn += 1
+            iteration += 1
             await asyncio.sleep(0)
         await after.close()
 
     play(tmp_path, scene, partitions=1)
-    assert len(turns) == 3000
-    assert max(Counter(turns).values()) <= 1000
+    assert len(iterations) == 3000
+    assert max(Counter(iterations).values()) <= 1000
 
 
 def test_a_disk_that_fails_while_a_log_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1"))
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1"))
         after = coordinator_of(broker)
 
         def fail(file: OsFile, position: int, size: int) -> bytes:
@@ -339,24 +339,24 @@ def test_a_disk_that_fails_while_a_log_is_loaded(tmp_path: Path, monkeypatch: py
             patch.setattr(OsFile, "read_at", fail)
             after.apply(broker.services.image)
             await after.wait_until_loaded()
-        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+        assert after.write("k", put(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
 
     play(tmp_path, scene, partitions=1)
 
 
 def test_a_log_that_cannot_be_read_is_not_coordinated(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"broken", b"1"))
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"broken", b"1"))
         after = coordinator_of(broker)
         after.apply(broker.services.image)
         await after.wait_until_loaded()
-        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+        assert after.write("k", put(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
 
     play(tmp_path, scene, partitions=1)
 
 
 def test_every_shard_is_written_to(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         coordinator.write_all(lambda shard, _: CoordinatorResult(response=None, records=[(b"a", b"1")]))
         ends = [broker.replica(TOPIC, index).log.end_offset for index in range(3)]
         assert ends == [1, 1, 1]
@@ -364,11 +364,11 @@ def test_every_shard_is_written_to(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_what_is_divisible_may_be_more_than_a_batch_holds(tmp_path: Path) -> None:
+def test_a_divisible_result_may_exceed_a_batch(tmp_path: Path) -> None:
     records = [(f"{number:0100}".encode(), b"x" * 100) for number in range(10_000)]
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        def decide(shard: Notes, now_ms: int) -> CoordinatorResult[str]:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        def decide(shard: KeyValueShard, now_ms: int) -> CoordinatorResult[str]:
             return CoordinatorResult(response="done", records=records, divisible=True)
 
         assert coordinator.write("k", decide).result() == "done"
@@ -379,7 +379,7 @@ def test_what_is_divisible_may_be_more_than_a_batch_holds(tmp_path: Path) -> Non
 
 
 def hold_back(replica: Replica) -> Callable[[Offset], None]:
-    """A follower that does not follow, until the returned function is called with its end offset."""
+    """Add a follower that fetches only when the returned function is called with its end offset."""
     state = replica.state
     state.lead(
         NODE_ID,
@@ -396,7 +396,7 @@ def hold_back(replica: Replica) -> Callable[[Offset], None]:
 
 
 def test_the_partition_of_a_key_is_stable(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         assert coordinator.partition_of("my-group") == 12
         assert isinstance(broker.services.replicas.find(TopicPartition(TOPIC, 12)), Replica)
 

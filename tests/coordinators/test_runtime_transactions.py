@@ -1,4 +1,4 @@
-"""Records inside of transactions, and effects that wait for the commit, on the runtime of `test_runtime`."""
+"""Records in transactions, and effects that wait for the commit, on the runtime of `test_runtime`."""
 
 import asyncio
 from pathlib import Path
@@ -12,12 +12,12 @@ from rookery.coordinators.runtime import Coordinator
 from rookery.records.batch import read_header
 from rookery.records.control import Marker
 from tests.broker.harness import Broker
-from tests.coordinators.test_runtime import TOPIC, Notes, coordinator_of, hold_back, note, play
+from tests.coordinators.test_runtime import TOPIC, KeyValueShard, coordinator_of, hold_back, play, put
 
 PRODUCER = Producer(producer_id=7, producer_epoch=2)
 
 
-def state_of(coordinator: Coordinator[Notes]) -> dict[bytes, bytes]:
+def state_of(coordinator: Coordinator[KeyValueShard]) -> dict[bytes, bytes]:
     state = coordinator.read("k", lambda shard: dict(shard.state)).result()
     assert isinstance(state, dict)
     return state
@@ -27,11 +27,11 @@ def marker(*, committed: bool, epoch: int = 2, coordinator_epoch: int = 5) -> Ma
     return Marker(PRODUCER.producer_id, epoch, committed, coordinator_epoch)
 
 
-def test_records_of_a_transaction_count_when_it_is_committed(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"plain"))
-        assert coordinator.write("k", note(b"a", b"1", producer=PRODUCER)).result() == "done"
-        coordinator.write("k", note(b"b", b"2", producer=PRODUCER))
+def test_records_of_a_transaction_take_effect_when_it_is_committed(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"plain"))
+        assert coordinator.write("k", put(b"a", b"1", producer=PRODUCER)).result() == "done"
+        coordinator.write("k", put(b"b", b"2", producer=PRODUCER))
         assert state_of(coordinator) == {b"a": b"plain"}
         assert coordinator.end_transaction(0, marker(committed=True)).result() is ErrorCode.NONE
         assert state_of(coordinator) == {b"a": b"1", b"b": b"2"}
@@ -45,12 +45,12 @@ def test_records_of_a_transaction_count_when_it_is_committed(tmp_path: Path) -> 
 
 
 def test_a_log_is_loaded_with_its_transactions(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1", producer=PRODUCER))
         coordinator.end_transaction(0, marker(committed=True))
-        coordinator.write("k", note(b"a", b"2", producer=PRODUCER))
+        coordinator.write("k", put(b"a", b"2", producer=PRODUCER))
         coordinator.end_transaction(0, marker(committed=False))
-        coordinator.write("k", note(b"a", b"3", producer=PRODUCER))
+        coordinator.write("k", put(b"a", b"3", producer=PRODUCER))
         after = coordinator_of(broker)
         after.apply(broker.services.image)
         assert after.end_transaction(0, marker(committed=True)).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -63,9 +63,9 @@ def test_a_log_is_loaded_with_its_transactions(tmp_path: Path) -> None:
     play(tmp_path, scene, partitions=1)
 
 
-def test_a_marker_that_the_log_refuses_changes_nothing(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
+def test_a_marker_that_the_log_rejects_changes_nothing(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1", producer=PRODUCER))
         old_epoch = coordinator.end_transaction(0, marker(committed=True, epoch=1))
         assert old_epoch.result() is ErrorCode.INVALID_PRODUCER_EPOCH
         assert state_of(coordinator) == {}
@@ -73,28 +73,28 @@ def test_a_marker_that_the_log_refuses_changes_nothing(tmp_path: Path) -> None:
         fenced = coordinator.end_transaction(0, marker(committed=True, coordinator_epoch=4))
         assert fenced.result() is ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert coordinator.end_transaction(3, marker(committed=True)).result() is ErrorCode.NOT_COORDINATOR
-        stale = coordinator.write("k", note(b"a", b"2", producer=Producer(7, 1)))
+        stale = coordinator.write("k", put(b"a", b"2", producer=Producer(7, 1)))
         assert stale.result() is ErrorCode.INVALID_PRODUCER_EPOCH
         assert broker.replica(TOPIC).log.end_offset == 2
 
     play(tmp_path, scene, partitions=1)
 
 
-def test_records_are_refused_whose_transaction_ended_since_it_was_verified(tmp_path: Path) -> None:
-    """They would begin a transaction that nobody ends (KIP-890)."""
+def test_records_of_a_transaction_that_ended_after_its_verification_are_rejected(tmp_path: Path) -> None:
+    """They would begin a transaction that never ends (KIP-890)."""
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
         early, late = (PRODUCER._replace(guard=coordinator.guard("k", 7)) for _ in range(2))
-        assert coordinator.write("k", note(b"a", b"1", producer=early)).result() == "done"
-        # The transaction is open: whoever was verified may still join it.
-        assert coordinator.write("k", note(b"a", b"2", producer=late)).result() == "done"
+        assert coordinator.write("k", put(b"a", b"1", producer=early)).result() == "done"
+        # The transaction is open: a request that was verified before may still add records.
+        assert coordinator.write("k", put(b"a", b"2", producer=late)).result() == "done"
         later = PRODUCER._replace(guard=coordinator.guard("k", 7))
         coordinator.end_transaction(0, marker(committed=True))
         for producer in (early, later):
-            refused = coordinator.write("k", note(b"a", b"3", producer=producer))
-            assert refused.result() is ErrorCode.INVALID_TXN_STATE
+            rejected = coordinator.write("k", put(b"a", b"3", producer=producer))
+            assert rejected.result() is ErrorCode.INVALID_TXN_STATE
         fresh = PRODUCER._replace(guard=coordinator.guard("k", 7))
-        assert coordinator.write("k", note(b"a", b"4", producer=fresh)).result() == "done"
+        assert coordinator.write("k", put(b"a", b"4", producer=fresh)).result() == "done"
         assert state_of(coordinator) == {b"a": b"2"}
 
     play(tmp_path, scene, partitions=1)
@@ -103,31 +103,31 @@ def test_records_are_refused_whose_transaction_ended_since_it_was_verified(tmp_p
 def test_effects_wait_for_the_commit_however_long_it_takes(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
-    async def scene(broker: Broker, _: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, _: Coordinator[KeyValueShard]) -> None:
         coordinator = coordinator_of(broker, on_committed=lambda effect, epoch: seen.append((effect, epoch)))
         coordinator._commit_timeout_ms = 10
         coordinator.apply(broker.services.image)
-        coordinator.write("k", note(b"a", b"1", effects=["at once"]))
-        assert seen == [("at once", 0)]
+        coordinator.write("k", put(b"a", b"1", effects=["early"]))
+        assert seen == [("early", 0)]
         replica = broker.replica(TOPIC)
         committed = hold_back(replica)
-        written = coordinator.write("k", note(b"a", b"2", effects=["late"]))
+        written = coordinator.write("k", put(b"a", b"2", effects=["late"]))
         assert await written is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await asyncio.sleep(0.03)
-        assert seen == [("at once", 0)]
+        assert seen == [("early", 0)]
         committed(2)
         broker.services.pending.wake(replica.state.topic_partition)
         await asyncio.sleep(0.01)
-        assert seen == [("at once", 0), ("late", 0)]
+        assert seen == [("early", 0), ("late", 0)]
         await coordinator.close()
 
     play(tmp_path, scene, partitions=1)
 
 
-def test_effects_are_forgotten_with_their_shard(tmp_path: Path) -> None:
+def test_effects_are_dropped_with_their_shard(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    async def scene(broker: Broker, _: Coordinator[Notes]) -> None:
+    async def scene(broker: Broker, _: Coordinator[KeyValueShard]) -> None:
         coordinator = coordinator_of(broker, on_committed=lambda effect, _: seen.append(effect))
         coordinator.apply(broker.services.image)
         replica = broker.replica(TOPIC)
@@ -144,9 +144,9 @@ def test_effects_are_forgotten_with_their_shard(tmp_path: Path) -> None:
     play(tmp_path, scene, partitions=1)
 
 
-def test_an_end_is_answered_when_it_is_committed(tmp_path: Path) -> None:
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
+def test_an_end_is_resolved_when_its_marker_is_committed(tmp_path: Path) -> None:
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1", producer=PRODUCER))
         replica = broker.replica(TOPIC)
         committed = hold_back(replica)
         ended = coordinator.end_transaction(0, marker(committed=True))
@@ -164,18 +164,18 @@ def test_an_end_is_answered_when_it_is_committed(tmp_path: Path) -> None:
 def test_a_log_whose_markers_cannot_be_read_is_not_coordinated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Its clients would otherwise be told for ever that it is being loaded."""
+    """Its clients would otherwise get COORDINATOR_LOAD_IN_PROGRESS for ever."""
 
     def fail(_: Buffer) -> None:
         raise error
 
-    async def scene(broker: Broker, coordinator: Coordinator[Notes]) -> None:
-        coordinator.write("k", note(b"a", b"1", producer=PRODUCER))
+    async def scene(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> None:
+        coordinator.write("k", put(b"a", b"1", producer=PRODUCER))
         coordinator.end_transaction(0, marker(committed=True))
         monkeypatch.setattr("rookery.coordinators.log_replay.read_end_marker", fail)
         after = coordinator_of(broker)
         after.apply(broker.services.image)
         await after.wait_until_loaded()
-        assert after.write("k", note(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
+        assert after.write("k", put(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
 
     play(tmp_path, scene, partitions=1)

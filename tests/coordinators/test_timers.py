@@ -13,7 +13,7 @@ class Handle:
 
 
 class Loop:
-    """Time that passes when told to."""
+    """An event loop whose time is advanced by the test."""
 
     def __init__(self) -> None:
         self._now = 100.0
@@ -49,7 +49,7 @@ def test_a_timer_fires_once() -> None:
     assert len(timers) == 0
 
 
-def test_a_timer_that_is_moved_again_and_again_costs_nothing() -> None:
+def test_postponing_a_timer_schedules_nothing() -> None:
     loop, fired = Loop(), list[TimerKey]()
     timers = Timers(loop, fired.append)
     for _ in range(100):
@@ -62,7 +62,7 @@ def test_a_timer_that_is_moved_again_and_again_costs_nothing() -> None:
     assert fired == ["a"]
 
 
-def test_a_timer_can_be_moved_forward_and_taken_back() -> None:
+def test_a_timer_can_be_moved_forward_and_cancelled() -> None:
     loop, fired = Loop(), list[TimerKey]()
     timers = Timers(loop, fired.append)
     timers.set(Timer("a", 5000))

@@ -1,4 +1,4 @@
-"""Patterns and topics: each name is matched once, many of them in slices, and the answer is that of a full match."""
+"""Patterns and topics: each name is matched once, many of them in slices, and the result is that of a full match."""
 
 from random import Random
 
@@ -10,8 +10,8 @@ from rookery.coordinators.topic_matches import TopicMatches
 NAMES = [f"{kind}-{number}" for kind in ("orders", "returns") for number in range(3000)]
 
 
-def finished(matches: TopicMatches) -> int:
-    """Advance to the end; in how many slices."""
+def finish(matches: TopicMatches) -> int:
+    """Advance to the end; return the number of slices."""
     slices = 1
     while matches.advance():
         slices += 1
@@ -24,7 +24,7 @@ def test_many_topics_are_matched_in_slices() -> None:
     assert matches.find("orders-.*", topics) is None
     assert matches.find("orders-.*", topics) is None
     assert len(calls) == 2
-    assert finished(matches) == 3
+    assert finish(matches) == 3
     assert matches.find("orders-.*", topics) == frozenset(NAMES[:3000])
 
 
@@ -45,7 +45,7 @@ def test_no_name_is_matched_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(seen) == sorted([*topics, "new-1"])
 
 
-def test_the_answer_is_that_of_a_full_match_while_topics_come_and_go() -> None:
+def test_the_result_is_that_of_a_full_match_while_topics_change() -> None:
     random = Random(3)
     matches = TopicMatches(lambda: None, patterns_max=3)
     patterns = ["orders-.*", ".*-1.*", "nothing", "returns-[0-9]", ".*"]
@@ -58,5 +58,5 @@ def test_the_answer_is_that_of_a_full_match_while_topics_come_and_go() -> None:
                     matches.advance()
             else:
                 assert found == regex.matching(pattern, topics)
-    finished(matches)
+    finish(matches)
     assert not matches.advance()

@@ -242,7 +242,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         return result
 
     def _listen(self) -> None:
-        answers = self.stage.take_answers()
+        answers = self.stage.take_responses()
         tokens = [token for token, _ in answers]
         assert len(set(tokens)) == len(tokens)
         for token, result in answers:

@@ -1,6 +1,6 @@
-"""A group shard on a stage of its own: virtual time, a log in memory, and everybody's answers written down.
+"""A group shard with virtual time and a log in memory, which collects the responses of all requests.
 
-The `Stage` does what the runtime does (append, replay, install, timers, completions) without an event loop, so that
+The `Stage` implements the runtime (append, replay, install, timers, completions) without an event loop, so that
 scenarios and models can drive the core step by step.
 """
 
@@ -32,14 +32,14 @@ class Ended(NamedTuple):
 
 
 class Stage:
-    """`answers` are the answers to requests that were parked, in the order in which they came."""
+    """`responses` are those of parked requests, in the order of their completion."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.now_ms = START_MS
         self.log: list[Written | Ended] = []
         self.log_works = True
-        self.answers: list[tuple[Token, Any]] = []
+        self.responses: list[tuple[Token, Any]] = []
         self._tokens = count(1)
         self._ids = count(1)
         self._timers: dict[TimerKey, int] = {}
@@ -54,30 +54,30 @@ class Stage:
         return next(self._tokens)
 
     def run(self, decide: Callable[[GroupShard, int], CoordinatorResult[Any]], token: Token | None = None) -> Any:
-        """The answer, PARKED if it comes later, or NOT_COORDINATOR if the log failed."""
-        decision = decide(self.shard, self.now_ms)
-        if decision.records and not self.log_works:
+        """Run a result. Return the response, PARKED if it comes later, or NOT_COORDINATOR if the log fails."""
+        result = decide(self.shard, self.now_ms)
+        if result.records and not self.log_works:
             return ErrorCode.NOT_COORDINATOR
-        producer_id = None if decision.producer is None else decision.producer.producer_id
-        for record in decision.records:
+        producer_id = None if result.producer is None else result.producer.producer_id
+        for record in result.records:
             written = Written(*self.shard.encode(record), producer_id)
             assert self.shard.decode(written.key, written.value) == record
             self._write(written)
-        for change in decision.volatile_changes:
+        for change in result.volatile_changes:
             self.shard.install(change)
-        for timer in decision.timers:
+        for timer in result.timers:
             if timer.delay_ms is None:
                 self._timers.pop(timer.key, None)
             else:
                 self._timers[timer.key] = self.now_ms + timer.delay_ms
-        if decision.response is PARKED:
+        if result.response is PARKED:
             assert token is not None
             self._waiting.add(token)
-        for completion in decision.completions:
-            assert completion.token in self._waiting, "answered twice, or never asked"
+        for completion in result.completions:
+            assert completion.token in self._waiting, "completed twice, or never parked"
             self._waiting.remove(completion.token)
-            self.answers.append((completion.token, completion.response))
-        return decision.response
+            self.responses.append((completion.token, completion.response))
+        return result.response
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         self._write(Ended(producer_id, committed))
@@ -86,15 +86,15 @@ class Stage:
         self.log.append(entry)
         replay(self.shard, entry)
 
-    def take_answers(self) -> list[tuple[Token, Any]]:
-        answers, self.answers = self.answers, []
-        return answers
+    def take_responses(self) -> list[tuple[Token, Any]]:
+        responses, self.responses = self.responses, []
+        return responses
 
     def is_waiting(self, token: Token) -> bool:
         return token in self._waiting
 
     def pass_time(self, duration_ms: int) -> None:
-        """Fire every timer that comes due, in order."""
+        """Advance the clock and fire every timer that becomes due, in order."""
         end_ms = self.now_ms + duration_ms
         while True:
             due = [(at_ms, position, key) for position, (key, at_ms) in enumerate(self._timers.items())]
@@ -113,7 +113,7 @@ class Stage:
             self._timers[key] = self.now_ms + 1000
 
     def restart(self) -> None:
-        """The coordinator's process ends and another one takes over from the log; who waited is told nothing."""
+        """Replace the shard by one that is loaded from the log. Parked requests get no response."""
         self._timers.clear()
         self._waiting.clear()
         self.shard = self._new_shard()

@@ -1,4 +1,4 @@
-"""The records of groups of the new protocol: the documented bytes, and that every value comes back."""
+"""The records of groups of the new protocol: the documented bytes, and round trips of every value."""
 
 from uuid import UUID
 
@@ -67,7 +67,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record.value).__name__)
-def test_records_come_back(record: GroupRecord) -> None:
+def test_records_round_trip(record: GroupRecord) -> None:
     key, value = encode_record(record)
     assert decode_record(key, value) == record
     assert decode_record(key, None) == GroupRecord(record.key, None)
@@ -85,7 +85,7 @@ def test_the_documented_bytes() -> None:
     )
 
 
-def test_a_group_of_a_newer_kafka_is_read() -> None:
-    """Kafka 4.1 adds a hash of the topics as a tagged field, which says nothing here."""
+def test_a_group_record_of_a_newer_kafka_is_read() -> None:
+    """Kafka 4.1 adds a hash of the topics as a tagged field, which is ignored here."""
     value = bytes.fromhex("0000 00000007 01 00 08 0000000000000001")
     assert decode_record(encode_record(RECORDS[0])[0], value) == RECORDS[0]

@@ -1,4 +1,4 @@
-"""The records' bytes. The golden ones were written out from Kafka's message definitions, field by field."""
+"""The records' bytes. The golden ones were written by hand from Kafka's message definitions, field by field."""
 
 import pytest
 
@@ -70,7 +70,7 @@ EMPTY = GroupRecord(
         (GroupRecord(COMMIT.key, None), COMMIT_KEY, None),
     ],
 )
-def test_records_are_kafkas_bytes(record: GroupRecord, key: str, value: str | None) -> None:
+def test_records_have_the_bytes_of_kafka(record: GroupRecord, key: str, value: str | None) -> None:
     raw = bytes.fromhex(key), None if value is None else bytes.fromhex(value)
     assert encode_record(record) == raw
     assert decode_record(*raw) == record
@@ -88,7 +88,7 @@ def test_the_flexible_commit_format_is_read() -> None:
     assert decode_record(bytes.fromhex(COMMIT_KEY), value) == COMMIT
 
 
-def test_records_of_other_kinds_are_left_alone() -> None:
+def test_records_of_unknown_kinds_are_skipped() -> None:
     assert decode_record(bytes.fromhex("000b 0001 67"), b"\x00\x00whatever") is None
 
 

@@ -1,7 +1,7 @@
-"""A transaction shard on a stage of its own: a log in memory, two clocks, and markers that wait to be delivered.
+"""A transaction shard with a log in memory, two clocks, and markers that wait to be delivered.
 
-The `Stage` does what the runtime and the service do (append, replay, install, timers, effects, new producer ids)
-without an event loop. The wall clock can be set; timers go by the other one.
+The `Stage` implements the runtime and the service (append, replay, install, timers, effects, new producer ids)
+without an event loop. The wall clock can be set; timers use the other one.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ TX = "tx"
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 Producer = tuple[int, int]
-NOBODY: Producer = (-1, -1)
+NO_PRODUCER: Producer = (-1, -1)
 
 
 class Stage:
-    """`markers` are the effects that nobody has carried out."""
+    """`markers` are the effects that have not been delivered."""
 
     def __init__(
         self, *stored: Transaction, transaction_version: int = 2, settings: TransactionSettings | None = None
@@ -68,19 +68,19 @@ class Stage:
         return self.transaction.state
 
     def run(self, decide: Callable[[TransactionShard, int], CoordinatorResult[Any]]) -> Any:
-        """The answer, or NOT_COORDINATOR if the log failed."""
-        decision = decide(self.shard, self.now_ms)
-        if decision.records and not self.log_works:
+        """Run a result. Return the response, or NOT_COORDINATOR if the log fails."""
+        result = decide(self.shard, self.now_ms)
+        if result.records and not self.log_works:
             return ErrorCode.NOT_COORDINATOR
-        for record in decision.records:
+        for record in result.records:
             self._append(record)
-        for change in decision.volatile_changes:
+        for change in result.volatile_changes:
             self.shard.install(change)
-        for timer in decision.timers:
+        for timer in result.timers:
             assert timer.delay_ms is not None
             self._timers[timer.key] = self._elapsed_ms + timer.delay_ms
-        self.markers += decision.effects
-        return decision.response
+        self.markers += result.effects
+        return result.response
 
     def _append(self, record: TransactionRecord) -> None:
         key, value = self.shard.encode(record)
@@ -92,22 +92,22 @@ class Stage:
         self.shard.replay(record)
 
     def _run_with_id(self, decide: Callable[[TransactionShard, int, int | None], CoordinatorResult[Any]]) -> Any:
-        answer = self.run(lambda shard, now_ms: decide(shard, now_ms, None))
-        if answer is not NEEDS_PRODUCER_ID:
-            return answer
+        response = self.run(lambda shard, now_ms: decide(shard, now_ms, None))
+        if response is not NEEDS_PRODUCER_ID:
+            return response
         new_id = next(self._producer_ids)
         return self.run(lambda shard, now_ms: decide(shard, now_ms, new_id))
 
-    def init(self, producer: Producer = NOBODY, *, timeout_ms: int = TIMEOUT_MS, name: str = TX) -> InitResult:
+    def init(self, producer: Producer = NO_PRODUCER, *, timeout_ms: int = TIMEOUT_MS, name: str = TX) -> InitResult:
         request = InitRequest(
             transactional_id=name, timeout_ms=timeout_ms, producer_id=producer[0], producer_epoch=producer[1]
         )
-        answer = self._run_with_id(lambda shard, now_ms, new_id: shard.init(request, now_ms, new_producer_id=new_id))
-        assert isinstance(answer, InitResult)
-        return answer
+        response = self._run_with_id(lambda shard, now_ms, new_id: shard.init(request, now_ms, new_producer_id=new_id))
+        assert isinstance(response, InitResult)
+        return response
 
     def begin(self) -> Producer:
-        """A new instance, that nothing stands in the way of."""
+        """Start a new instance; no transaction is open or prepared."""
         code, *producer = self.init()
         assert code is ErrorCode.NONE
         return producer[0], producer[1]
@@ -127,9 +127,9 @@ class Stage:
             commit=commit,
             client_version=client_version,
         )
-        answer = self._run_with_id(lambda shard, now_ms, new_id: shard.end(request, now_ms, new_producer_id=new_id))
-        assert isinstance(answer, EndResult)
-        return answer
+        response = self._run_with_id(lambda shard, now_ms, new_id: shard.end(request, now_ms, new_producer_id=new_id))
+        assert isinstance(response, EndResult)
+        return response
 
     def deliver(self) -> list[SendMarkers]:
         """Write all markers, and complete their transactions."""
@@ -142,7 +142,7 @@ class Stage:
         return self.run(lambda shard, now_ms: shard.complete(markers, now_ms))
 
     def pass_time(self, duration_ms: int) -> None:
-        """Fire every timer that comes due, in order."""
+        """Advance both clocks and fire every timer that becomes due, in order."""
         end_ms = self._elapsed_ms + duration_ms
         while due := [(at_ms, position, key) for position, (key, at_ms) in enumerate(self._timers.items())]:
             at_ms, _, key = min(due, key=lambda item: item[:2])
@@ -162,14 +162,14 @@ class Stage:
             self._timers[key] = self._elapsed_ms + 1000
 
     def restart(self) -> None:
-        """The coordinator's process ends, and another one takes over from the log."""
+        """Replace the shard by one that is loaded from the log."""
         self._timers.clear()
         self.markers.clear()
         self.shard = self.replayed()
         self.run(lambda shard, now_ms: shard.on_loaded(now_ms))
 
     def replayed(self) -> TransactionShard:
-        """What the log makes of a new shard."""
+        """Return a new shard into which the log was replayed."""
         shard = self.new_shard()
         for key, value in self.log:
             record = shard.decode(key, value)
@@ -185,5 +185,5 @@ def _add_request(producer: Producer, partitions: tuple[TopicPartition, ...]) -> 
 
 
 def in_log(transaction: Transaction | None) -> Transaction | None:
-    """What the log keeps of a transaction."""
+    """Return a transaction as stored in the log."""
     return None if transaction is None else replace(transaction, last_producer_epoch=NO_PRODUCER_EPOCH)

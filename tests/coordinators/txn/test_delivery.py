@@ -1,4 +1,4 @@
-"""Markers are delivered until every partition has them, against a writer that fails as told."""
+"""Markers are delivered until every partition has them, with a writer that fails on demand."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
 class Writer:
-    """Answers each partition with its next code, or by and by where it is told to `wait`."""
+    """Resolves each write with the partition's next code; with `wait`, after a short delay."""
 
     def __init__(self, codes: dict[TopicPartition, list[ErrorCode]], *, wait: bool = False) -> None:
         self._codes = codes
@@ -67,43 +67,43 @@ def deliver(
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_all_partitions_get_it_once(wait: bool) -> None:
+def test_all_partitions_get_the_marker_once(wait: bool) -> None:
     writer = Writer({}, wait=wait)
     deliver(writer, {C, A, B})
     assert writer.written == [A, B, C]
 
 
-def test_a_transaction_without_partitions_is_done_at_once() -> None:
+def test_a_transaction_without_partitions_is_done_immediately() -> None:
     times: list[None] = []
 
     async def main() -> None:
         Delivery(Writer({}), MARKER, (), is_wanted=lambda: True, done=lambda: times.append(None)).start()
-        assert len(times) == 1, "before anything else runs"
+        assert len(times) == 1, "within the call"
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_only_those_that_failed_are_tried_again(wait: bool) -> None:
+def test_only_failed_writes_are_retried(wait: bool) -> None:
     writer = Writer({B: [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]}, wait=wait)
     deliver(writer, (A, B))
     assert writer.written == [A, B, B, B]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_what_cannot_be_ended_any_more_counts_as_ended(code: ErrorCode) -> None:
+def test_a_partition_that_cannot_be_ended_counts_as_ended(code: ErrorCode) -> None:
     writer = Writer({A: [code]})
     deliver(writer, (A, B))
     assert writer.written == [A, B]
 
 
-def test_a_coordinator_that_was_replaced_gives_up() -> None:
+def test_a_fenced_coordinator_stops() -> None:
     writer = Writer({A: [ErrorCode.TRANSACTION_COORDINATOR_FENCED]})
     deliver(writer, (A, B), expect_done=False)
     assert writer.written == [A, B]
 
 
-def test_nothing_is_tried_for_a_shard_that_is_gone() -> None:
+def test_no_write_is_tried_for_an_unloaded_shard() -> None:
     wanted = [True]
     writer = Writer({A: [ErrorCode.NOT_ENOUGH_REPLICAS] * 100})
     deliver(writer, (A,), is_wanted=lambda: bool(wanted) and wanted.pop(), expect_done=False)

@@ -1,4 +1,4 @@
-"""EndTxn: every state, both protocols, every epoch; repetitions; epochs that run out."""
+"""EndTxn: every state, both protocols, every epoch; retries; exhausted epochs."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def stored(state: State, *, epoch: int = EPOCH, client_version: int = CLASSIC) -
 
 
 def codes(transaction: Transaction, *, epoch: int, client_version: int) -> Codes:
-    """What a commit and an abort are answered with."""
+    """Return the error codes of a commit and of an abort."""
 
     def code(*, commit: bool) -> ErrorCode:
         stage = Stage(transaction)
@@ -68,7 +68,7 @@ def test_the_classic_protocol(state: State, matching: Codes, stored_version: int
 
 
 @pytest.mark.parametrize(
-    ("state", "matching", "repeated"),
+    ("state", "matching", "retried"),
     [
         (State.EMPTY, (INVALID, NONE), (FENCED, FENCED)),
         (State.ONGOING, (NONE, NONE), (FENCED, FENCED)),
@@ -79,14 +79,14 @@ def test_the_classic_protocol(state: State, matching: Codes, stored_version: int
         (State.DEAD, (UNKNOWN, UNKNOWN), (UNKNOWN, UNKNOWN)),
     ],
 )
-def test_the_newer_protocol(state: State, matching: Codes, repeated: Codes) -> None:
+def test_the_newer_protocol(state: State, matching: Codes, retried: Codes) -> None:
     others = (UNKNOWN, UNKNOWN) if state is State.DEAD else (FENCED, FENCED)
-    raised = stored(state, client_version=EPOCH_BUMP)
-    assert codes(raised, epoch=EPOCH, client_version=EPOCH_BUMP) == matching
-    assert codes(raised, epoch=EPOCH - 1, client_version=EPOCH_BUMP) == repeated
-    assert codes(raised, epoch=EPOCH - 2, client_version=EPOCH_BUMP) == others
-    assert codes(raised, epoch=EPOCH + 1, client_version=EPOCH_BUMP) == others
-    # What the classic protocol has ended, nobody can have ended with the epoch before.
+    bumped = stored(state, client_version=EPOCH_BUMP)
+    assert codes(bumped, epoch=EPOCH, client_version=EPOCH_BUMP) == matching
+    assert codes(bumped, epoch=EPOCH - 1, client_version=EPOCH_BUMP) == retried
+    assert codes(bumped, epoch=EPOCH - 2, client_version=EPOCH_BUMP) == others
+    assert codes(bumped, epoch=EPOCH + 1, client_version=EPOCH_BUMP) == others
+    # A transaction that was ended by the classic protocol has no retries with the epoch before.
     classic = stored(state, client_version=CLASSIC)
     assert codes(classic, epoch=EPOCH, client_version=EPOCH_BUMP) == matching
     assert codes(classic, epoch=EPOCH - 1, client_version=EPOCH_BUMP) == others
@@ -94,7 +94,7 @@ def test_the_newer_protocol(state: State, matching: Codes, repeated: Codes) -> N
 
 @pytest.mark.parametrize("client_version", [CLASSIC, EPOCH_BUMP])
 @pytest.mark.parametrize("state", State)
-def test_another_producer_id_is_not_known(state: State, client_version: int) -> None:
+def test_another_producer_id_is_unknown(state: State, client_version: int) -> None:
     stage = Stage(stored(state, client_version=client_version))
     for epoch in (0, EPOCH - 1, EPOCH, LAST_EPOCH):
         for commit in (True, False):
@@ -110,12 +110,12 @@ def test_an_unknown_or_empty_transactional_id(client_version: int) -> None:
     nameless = EndRequest(
         transactional_id="", producer_id=7, producer_epoch=0, commit=True, client_version=client_version
     )
-    decision = stage.shard.end(nameless, START_MS, new_producer_id=None)
-    assert decision.response == EndResult(ErrorCode.INVALID_REQUEST)
+    result = stage.shard.end(nameless, START_MS, new_producer_id=None)
+    assert result.response == EndResult(ErrorCode.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_epoch_stays_in_the_classic_protocol(commit: bool) -> None:
+def test_the_classic_protocol_keeps_the_epoch(commit: bool) -> None:
     stage = Stage(stored(State.ONGOING))
     assert stage.end((PRODUCER_ID, EPOCH), commit=commit, client_version=CLASSIC) == (NONE, PRODUCER_ID, EPOCH)
     (marker,) = stage.deliver()
@@ -128,7 +128,7 @@ def test_the_epoch_stays_in_the_classic_protocol(commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_epoch_is_raised_in_the_newer_protocol(commit: bool) -> None:
+def test_the_newer_protocol_bumps_the_epoch(commit: bool) -> None:
     stage = Stage(stored(State.ONGOING))
     given = (NONE, PRODUCER_ID, EPOCH + 1)
     assert stage.end((PRODUCER_ID, EPOCH), commit=commit) == given
@@ -143,8 +143,8 @@ def test_the_epoch_is_raised_in_the_newer_protocol(commit: bool) -> None:
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_an_abort_of_what_the_coordinator_has_not_heard_of(state: State) -> None:
-    """It is complete at once, and raises the epoch as any end does."""
+def test_an_abort_without_partitions(state: State) -> None:
+    """It is complete immediately, and bumps the epoch as every end does."""
     stage = Stage(stored(state))
     for _ in range(2):
         assert stage.end((PRODUCER_ID, EPOCH), commit=False) == (NONE, PRODUCER_ID, EPOCH + 1)
@@ -161,7 +161,7 @@ def test_the_last_epoch_is_followed_by_another_id() -> None:
     new_id = result.producer_id
     assert result == (NONE, new_id, 0)
     assert new_id != PRODUCER_ID
-    # The next transaction must wait until the id has changed, under its new name as well.
+    # The next transaction must wait until the id has changed, also if it already uses the new id.
     assert stage.add((new_id, 0), A) is WAIT
     assert stage.verify((new_id, 0), A) is WAIT
     assert stage.end((new_id, 0), commit=False) == EndResult(WAIT)
@@ -179,14 +179,14 @@ def test_the_last_epoch_is_followed_by_another_id() -> None:
     assert stage.end((PRODUCER_ID, LAST_EPOCH), commit=True) == EndResult(UNKNOWN)
 
 
-def test_an_abort_of_nothing_with_the_last_epoch() -> None:
+def test_an_abort_without_partitions_at_the_last_epoch() -> None:
     stage = Stage(stored(State.EMPTY, epoch=LAST_EPOCH))
     result = stage.end((PRODUCER_ID, LAST_EPOCH), commit=False)
     assert result == (NONE, stage.transaction.producer_id, 0)
     assert stage.end((PRODUCER_ID, LAST_EPOCH), commit=False) == result
 
 
-def test_the_classic_protocol_can_use_the_last_epoch_for_long() -> None:
+def test_the_classic_protocol_can_stay_at_the_last_epoch() -> None:
     stage = Stage(stored(State.ONGOING, epoch=LAST_EPOCH))
     for _ in range(2):
         ended = stage.end((PRODUCER_ID, LAST_EPOCH), commit=True, client_version=CLASSIC)
@@ -195,8 +195,8 @@ def test_the_classic_protocol_can_use_the_last_epoch_for_long() -> None:
         assert stage.add((PRODUCER_ID, LAST_EPOCH), A) is NONE
 
 
-def test_an_epoch_that_nobody_should_have_can_still_end() -> None:
-    """Kafka once gave the largest epoch away. Markers cannot have a larger one, so they are of the old kind."""
+def test_a_transaction_at_the_largest_epoch_can_still_end() -> None:
+    """Kafka once assigned the largest epoch. Markers cannot have a larger one, so that they are classic ones."""
     stage = Stage(stored(State.ONGOING, epoch=EPOCH_MAX))
     result = stage.end((PRODUCER_ID, EPOCH_MAX), commit=True)
     (marker,) = stage.deliver()
@@ -205,7 +205,7 @@ def test_an_epoch_that_nobody_should_have_can_still_end() -> None:
 
 
 def test_a_late_completion_does_not_complete_the_next_transaction() -> None:
-    """In the classic protocol it has the same producer id and epoch."""
+    """In the classic protocol both have the same producer id and epoch."""
     producer = (PRODUCER_ID, EPOCH)
     stage = Stage(stored(State.ONGOING))
     stage.end(producer, commit=True, client_version=CLASSIC)
@@ -230,7 +230,7 @@ def test_only_its_own_markers_complete_a_transaction() -> None:
     assert stage.transaction == done
 
 
-def test_nothing_happens_if_the_log_fails() -> None:
+def test_nothing_changes_if_the_log_fails() -> None:
     stage = Stage(stored(State.ONGOING))
     stage.log_works = False
     request = EndRequest(transactional_id=TX, producer_id=7, producer_epoch=EPOCH, commit=True, client_version=2)

@@ -1,4 +1,4 @@
-"""Time-outs, the expiry of transactional ids, and clocks that are set."""
+"""Time-outs of transactions, expiry of transactional ids, and wall clocks that are set."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ EXPIRING = TransactionSettings(expiration_ms=EXPIRATION_MS)
 
 
 @pytest.mark.parametrize(("transaction_version", "client_version"), [(0, CLASSIC), (2, EPOCH_BUMP)])
-def test_a_transaction_that_takes_too_long_is_aborted(transaction_version: int, client_version: int) -> None:
+def test_a_transaction_that_times_out_is_aborted(transaction_version: int, client_version: int) -> None:
     stage = Stage(stored(State.ONGOING), transaction_version=transaction_version)
     stage.pass_time(TIMEOUT_MS)
     assert stage.state() is State.ONGOING
@@ -35,8 +35,8 @@ def test_a_transaction_that_takes_too_long_is_aborted(transaction_version: int, 
     assert stage.add(ME, A) is FENCED
 
 
-def test_a_producer_that_was_too_slow() -> None:
-    """In the newer protocol it hears of the abort and goes on, in the classic one it must begin anew."""
+def test_a_producer_whose_transaction_timed_out() -> None:
+    """In the newer protocol it gets the abort's result and continues; in the classic one it must initialize again."""
     stage = Stage(stored(State.ONGOING))
     stage.pass_time(TIMEOUT_MS + CHECK_MS)
     stage.deliver()
@@ -58,7 +58,7 @@ def test_a_producer_that_was_too_slow_with_its_last_epoch() -> None:
     assert result.producer_id != PRODUCER_ID
 
 
-def test_time_outs_are_looked_for_again_if_the_log_fails() -> None:
+def test_a_time_out_is_retried_if_the_log_fails() -> None:
     stage = Stage(stored(State.ONGOING))
     stage.log_works = False
     stage.pass_time(2 * TIMEOUT_MS)
@@ -69,7 +69,7 @@ def test_time_outs_are_looked_for_again_if_the_log_fails() -> None:
     assert len(stage.markers) == 1
 
 
-def test_every_transaction_has_its_own_time() -> None:
+def test_every_transaction_has_its_own_time_out() -> None:
     names = [f"tx{index}" for index in range(20)]
     stage = Stage(*(replace(stored(State.ONGOING), transactional_id=name, timeout_ms=1) for name in names[:10]))
     others = Stage(*(replace(stored(State.ONGOING), transactional_id=name) for name in names[10:]))
@@ -90,7 +90,7 @@ def test_a_clock_that_is_set_back_does_not_keep_a_transaction_open() -> None:
     assert stage.state() is State.PREPARE_ABORT
 
 
-def test_a_transaction_that_ended_in_time_is_left_alone() -> None:
+def test_a_transaction_that_ended_in_time_is_not_aborted() -> None:
     stage = Stage(stored(State.ONGOING))
     stage.end(ME, commit=True)
     stage.pass_time(2 * TIMEOUT_MS)
@@ -101,7 +101,7 @@ def test_a_transaction_that_ended_in_time_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_ids_that_nobody_uses_expire(state: State) -> None:
+def test_unused_ids_expire(state: State) -> None:
     stage = Stage(replace(stored(state), timeout_ms=EXPIRATION_MS * 2), settings=EXPIRING)
     stage.pass_time(EXPIRATION_MS - HOUR_MS)
     assert TX in stage.shard.transactions
@@ -113,7 +113,7 @@ def test_ids_that_nobody_uses_expire(state: State) -> None:
         assert stage.add(ME, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_use_keeps_an_id_alive() -> None:
+def test_an_id_that_is_used_does_not_expire() -> None:
     stage = Stage(stored(State.EMPTY), settings=EXPIRING)
     stage.pass_time(EXPIRATION_MS - HOUR_MS)
     stage.init()

@@ -1,4 +1,4 @@
-"""InitProducerId: new instances, instances that go on, repetitions, and producer ids whose epochs run out."""
+"""InitProducerId: new instances, instances that resume, retries, and exhausted producer ids."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from rookery.base.errors import ErrorCode
 from rookery.coordinators.txn.results import NEEDS_PRODUCER_ID, InitRequest, InitResult
 from rookery.coordinators.txn.states import IDLE, State
 from rookery.coordinators.txn.transaction import CLASSIC, EPOCH_BUMP, EPOCH_MAX, LAST_EPOCH
-from tests.coordinators.txn.stage import FIRST_PRODUCER_ID, NOBODY, TIMEOUT_MS, TX, A, B, Stage
+from tests.coordinators.txn.stage import FIRST_PRODUCER_ID, NO_PRODUCER, TIMEOUT_MS, TX, A, B, Stage
 from tests.coordinators.txn.test_end_txn import EPOCH, FENCED, NONE, PRODUCER_ID, UNKNOWN, WAIT, stored
 
 ME = (PRODUCER_ID, EPOCH)
@@ -33,28 +33,28 @@ def test_a_new_instance_gets_the_next_epoch(state: State) -> None:
     transaction = stage.transaction
     assert (transaction.state, transaction.timeout_ms, transaction.start_ms) == (State.EMPTY, 5, -1)
     assert transaction.client_version == CLASSIC
-    # Those before it are fenced.
+    # The instances before it are fenced.
     assert stage.init(ME) == InitResult(FENCED)
     assert stage.add(ME, A) is FENCED
     assert stage.init() == (NONE, PRODUCER_ID, EPOCH + 2)
 
 
 @pytest.mark.parametrize("state", sorted(IDLE))
-def test_an_instance_goes_on(state: State) -> None:
+def test_an_instance_resumes(state: State) -> None:
     stage = Stage(stored(state))
     assert stage.init((PRODUCER_ID, EPOCH + 1)) == InitResult(FENCED)
     assert stage.init((PRODUCER_ID, EPOCH - 1)) == InitResult(FENCED)
     assert stage.init((PRODUCER_ID + 1, EPOCH)) == InitResult(FENCED)
     given = (NONE, PRODUCER_ID, EPOCH + 1)
     assert stage.init(ME) == given
-    assert stage.init(ME, timeout_ms=5) == given, "the answer was lost"
+    assert stage.init(ME, timeout_ms=5) == given, "the response was lost"
     assert stage.transaction.timeout_ms == 5
     assert stage.init((PRODUCER_ID, EPOCH + 1)) == (NONE, PRODUCER_ID, EPOCH + 2)
     assert stage.init(ME) == InitResult(FENCED)
 
 
-def test_a_repetition_is_not_known_after_a_restart() -> None:
-    """As with Kafka: the epoch before is not in the log."""
+def test_a_retry_is_fenced_after_a_restart() -> None:
+    """As in Kafka, the previous epoch is not in the log."""
     stage = Stage(stored(State.EMPTY))
     stage.init(ME)
     stage.restart()
@@ -62,7 +62,7 @@ def test_a_repetition_is_not_known_after_a_restart() -> None:
     assert stage.init((PRODUCER_ID, EPOCH + 1)) == (NONE, PRODUCER_ID, EPOCH + 2)
 
 
-def test_a_repetition_is_over_when_the_transaction_has_begun() -> None:
+def test_a_retry_is_fenced_when_the_transaction_has_begun() -> None:
     stage = Stage(stored(State.EMPTY))
     stage.init(ME)
     stage.add((PRODUCER_ID, EPOCH + 1), A)
@@ -73,7 +73,7 @@ def test_a_repetition_is_over_when_the_transaction_has_begun() -> None:
     assert stage.init(ME) == InitResult(FENCED)
 
 
-def test_an_instance_that_has_not_heard_of_its_end_goes_on() -> None:
+def test_an_instance_that_missed_the_response_of_its_end_resumes() -> None:
     stage = Stage(stored(State.ONGOING))
     stage.end(ME, commit=True)
     assert stage.init(ME) == InitResult(WAIT)
@@ -82,7 +82,7 @@ def test_an_instance_that_has_not_heard_of_its_end_goes_on() -> None:
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_what_is_being_ended_must_be_complete_first(state: State) -> None:
+def test_a_prepared_transaction_must_be_complete_first(state: State) -> None:
     stage = Stage(stored(state))
     assert stage.init() == InitResult(WAIT)
     assert stage.init(ME) == InitResult(WAIT)
@@ -93,7 +93,7 @@ def test_what_is_being_ended_must_be_complete_first(state: State) -> None:
 
 
 @pytest.mark.parametrize(("transaction_version", "client_version"), [(0, CLASSIC), (1, CLASSIC), (2, EPOCH_BUMP)])
-def test_a_new_instance_aborts_what_it_finds(transaction_version: int, client_version: int) -> None:
+def test_a_new_instance_aborts_the_open_transaction(transaction_version: int, client_version: int) -> None:
     stage = Stage(stored(State.ONGOING), transaction_version=transaction_version)
     assert stage.init() == InitResult(WAIT)
     assert stage.add(ME, A) is FENCED
@@ -106,18 +106,18 @@ def test_a_new_instance_aborts_what_it_finds(transaction_version: int, client_ve
     assert stage.init() == (NONE, PRODUCER_ID, EPOCH + 2)
 
 
-def test_only_the_present_instance_aborts_what_it_left() -> None:
+def test_only_the_present_instance_aborts_its_transaction() -> None:
     stage = Stage(stored(State.ONGOING))
     for stranger in ((PRODUCER_ID, EPOCH - 1), (PRODUCER_ID, EPOCH + 1), (PRODUCER_ID + 1, EPOCH)):
         assert stage.init(stranger) == InitResult(FENCED)
     assert stage.transaction == stored(State.ONGOING)
     assert stage.init(ME) == InitResult(WAIT)
     stage.deliver()
-    assert stage.init(ME) == (NONE, PRODUCER_ID, EPOCH + 1), "nobody else has got the epoch of the fence"
+    assert stage.init(ME) == (NONE, PRODUCER_ID, EPOCH + 1), "no other instance has the fencing epoch"
 
 
-def test_a_fenced_instance_may_hear_that_it_was_aborted() -> None:
-    """It goes on with the epoch of the fence, until the new instance has got the next one."""
+def test_a_fenced_instance_may_retry_its_abort() -> None:
+    """It continues with the fencing epoch, until the new instance gets the next one."""
     stage = Stage(stored(State.ONGOING))
     stage.init()
     stage.deliver()
@@ -128,7 +128,7 @@ def test_a_fenced_instance_may_hear_that_it_was_aborted() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(IDLE))
-def test_a_new_instance_gets_another_id_if_the_epochs_are_used_up(state: State) -> None:
+def test_a_new_instance_gets_another_id_if_the_epochs_are_exhausted(state: State) -> None:
     stage = Stage(stored(state, epoch=LAST_EPOCH))
     assert stage.init() == (NONE, FIRST_PRODUCER_ID, 0)
     assert stage.transaction.previous_producer_id == PRODUCER_ID
@@ -136,24 +136,24 @@ def test_a_new_instance_gets_another_id_if_the_epochs_are_used_up(state: State) 
     assert stage.add((PRODUCER_ID, LAST_EPOCH), A) is UNKNOWN
 
 
-def test_an_instance_goes_on_with_another_id() -> None:
+def test_an_instance_resumes_with_another_id() -> None:
     stage = Stage(stored(State.EMPTY, epoch=LAST_EPOCH))
     assert stage.init((PRODUCER_ID, LAST_EPOCH - 1)) == InitResult(FENCED)
     given = (NONE, FIRST_PRODUCER_ID, 0)
     assert stage.init((PRODUCER_ID, LAST_EPOCH)) == given
-    assert stage.init((PRODUCER_ID, LAST_EPOCH)) == given, "the answer was lost"
+    assert stage.init((PRODUCER_ID, LAST_EPOCH)) == given, "the response was lost"
     assert stage.init((FIRST_PRODUCER_ID, LAST_EPOCH)) == InitResult(FENCED)
     assert stage.init((FIRST_PRODUCER_ID, 0)) == (NONE, FIRST_PRODUCER_ID, 1)
     assert stage.init((PRODUCER_ID, LAST_EPOCH)) == InitResult(FENCED)
 
 
-def test_the_last_epoch_is_given() -> None:
+def test_the_last_epoch_is_assigned() -> None:
     stage = Stage(stored(State.EMPTY, epoch=LAST_EPOCH - 1))
     for _ in range(2):
         assert stage.init((PRODUCER_ID, LAST_EPOCH - 1)) == (NONE, PRODUCER_ID, LAST_EPOCH)
 
 
-def test_an_instance_goes_on_after_the_end_took_the_last_epoch() -> None:
+def test_an_instance_resumes_after_the_end_used_the_last_epoch() -> None:
     stage = Stage(stored(State.ONGOING, epoch=LAST_EPOCH))
     ended = stage.end((PRODUCER_ID, LAST_EPOCH), commit=True)
     new = (ended.producer_id, 0)
@@ -163,19 +163,19 @@ def test_an_instance_goes_on_after_the_end_took_the_last_epoch() -> None:
     assert stage.init(new) == (NONE, new[0], 1)
 
 
-@pytest.mark.parametrize("me", [NOBODY, (PRODUCER_ID, LAST_EPOCH)])
-def test_the_epoch_above_the_last_only_fences(me: tuple[int, int]) -> None:
+@pytest.mark.parametrize("me", [NO_PRODUCER, (PRODUCER_ID, LAST_EPOCH)])
+def test_the_epoch_after_the_last_only_fences(me: tuple[int, int]) -> None:
     stage = Stage(stored(State.ONGOING, epoch=LAST_EPOCH))
     assert stage.init(me) == InitResult(WAIT)
     (marker,) = stage.deliver()
     assert marker.producer_epoch == EPOCH_MAX
     assert stage.end((PRODUCER_ID, LAST_EPOCH), commit=False).error_code is FENCED
-    for _ in range(2 if me != NOBODY else 1):
+    for _ in range(2 if me != NO_PRODUCER else 1):
         assert stage.init(me) == (NONE, FIRST_PRODUCER_ID, 0)
 
 
-def test_no_id_is_asked_for_in_vain() -> None:
-    """A new producer id is taken from the controller: only where one is needed."""
+def test_no_unneeded_id_is_requested() -> None:
+    """A new producer id comes from the controller, and is requested only if it is needed."""
     request = InitRequest(transactional_id=TX, timeout_ms=1)
     exhausted = stored(State.EMPTY, epoch=LAST_EPOCH)
     for stage, needs in (
@@ -184,9 +184,9 @@ def test_no_id_is_asked_for_in_vain() -> None:
         (Stage(stored(State.EMPTY)), False),
         (Stage(replace(exhausted, state=State.PREPARE_ABORT)), False),
     ):
-        decision = stage.shard.init(request, stage.now_ms, new_producer_id=None)
-        assert (decision.response is NEEDS_PRODUCER_ID) == needs
-        assert not (needs and decision.records)
+        result = stage.shard.init(request, stage.now_ms, new_producer_id=None)
+        assert (result.response is NEEDS_PRODUCER_ID) == needs
+        assert not (needs and result.records)
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])

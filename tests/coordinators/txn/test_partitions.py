@@ -50,7 +50,7 @@ def test_the_first_partition_begins_a_transaction(state: State) -> None:
     assert stage.transaction.partitions == {A, C}
 
 
-def test_what_is_there_is_not_written_again() -> None:
+def test_a_present_partition_is_not_written_again() -> None:
     stage = Stage(stored(State.ONGOING))
     written = len(stage.log)
     assert stage.add(ME, A) is NONE
@@ -58,7 +58,7 @@ def test_what_is_there_is_not_written_again() -> None:
     assert len(stage.log) == written
 
 
-def test_nothing_does_not_begin_a_transaction() -> None:
+def test_an_empty_request_begins_no_transaction() -> None:
     stage = Stage(stored(State.EMPTY))
     assert stage.add(ME) is NONE
     assert stage.state() is State.EMPTY

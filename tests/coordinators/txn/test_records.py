@@ -77,14 +77,14 @@ PREPARED_FLEXIBLE = (
         (None, 1, None),
     ],
 )
-def test_records_are_kafkas_bytes(transaction: Transaction | None, version: int, value: str | None) -> None:
+def test_records_have_the_bytes_of_kafka(transaction: Transaction | None, version: int, value: str | None) -> None:
     record = TransactionRecord("tx", transaction)
     raw = bytes.fromhex(KEY), None if value is None else bytes.fromhex(value)
     assert encode_record(record, version=version) == raw
     assert decode_record(*raw) == record
 
 
-def test_fields_of_two_phase_commits_are_left_alone() -> None:
+def test_fields_of_two_phase_commits_are_ignored() -> None:
     value = bytes.fromhex(ONGOING_FLEXIBLE[:-2] + "01 03 02 0005")
     assert decode_record(bytes.fromhex(KEY), value) == TransactionRecord("tx", ONGOING)
 
@@ -94,7 +94,7 @@ def test_an_empty_list_of_partitions_is_none() -> None:
     assert decode_record(bytes.fromhex(KEY), value) == TransactionRecord("tx", EMPTY)
 
 
-def test_records_of_other_kinds_are_left_alone() -> None:
+def test_records_of_unknown_kinds_are_skipped() -> None:
     assert decode_record(bytes.fromhex("0001 0002 7478"), b"\x00\x00whatever") is None
 
 

@@ -1,4 +1,4 @@
-"""Loading, and what tools are told."""
+"""Loading, and the responses for tools."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from tests.coordinators.txn.stage import START_MS, TX, A, B, Stage
 from tests.coordinators.txn.test_end_txn import EPOCH, NONE, PRODUCER_ID, stored
 
 
-def test_settings_have_kafkas_defaults() -> None:
+def test_settings_have_the_defaults_of_kafka() -> None:
     assert TransactionSettings.of(BrokerLayers()) == TransactionSettings()
 
 
-def test_loading_sends_the_markers_of_all_that_is_prepared() -> None:
+def test_loading_sends_the_markers_of_prepared_transactions() -> None:
     stage = Stage(*(replace(stored(state), transactional_id=state.label) for state in State))
     assert [(each.transactional_id, each.committed) for each in stage.markers] == [
         ("PrepareCommit", True),
@@ -34,14 +34,14 @@ def test_a_compacted_log_has_gaps() -> None:
     assert stage.state() is State.ONGOING
 
 
-def test_what_is_written_has_none() -> None:
+def test_new_records_have_no_gaps() -> None:
     stage = Stage(stored(State.PREPARE_COMMIT))
     for record in (TransactionRecord(TX, stored(State.ONGOING)), TransactionRecord(TX, None)):
         with pytest.raises(AssertionError):
             stage.shard.replay(record)
 
 
-def test_others_transactions_mean_nothing_here() -> None:
+def test_transactional_records_of_clients_are_ignored() -> None:
     stage = Stage(stored(State.ONGOING))
     stage.shard.replay_pending(TransactionRecord(TX, None), 1)
     stage.shard.end_transaction(1, committed=True)
@@ -60,7 +60,7 @@ def test_old_clusters_get_old_records() -> None:
     assert stage.transaction.producer_epoch == 1
 
 
-def test_what_newer_clients_did_survives_a_lower_level() -> None:
+def test_transactions_of_newer_clients_survive_a_lower_feature_level() -> None:
     stage = Stage(stored(State.ONGOING, epoch=LAST_EPOCH))
     stage.transaction_version = 0
     _, *following = stage.end((PRODUCER_ID, LAST_EPOCH), commit=True)
@@ -91,7 +91,7 @@ def test_describing() -> None:
     ],
 )
 def test_listing(filters: ListFilters, found: list[str]) -> None:
-    """What has never begun is older than anything, as in Kafka."""
+    """As in Kafka, a transactional id without a transaction counts as older than all others."""
     stage = Stage(
         replace(stored(State.EMPTY), transactional_id="new"),
         replace(stored(State.ONGOING), transactional_id="old", producer_id=8),
@@ -108,7 +108,7 @@ def test_unknown_timers_are_bugs() -> None:
         Stage().shard.on_timer("other", START_MS)
 
 
-def test_a_transaction_from_its_beginning_to_its_end() -> None:
+def test_transactions_from_begin_to_end() -> None:
     stage = Stage()
     producer = stage.begin()
     for _ in range(3):

@@ -6,9 +6,9 @@ from rookery.coordinators.txn.states import IDLE, PREPARED, STATES_BY_LABEL, TRA
 PAGE = Path(__file__).parents[3] / "docs" / "transactions.md"
 
 
-def test_every_state_has_its_ways() -> None:
+def test_every_state_has_transitions() -> None:
     assert TRANSITIONS.keys() == set(State)
-    assert {after for ways in TRANSITIONS.values() for after in ways} == set(State)
+    assert {after for targets in TRANSITIONS.values() for after in targets} == set(State)
     assert {State.ONGOING} | PREPARED | IDLE == set(State)
 
 
@@ -24,12 +24,12 @@ def test_labels_are_kafkas() -> None:
     ]
 
 
-def test_a_decided_end_stays() -> None:
+def test_a_prepared_outcome_is_fixed() -> None:
     assert list(TRANSITIONS[State.PREPARE_COMMIT]) == [State.COMPLETE_COMMIT]
     assert list(TRANSITIONS[State.PREPARE_ABORT]) == [State.COMPLETE_ABORT]
 
 
-def test_the_table_of_the_module_is_the_one_that_is_checked() -> None:
+def test_the_table_in_the_docstring_matches_the_transitions() -> None:
     assert states.__doc__ is not None
     lines = [line for line in states.__doc__.splitlines() if line.startswith("    ")]
     header, *rows = lines

@@ -5,11 +5,11 @@ from rookery.coordinators.group.classic.states import TRANSITIONS, State, diagra
 GROUPS_PAGE = Path(__file__).parents[4] / "docs" / "groups.md"
 
 
-def test_every_state_has_its_ways() -> None:
+def test_every_state_has_transitions() -> None:
     assert TRANSITIONS.keys() == set(State)
-    reached = {after for ways in TRANSITIONS.values() for after in ways}
+    reached = {after for targets in TRANSITIONS.values() for after in targets}
     assert reached == set(State)
-    assert all(before not in ways for before, ways in TRANSITIONS.items())
+    assert all(before not in targets for before, targets in TRANSITIONS.items())
 
 
 def test_the_diagram_in_the_documentation_is_up_to_date() -> None:

@@ -1,10 +1,10 @@
-"""Scenarios of classic groups as text: what everybody does, and what they are told.
+"""Scenarios of classic groups as text: the requests of all members, and their responses.
 
-A line that begins with `>` is something that happens; the lines below it are all answers that it brings. A line that
-begins with `#` explains. The group's id is `g`. A member is called by its client id, and uses the member id and the
-generation that it was last told.
+A line that begins with `>` is an event; the lines below it are all responses that it causes. A line that begins with
+`#` is a comment. The group's id is `g`. A member is named by its client id, and uses the newest member id and
+generation that it has received; `fresh` joins without a member id.
 
-    > NAME joins [anew] [v=N] [instance=I] [session=MS] [rebalance=MS] [type=T] PROTOCOL:METADATA ...
+    > NAME joins [fresh] [v=N] [instance=I] [session=MS] [rebalance=MS] [type=T] PROTOCOL:METADATA ...
     > NAME syncs [gen=N] [protocol=P] [MEMBER=ASSIGNMENT ...]
     > NAME beats [gen=N] [instance=I]
     > NAME leaves [instance=I]           > instance I is removed
@@ -37,7 +37,7 @@ GROUP_ID = "g"
 
 
 def check(path: Path) -> None:
-    """Play a scenario and compare; the first lines may set settings (`settings: name=value ...`)."""
+    """Run a scenario and compare its responses; the first line may have settings (`settings: name=value ...`)."""
     lines = path.read_text().splitlines()
     settings = {}
     if lines[0].startswith("settings:"):
@@ -61,10 +61,10 @@ class Player:
         self._stage = stage
         self._ids: dict[str, str] = {}
         self._generations: dict[str, int] = {}
-        self._asked: dict[Token, str] = {}
+        self._requests: dict[Token, str] = {}
 
     def play(self, words: list[str]) -> list[str]:
-        told: list[str] = []
+        responses: list[str] = []
         match words:
             case [number, "ms", "pass"]:
                 self._stage.pass_time(int(number))
@@ -73,30 +73,30 @@ class Player:
             case ["the", "log", state]:
                 self._stage.log_works = state == "works"
             case [("show" | "delete" | "list") as verb]:
-                told = getattr(self, f"_{verb}")()
+                responses = getattr(self, f"_{verb}")()
             case ["offsets", "of", *names, "are", "deleted"]:
-                told = self._delete_offsets(names)
+                responses = self._delete_offsets(names)
             case ["offsets", *names]:
-                told = self._offsets(names)
+                responses = self._offsets(names)
             case ["instance", instance, "is", "removed"]:
-                told = self._leave("admin", {"instance": instance}, "")
+                responses = self._leave("admin", {"instance": instance}, "")
             case [name, "joins", *rest]:
-                told = self._join(name, rest)
+                responses = self._join(name, rest)
             case [name, "syncs", *rest]:
-                told = self._sync(name, dict(_pairs(rest)))
+                responses = self._sync(name, dict(_pairs(rest)))
             case [name, "beats", *rest]:
-                told = self._beat(name, dict(_pairs(rest)))
+                responses = self._beat(name, dict(_pairs(rest)))
             case [name, "leaves", *rest]:
-                told = self._leave(name, dict(_pairs(rest)), self._ids.get(name, ""))
+                responses = self._leave(name, dict(_pairs(rest)), self._ids.get(name, ""))
             case [name, "commits", *rest]:
-                told = self._commit(name, dict(_pairs(rest)))
+                responses = self._commit(name, dict(_pairs(rest)))
             case _:
-                raise AssertionError(f"not understood: {words}")
-        later = [self._tell(self._asked[token], result) for token, result in self._stage.take_answers()]
-        return [line for line in told + later if line]
+                raise AssertionError(f"unknown event: {words}")
+        later = [self._format(self._requests[token], result) for token, result in self._stage.take_responses()]
+        return [line for line in responses + later if line]
 
     def _join(self, name: str, words: list[str]) -> list[str]:
-        if "anew" in words:
+        if "fresh" in words:
             self._ids.pop(name, None)
         options = dict(_pairs([word for word in words if "=" in word]))
         version = int(options.get("v", "9"))
@@ -115,7 +115,7 @@ class Player:
             needs_member_id=version >= 4,
             can_skip_assignment=version >= 9,
         )
-        return self._ask(name, lambda shard, token, now_ms: shard.join(request, token, now_ms))
+        return self._send(name, lambda shard, token, now_ms: shard.join(request, token, now_ms))
 
     def _sync(self, name: str, options: dict[str, str]) -> list[str]:
         generation = int(options.pop("gen", self._generations.get(name, -1)))
@@ -126,17 +126,17 @@ class Player:
             instance_id=instance,
             generation=generation,
             protocol_name=protocol,
-            assignments=tuple((self._ids.get(who, who), work.encode()) for who, work in options.items()),
+            assignments=tuple((self._ids.get(member, member), work.encode()) for member, work in options.items()),
         )
-        return self._ask(name, lambda shard, token, now_ms: shard.sync(request, token, now_ms))
+        return self._send(name, lambda shard, token, now_ms: shard.sync(request, token, now_ms))
 
-    def _ask(self, name: str, decide: Any) -> list[str]:
+    def _send(self, name: str, decide: Any) -> list[str]:
         token = self._stage.new_token()
-        self._asked[token] = name
+        self._requests[token] = name
         response = self._stage.run(lambda shard, now_ms: decide(shard, token, now_ms), token)
         if response is PARKED:
             return [f"{name} waits"] if self._stage.is_waiting(token) else []
-        return [self._tell(name, response)]
+        return [self._format(name, response)]
 
     def _beat(self, name: str, options: dict[str, str]) -> list[str]:
         request = HeartbeatRequest(
@@ -161,7 +161,7 @@ class Player:
             member_id=options.pop("id", self._ids.get(name, "")),
             instance_id=options.pop("instance", None),
             api_version=int(options.pop("v", "10")),
-            offsets=tuple(OffsetToCommit(_partition(where), int(offset)) for where, offset in options.items()),
+            offsets=tuple(OffsetToCommit(_partition(partition), int(offset)) for partition, offset in options.items()),
         )
         results = self._stage.run(lambda shard, now_ms: shard.commit(request, now_ms))
         if isinstance(results, ErrorCode):
@@ -197,17 +197,17 @@ class Player:
         pending = f"; pending {' '.join(group.pending_joins)}" if group.pending_joins else ""
         return [f"{head}; leader {group.leader_id}; members {members or 'none'}{pending}"]
 
-    def _tell(self, name: str, result: Any) -> str:
+    def _format(self, name: str, result: Any) -> str:
         if isinstance(result, ErrorCode):
             return f"{name}: {result.name}"
         if isinstance(result, JoinResult):
-            return self._tell_joined(name, result)
+            return self._format_joined(name, result)
         assert isinstance(result, SyncResult)
         if result.error_code is not ErrorCode.NONE:
             return f"{name}: {result.error_code.name}"
         return f"{name}: assigned {result.assignment.decode() or 'nothing'}"
 
-    def _tell_joined(self, name: str, result: JoinResult) -> str:
+    def _format_joined(self, name: str, result: JoinResult) -> str:
         if result.error_code is ErrorCode.MEMBER_ID_REQUIRED:
             self._ids[name] = result.member_id
             return f"{name}: MEMBER_ID_REQUIRED {result.member_id}"

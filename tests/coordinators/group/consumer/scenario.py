@@ -1,7 +1,7 @@
-"""A group coordinator without a broker: decisions are carried out as the runtime does, members behave as clients do.
+"""A group coordinator without a broker: results are applied as by the runtime, and members behave as clients.
 
-Every record goes through its bytes and is also replayed into a second state from scratch, so that each test checks that
-a restart would bring the same group.
+Every record is encoded and decoded, and replayed into a second shard from scratch, so that each test checks that a
+restart would yield the same group.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def partitions(**topics: Iterable[int]) -> Assignment:
 
 
 class Coordinator:
-    """A shard with its groups, and the log that they are written to."""
+    """A shard with its groups, and the log to which they are written."""
 
     def __init__(self, settings: ConsumerSettings | None = None, **topics: int) -> None:
         self.settings = settings or ConsumerSettings()
@@ -64,7 +64,7 @@ class Coordinator:
         self.shard = self._new_shard()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[TimerKey, int] = {}
-        self.answers: dict[Token, Any] = {}
+        self.responses: dict[Token, Any] = {}
         self.now_ms = 1_000_000
 
     def new_token(self) -> Token:
@@ -99,31 +99,31 @@ class Coordinator:
                 changed[name] = topic(name, partition_count)
         self.topics = changed
 
-    def carry_out(self, decision: CoordinatorResult[Any]) -> Any:
-        for record in decision.records:
+    def apply_result(self, result: CoordinatorResult[Any]) -> Any:
+        for record in result.records:
             self.log.append(encode_record(record))
             self.shard.replay(record)
-        for change in decision.volatile_changes:
+        for change in result.volatile_changes:
             self.shard.install(change)
-        for timer in decision.timers:
+        for timer in result.timers:
             self.timers.pop(timer.key, None)
             if timer.delay_ms is not None:
                 self.timers[timer.key] = timer.delay_ms
-        self.answers.update(decision.completions)
+        self.responses.update(result.completions)
         self.check_replay()
-        return decision.response
+        return result.response
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | ErrorResponse:
-        response = self.carry_out(self.shard.consumer_heartbeat(request, self.now_ms))
+        response = self.apply_result(self.shard.consumer_heartbeat(request, self.now_ms))
         assert isinstance(response, HeartbeatResponse | ErrorResponse)
         return response
 
     def expire(self, timer: TimerKey) -> None:
         del self.timers[timer]
-        self.carry_out(self.shard.on_timer(timer, self.now_ms))
+        self.apply_result(self.shard.on_timer(timer, self.now_ms))
 
     def check_replay(self) -> None:
-        """A coordinator that reads the log has the same groups. Of a classic group only the generation is logged."""
+        """Check that a coordinator that loads the log has the same groups (only the generation of classic ones)."""
         assert snapshot(self.replayed()) == snapshot(self.shard)
 
     def replayed(self) -> GroupShard:
@@ -137,11 +137,11 @@ class Coordinator:
     def restart(self) -> None:
         self.shard = self.replayed()
         self.timers = {}
-        self.carry_out(self.shard.on_loaded(self.now_ms))
+        self.apply_result(self.shard.on_loaded(self.now_ms))
 
 
 def snapshot(shard: GroupShard) -> dict[str, Any]:
-    """Everything that the log carries of the consumer groups."""
+    """Return the logged state of all consumer groups."""
     return {
         group_id: {name: value for name, value in vars(group).items() if name != "volatile"}
         for group_id, group in shard.groups.items()
@@ -151,7 +151,7 @@ def snapshot(shard: GroupShard) -> dict[str, Any]:
 
 @dataclass
 class Client:
-    """A consumer that follows the protocol: it takes what it is given and gives up what it is not given any more."""
+    """A consumer that follows the protocol: it consumes its assignment and revokes all other partitions."""
 
     coordinator: Coordinator
     member_id: str
@@ -174,7 +174,7 @@ class Client:
         )
 
     def beat(self) -> HeartbeatResponse | ErrorResponse:
-        """A heartbeat that tells what the member owns, as clients do after they took a new assignment."""
+        """Send a heartbeat that reports the owned partitions, as clients do after a new assignment."""
         return self.send(owned=self.owned)
 
     def beat_silently(self) -> HeartbeatResponse | ErrorResponse:
@@ -218,7 +218,7 @@ def assert_no_overlap(clients: Iterable[Client]) -> None:
         seen |= owned
 
 
-def refused(response: HeartbeatResponse | ErrorResponse) -> ErrorCode:
+def rejected(response: HeartbeatResponse | ErrorResponse) -> ErrorCode:
     assert isinstance(response, ErrorResponse), response
     return response.code
 
@@ -229,7 +229,7 @@ def accepted(response: HeartbeatResponse | ErrorResponse) -> HeartbeatResponse:
 
 
 def subscription(version: int, topics: Iterable[str], owned: Iterable[tuple[str, int]] = ()) -> bytes:
-    """A ConsumerProtocolSubscription as clients write it."""
+    """Encode a ConsumerProtocolSubscription as clients do."""
     out = bytearray(version.to_bytes(2, "big"))
     _write_list(out, [_text(name) for name in sorted(topics)])
     out += b"\xff\xff\xff\xff"
@@ -259,7 +259,7 @@ def _write_list(out: bytearray, items: list[bytes]) -> None:
 
 @dataclass
 class ClassicClient:
-    """A consumer of the classic protocol that rebalances cooperatively, or eagerly: then it gives all up to join."""
+    """A consumer of the classic protocol that rebalances cooperatively, or eagerly (it revokes all before it joins)."""
 
     coordinator: Coordinator
     topics: frozenset[str]
@@ -271,11 +271,11 @@ class ClassicClient:
     generation: int = -1
     owned: list[TopicPartition] = field(default_factory=list)
     token: Token = 0
-    # Whether it fetched the assignment of the generation that it joined last.
+    # Whether it has sent SyncGroup in the generation that it joined last.
     is_synced: bool = True
 
     def join(self) -> JoinResult | Parked:
-        """Join, with the id that it is given; a parked answer is in the coordinator's `answers` later."""
+        """Join with the assigned id; the response of a parked request is in the coordinator's `responses` later."""
         if not self.cooperative:
             self.owned = []
         result = self._join()
@@ -301,7 +301,7 @@ class ClassicClient:
             protocols=((self.protocol, subscription(version, self.topics, owned)),),
         )
         shard = self.coordinator.shard
-        result = self.coordinator.carry_out(shard.join(request, self.token, self.coordinator.now_ms))
+        result = self.coordinator.apply_result(shard.join(request, self.token, self.coordinator.now_ms))
         assert isinstance(result, JoinResult | Parked)
         return result
 
@@ -322,7 +322,7 @@ class ClassicClient:
             assignments=assignments,
         )
         shard = self.coordinator.shard
-        result = self.coordinator.carry_out(shard.sync(request, self.token, self.coordinator.now_ms))
+        result = self.coordinator.apply_result(shard.sync(request, self.token, self.coordinator.now_ms))
         if isinstance(result, Parked):
             return result
         assert isinstance(result, SyncResult)
@@ -337,18 +337,18 @@ class ClassicClient:
         request = ClassicHeartbeatRequest(
             group_id=GROUP, member_id=self.member_id, instance_id=self.instance_id, generation=self.generation
         )
-        code = self.coordinator.carry_out(self.coordinator.shard.heartbeat(request, self.coordinator.now_ms))
+        code = self.coordinator.apply_result(self.coordinator.shard.heartbeat(request, self.coordinator.now_ms))
         assert isinstance(code, ErrorCode)
         return code
 
     def leave(self) -> ErrorCode:
         leaving = [LeavingMember(self.member_id, self.instance_id)]
-        result = self.coordinator.carry_out(self.coordinator.shard.leave(GROUP, leaving, self.coordinator.now_ms))
+        result = self.coordinator.apply_result(self.coordinator.shard.leave(GROUP, leaving, self.coordinator.now_ms))
         assert isinstance(result, LeaveResult)
         return result.members[0].error_code
 
     def follow(self) -> None:
-        """Do what the heartbeats say until they say nothing more."""
+        """Send heartbeats, and rejoin until they no longer ask for it."""
         for _ in range(20):
             code = self.beat()
             if code is ErrorCode.NONE:
@@ -356,10 +356,10 @@ class ClassicClient:
             assert code is ErrorCode.REBALANCE_IN_PROGRESS, code
             if not self.step():
                 return
-        raise AssertionError("it never ends")
+        raise AssertionError("the member is asked to rejoin for ever")
 
     def step(self) -> bool:
-        """Join and sync once; False if the answer has to wait."""
+        """Join and sync once; return False if a request is parked."""
         result = self.join()
         if not isinstance(result, JoinResult):
             return False

@@ -1,4 +1,4 @@
-"""The assignors by their properties: who gets what is free, how much and how steadily is not."""
+"""The assignors by their properties: coverage, balance and stability; which member gets which partition may vary."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -23,21 +23,21 @@ TOPICS = [UUID(int=number + 1) for number in range(5)]
 def groups(draw: st.DrawFn, *, homogeneous: bool = False) -> tuple[list[Subscriber], dict[TopicId, int]]:
     counts = {topic_id: draw(st.integers(1, 9)) for topic_id in TOPICS[: draw(st.integers(1, 5))]}
     subscriptions = st.frozensets(st.sampled_from(sorted(counts)), max_size=5)
-    everyone = frozenset(counts)
+    all_topics = frozenset(counts)
     free = [(topic_id, index) for topic_id in TOPICS for index in range(10)]
     subscribers = []
     for number in range(draw(st.integers(1, 6))):
-        # What they had: any partitions, also of topics that are not subscribed or not there, each at one member.
+        # Present assignments: any partitions, also of missing or unsubscribed topics, each of one member.
         had = draw(st.lists(st.sampled_from(free), unique=True, max_size=8)) if free else []
         free = [partition for partition in free if partition not in had]
-        topic_ids = everyone if homogeneous else draw(subscriptions)
+        topic_ids = all_topics if homogeneous else draw(subscriptions)
         instance_id = draw(st.none() | st.just(f"instance-{9 - number}"))
         subscribers.append(Subscriber(f"member-{number}", instance_id, topic_ids, assignment.collect(had)))
     return subscribers, counts
 
 
 def check_coverage(targets: Targets, subscribers: list[Subscriber], counts: Mapping[TopicId, int]) -> None:
-    """Every partition of every subscribed topic has one owner, who subscribes to it."""
+    """Check that every partition of every subscribed topic has one owner, which subscribes to it."""
     owners: dict[assignment.Partition, str] = {}
     for subscriber in subscribers:
         for partition in assignment.partitions_of(targets[subscriber.member_id]):
@@ -84,7 +84,7 @@ def test_uniform_is_even_and_keeps_all_it_can(group: tuple[list[Subscriber], dic
 
 
 def most_that_can_be_kept(subscribers: list[Subscriber], counts: Mapping[TopicId, int]) -> int:
-    """Members keep up to the smaller size; as many as there are larger places keep one more."""
+    """Members keep up to the smaller size; as many members as there are larger shares keep one more."""
     valid = sorted(
         (
             sum(index < counts.get(topic_id, 0) for topic_id, index in assignment.partitions_of(item.current))
@@ -101,14 +101,14 @@ def test_no_single_move_makes_uniform_more_even(group: tuple[list[Subscriber], d
     subscribers, counts = group
     targets = assign_uniform(subscribers, counts)
     sizes = {member_id: assignment.size(target) for member_id, target in targets.items()}
-    for giver in subscribers:
-        for taker in subscribers:
-            if targets[giver.member_id].keys() & taker.topic_ids:
-                assert sizes[giver.member_id] - sizes[taker.member_id] <= 1
+    for donor in subscribers:
+        for recipient in subscribers:
+            if targets[donor.member_id].keys() & recipient.topic_ids:
+                assert sizes[donor.member_id] - sizes[recipient.member_id] <= 1
 
 
 @given(groups())
-def test_range_gives_neighbouring_partitions_evenly(group: tuple[list[Subscriber], dict[TopicId, int]]) -> None:
+def test_range_assigns_contiguous_partitions_evenly(group: tuple[list[Subscriber], dict[TopicId, int]]) -> None:
     subscribers, counts = group
     targets = assign_range(subscribers, counts)
     for topic_id in counts:
@@ -135,7 +135,7 @@ def test_range_puts_static_members_first_and_partitions_topics_alike() -> None:
 
 
 def test_a_large_group_is_assigned_quickly_enough() -> None:
-    """Ten thousand partitions of one member are shared with a thousand others: no step may look at all members."""
+    """A member's ten thousand partitions are shared with a thousand others: no step may iterate over all members."""
     counts = {UUID(int=number + 1): 100 for number in range(100)}
     everything = frozenset(counts)
     first = Subscriber("member-0", None, everything, {topic_id: frozenset(range(100)) for topic_id in counts})

@@ -1,4 +1,4 @@
-"""Settings of consumer groups, as they come from server.properties."""
+"""Settings of consumer groups, as read from server.properties."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def settings(**static: str) -> ConsumerSettings:
     )
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_the_defaults_are_those_of_kafka() -> None:
     assert settings() == ConsumerSettings()
 
 
@@ -25,7 +25,7 @@ def test_assignors_by_name_and_by_class() -> None:
             settings(assignors=text)
 
 
-def test_times_have_their_limits() -> None:
+def test_times_have_limits() -> None:
     assert settings(min_heartbeat_interval_ms="10", heartbeat_interval_ms="10").heartbeat_interval_ms == 10
     for fault in (
         {"heartbeat_interval_ms": "4999"},

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: transcripts of members that join, share, wait, leave and come back."""
+"""ConsumerGroupHeartbeat: members that join, share, wait, leave and return."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.coordinators.group.consumer.scenario import (
     Coordinator,
     accepted,
     partitions,
-    refused,
+    rejected,
 )
 
 ORDERS = frozenset({"orders"})
@@ -28,7 +28,7 @@ def client(coordinator: Coordinator, member_id: str, **fields: object) -> Client
     return Client(coordinator, member_id, topics=ORDERS, **fields)  # type: ignore[arg-type]  # passed through
 
 
-def test_one_member_gets_everything_and_is_told_once() -> None:
+def test_one_member_gets_all_partitions_in_one_response() -> None:
     coordinator = Coordinator(orders=3)
     a = client(coordinator, "a")
     joined = accepted(a.join())
@@ -39,7 +39,7 @@ def test_one_member_gets_everything_and_is_told_once() -> None:
     assert coordinator.group.state is GroupState.STABLE
 
 
-def test_a_second_member_waits_until_the_first_gives_up() -> None:
+def test_a_second_member_waits_until_the_first_revokes() -> None:
     coordinator = Coordinator(orders=4)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -48,18 +48,18 @@ def test_a_second_member_waits_until_the_first_gives_up() -> None:
     assert coordinator.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
     assert coordinator.group.state.value == "Reconciling"
 
-    told = accepted(a.beat_silently())
-    assert (told.member_epoch, told.assignment) == (1, partitions(orders=(0, 1)))
+    response = accepted(a.beat_silently())
+    assert (response.member_epoch, response.assignment) == (1, partitions(orders=(0, 1)))
     assert coordinator.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    assert accepted(b.beat()).assignment is None, "a has not said yet that it gave partitions up"
-    assert accepted(a.beat_silently()).member_epoch == 1, "and silence does not say it"
+    assert accepted(b.beat()).assignment is None, "a has not acknowledged the revocation"
+    assert accepted(a.beat_silently()).member_epoch == 1, "a heartbeat without partitions does not acknowledge it"
 
     assert accepted(a.beat()).member_epoch == 2
     assert accepted(b.beat()).assignment == partitions(orders=(2, 3))
     assert coordinator.group.state is GroupState.STABLE
 
 
-def test_a_member_that_owns_what_it_shall_give_up_stays_where_it_is() -> None:
+def test_a_member_that_has_not_revoked_keeps_its_epoch() -> None:
     coordinator = Coordinator(orders=4)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -69,19 +69,19 @@ def test_a_member_that_owns_what_it_shall_give_up_stays_where_it_is() -> None:
     assert coordinator.timers[MemberTimer(TimerKind.REVOCATION, GROUP, "a")] == 300_000
 
 
-def test_who_does_not_give_up_in_time_is_out() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     coordinator = Coordinator(orders=4)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
     b.join()
     a.beat_silently()
     coordinator.expire(MemberTimer(TimerKind.REVOCATION, GROUP, "a"))
-    assert refused(a.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected(a.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
     assert accepted(b.beat()).assignment == partitions(orders=range(4))
     assert not [timer for timer in coordinator.timers if isinstance(timer, MemberTimer) and timer.member_id == "a"]
 
 
-def test_giving_up_stops_the_clock() -> None:
+def test_an_acknowledged_revocation_cancels_the_timer() -> None:
     coordinator = Coordinator(orders=4)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -91,7 +91,7 @@ def test_giving_up_stops_the_clock() -> None:
     assert MemberTimer(TimerKind.REVOCATION, GROUP, "a") not in coordinator.timers
 
 
-def test_a_silent_member_is_out_after_its_session() -> None:
+def test_a_silent_member_is_removed_after_its_session() -> None:
     coordinator = Coordinator(orders=2)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -101,7 +101,7 @@ def test_a_silent_member_is_out_after_its_session() -> None:
     assert accepted(b.beat()).assignment == partitions(orders=(0, 1))
 
 
-def test_leaving_frees_partitions_at_once() -> None:
+def test_leaving_frees_partitions_immediately() -> None:
     coordinator = Coordinator(orders=2)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -114,7 +114,7 @@ def test_leaving_frees_partitions_at_once() -> None:
     assert not coordinator.timers
 
 
-def test_a_member_may_miss_one_answer() -> None:
+def test_a_member_may_miss_one_response() -> None:
     coordinator = Coordinator(orders=2)
     a, b = client(coordinator, "a"), client(coordinator, "b")
     a.join()
@@ -125,14 +125,14 @@ def test_a_member_may_miss_one_answer() -> None:
     a.epoch = 1
     assert accepted(a.send(owned=partitions(orders=(0,)))).member_epoch == 2
     a.epoch = 1
-    assert refused(a.send()) is ErrorCode.FENCED_MEMBER_EPOCH, "it must say that it owns no more than it should"
+    assert rejected(a.send()) is ErrorCode.FENCED_MEMBER_EPOCH, "it must report that it owns no other partitions"
     a.epoch = 1
-    assert refused(a.send(owned=partitions(orders=(0, 1)))) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert rejected(a.send(owned=partitions(orders=(0, 1)))) is ErrorCode.FENCED_MEMBER_EPOCH
     a.epoch = 9
-    assert refused(a.beat()) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert rejected(a.beat()) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_member_may_begin_anew_under_its_id() -> None:
+def test_a_member_may_join_again_with_its_id() -> None:
     coordinator = Coordinator(orders=2)
     a = client(coordinator, "a")
     a.join()
@@ -140,21 +140,21 @@ def test_a_member_may_begin_anew_under_its_id() -> None:
     assert (again.member_epoch, again.assignment) == (1, partitions(orders=(0, 1)))
 
 
-def test_heartbeats_of_strangers() -> None:
+def test_heartbeats_of_unknown_members() -> None:
     coordinator = Coordinator(orders=2)
     stranger = client(coordinator, "x")
     stranger.epoch = 3
-    assert refused(stranger.beat()) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert rejected(stranger.beat()) is ErrorCode.GROUP_ID_NOT_FOUND
     client(coordinator, "a").join()
-    assert refused(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert refused(stranger.leave()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected(stranger.leave()) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_full_group_takes_nobody_new() -> None:
+def test_a_full_group_takes_no_new_member() -> None:
     coordinator = Coordinator(ConsumerSettings(size_max=1), orders=2)
     a = client(coordinator, "a")
     a.join()
-    assert refused(client(coordinator, "b").join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert rejected(client(coordinator, "b").join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert "b" not in coordinator.group.members
     accepted(a.join())
     a.leave()
@@ -174,13 +174,13 @@ def test_subscriptions_change() -> None:
     coordinator = Coordinator(orders=2, returns=1)
     a = client(coordinator, "a")
     a.join()
-    told = accepted(a.subscribe("returns"))
-    assert told.assignment == {}, "orders must be given up first"
+    response = accepted(a.subscribe("returns"))
+    assert response.assignment == {}, "orders must be revoked first"
     assert accepted(a.beat()).assignment == partitions(returns=(0,))
     assert coordinator.group.subscriptions.keys() == {"returns"}
 
 
-def test_topics_come_grow_and_go() -> None:
+def test_topics_are_created_extended_and_deleted() -> None:
     coordinator = Coordinator(orders=1)
     a = Client(coordinator, "a", topics=frozenset({"orders", "later"}))
     a.join()
@@ -195,7 +195,7 @@ def test_topics_come_grow_and_go() -> None:
     assert accepted(a.beat()).member_epoch == 4
 
 
-def test_what_most_members_want_assigns() -> None:
+def test_the_assignor_that_most_members_prefer_is_used() -> None:
     coordinator = Coordinator(orders=2, returns=2)
     topics = frozenset({"orders", "returns"})
     a, b = (Client(coordinator, name, topics=topics, assignor="range") for name in "ab")
@@ -207,7 +207,7 @@ def test_what_most_members_want_assigns() -> None:
 
 
 @pytest.mark.parametrize("protocol_of_successor", ["same id", "new id"])
-def test_a_static_member_comes_back_to_its_partitions(protocol_of_successor: str) -> None:
+def test_a_static_member_returns_to_its_partitions(protocol_of_successor: str) -> None:
     coordinator = Coordinator(orders=4)
     a, b = client(coordinator, "a", instance_id="one"), client(coordinator, "b", instance_id="two")
     a.join()
@@ -217,14 +217,14 @@ def test_a_static_member_comes_back_to_its_partitions(protocol_of_successor: str
     b.beat()
     epoch = coordinator.group.epoch
     assert accepted(a.leave(-2)).member_epoch == -2
-    assert accepted(b.beat()).assignment is None, "they are kept for a"
+    assert accepted(b.beat()).assignment is None, "the partitions are kept for a"
     back = client(coordinator, "a" if protocol_of_successor == "same id" else "a2", instance_id="one")
     joined = accepted(back.join())
     assert (joined.member_epoch, joined.assignment) == (epoch, partitions(orders=(0, 1)))
-    assert coordinator.group.epoch == epoch, "nobody else need know"
+    assert coordinator.group.epoch == epoch, "no other member is affected"
 
 
-def test_a_static_member_that_does_not_come_back_loses_its_place() -> None:
+def test_a_static_member_that_does_not_return_is_removed() -> None:
     coordinator = Coordinator(orders=2)
     a, b = client(coordinator, "a", instance_id="one"), client(coordinator, "b")
     a.join()
@@ -239,17 +239,17 @@ def test_an_instance_id_has_one_owner() -> None:
     a = client(coordinator, "a", instance_id="one")
     a.join()
     usurper = client(coordinator, "x", instance_id="one")
-    assert refused(usurper.join()) is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert rejected(usurper.join()) is ErrorCode.UNRELEASED_INSTANCE_ID
     usurper.epoch = 1
-    assert refused(usurper.beat()) is ErrorCode.FENCED_INSTANCE_ID
-    assert refused(usurper.leave()) is ErrorCode.FENCED_INSTANCE_ID
+    assert rejected(usurper.beat()) is ErrorCode.FENCED_INSTANCE_ID
+    assert rejected(usurper.leave()) is ErrorCode.FENCED_INSTANCE_ID
     stranger = client(coordinator, "y", instance_id="two")
     stranger.epoch = 1
-    assert refused(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
     a.leave(-2)
     accepted(usurper.join())
     a.epoch = 1
-    assert refused(a.beat()) is ErrorCode.FENCED_INSTANCE_ID
+    assert rejected(a.beat()) is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_patterns_follow_the_topics() -> None:
@@ -273,7 +273,7 @@ def test_names_and_patterns_add_up() -> None:
     assert accepted(a.join()).assignment == partitions(orders=(0,), returns=(0,))
 
 
-def test_an_empty_pattern_is_none() -> None:
+def test_an_empty_pattern_matches_nothing() -> None:
     coordinator = Coordinator(orders=1)
     a = Client(coordinator, "a", regex="")
     assert accepted(a.join()).assignment == {}
@@ -282,7 +282,7 @@ def test_an_empty_pattern_is_none() -> None:
 def test_a_bad_pattern_changes_nothing() -> None:
     coordinator = Coordinator(orders=1)
     a = Client(coordinator, "a", regex="(ord")
-    assert refused(a.join()) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert rejected(a.join()) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert not coordinator.shard.groups
 
 
@@ -314,14 +314,14 @@ def test_a_restart_in_the_middle_of_a_rebalance() -> None:
         (replace(JOIN, member_epoch=-3), "MemberEpoch"),
     ],
 )
-def test_requests_that_make_no_sense(request_: HeartbeatRequest, message: str) -> None:
+def test_invalid_requests(request_: HeartbeatRequest, message: str) -> None:
     found = validate(request_, ("uniform",), member_id_required=True)
     assert found is not None
     assert found.code is ErrorCode.INVALID_REQUEST
     assert found.message.startswith((message, f"Either {message}"))
 
 
-def test_requests_that_are_fine() -> None:
+def test_valid_requests() -> None:
     assert validate(JOIN, ("uniform",), member_id_required=True) is None
     assert validate(replace(JOIN, member_id=""), ("uniform",), member_id_required=False) is None
     unknown = validate(replace(JOIN, server_assignor="magic"), ("uniform", "range"), member_id_required=True)

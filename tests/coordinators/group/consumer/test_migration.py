@@ -1,4 +1,4 @@
-"""Groups whose members go from the classic protocol to the new one, and back, one by one."""
+"""Groups whose members change from the classic protocol to the new one, and back, one by one."""
 
 import pytest
 
@@ -17,24 +17,24 @@ from tests.coordinators.group.consumer.scenario import (
     Coordinator,
     accepted,
     partitions,
-    refused,
+    rejected,
 )
 
 ORDERS = frozenset({"orders"})
 
 
 def complete_first_join(coordinator: Coordinator) -> None:
-    """A group's first rebalance waits for more members for as long as they come."""
+    """Complete a group's first rebalance, which is extended while members join."""
     while JoinTimer(GROUP) in coordinator.timers:
         coordinator.expire(JoinTimer(GROUP))
 
 
 def classic_group(coordinator: Coordinator, *, cooperative: bool = True) -> ClassicClient:
-    """A stable classic group of one, which owns everything."""
+    """Make a stable classic group of one member, which owns all partitions."""
     leader = ClassicClient(coordinator, ORDERS, cooperative=cooperative)
     assert leader.join() is PARKED
     complete_first_join(coordinator)
-    leader.joined(coordinator.answers[leader.token])
+    leader.joined(coordinator.responses[leader.token])
     indexes = range(len(coordinator.topics["orders"].partitions))
     assert leader.sync(((leader.member_id, write_assignment(1, [("orders", indexes)])),)) is ErrorCode.NONE
     assert len(leader.owned) == len(indexes)
@@ -61,19 +61,19 @@ def test_a_classic_member_shares_with_a_new_one(cooperative: bool) -> None:
     assert old.beat() is ErrorCode.NONE
 
 
-def test_a_cooperative_member_keeps_reading_what_it_keeps() -> None:
+def test_a_cooperative_member_keeps_its_remaining_partitions() -> None:
     coordinator = Coordinator(orders=4)
     old = classic_group(coordinator)
     Client(coordinator, "new", topics=ORDERS).join()
     generation = old.generation
     assert old.step()
     assert (old.generation, old.owned) == (generation, [("orders", 0), ("orders", 1)])
-    assert old.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "it must say that it gave up the rest"
+    assert old.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "it must acknowledge the revocation"
     assert old.step()
     assert (old.generation, old.owned) == (generation + 1, [("orders", 0), ("orders", 1)])
 
 
-def test_the_timers_change_hands() -> None:
+def test_the_classic_timers_are_replaced() -> None:
     coordinator = Coordinator(orders=1)
     old = classic_group(coordinator)
     assert SessionTimer(GROUP, old.member_id) in coordinator.timers
@@ -82,15 +82,15 @@ def test_the_timers_change_hands() -> None:
     assert coordinator.timers[MemberTimer(TimerKind.SESSION, GROUP, old.member_id)] == 10_000
 
 
-def test_members_that_wait_in_a_rebalance_are_sent_to_join_again() -> None:
+def test_members_that_wait_in_a_rebalance_must_join_again() -> None:
     coordinator = Coordinator(orders=2)
     old = ClassicClient(coordinator, ORDERS)
     assert old.join() is PARKED
     new = Client(coordinator, "new", topics=ORDERS)
     accepted(new.join())
-    answer = coordinator.answers[old.token]
-    assert isinstance(answer, JoinResult)
-    assert answer.error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    result = coordinator.responses[old.token]
+    assert isinstance(result, JoinResult)
+    assert result.error_code is ErrorCode.REBALANCE_IN_PROGRESS
     assert old.step()
     old.follow()
     new.beat_silently()
@@ -100,22 +100,22 @@ def test_members_that_wait_in_a_rebalance_are_sent_to_join_again() -> None:
     assert len(coordinator.group.members) == 2
 
 
-def test_members_that_wait_for_their_assignment_are_sent_to_join_again() -> None:
+def test_members_that_wait_for_an_assignment_must_join_again() -> None:
     coordinator = Coordinator(orders=2)
     leader, follower = ClassicClient(coordinator, ORDERS), ClassicClient(coordinator, ORDERS)
     leader.join()
     follower.join()
     complete_first_join(coordinator)
     for client in (leader, follower):
-        client.joined(coordinator.answers[client.token])
+        client.joined(coordinator.responses[client.token])
     assert follower.sync() is PARKED
     Client(coordinator, "new", topics=ORDERS).join()
-    answer = coordinator.answers[follower.token]
-    assert isinstance(answer, SyncResult)
-    assert answer.error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    result = coordinator.responses[follower.token]
+    assert isinstance(result, SyncResult)
+    assert result.error_code is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed() -> None:
     coordinator = Coordinator(orders=2)
     old = classic_group(coordinator)
     new = Client(coordinator, "new", topics=ORDERS)
@@ -125,13 +125,13 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
     assert coordinator.timers[rejoin] == 60_000
     coordinator.timers[rejoin] = 59_000
     assert old.beat() is ErrorCode.REBALANCE_IN_PROGRESS
-    assert coordinator.timers[rejoin] == 59_000, "the clock runs from the first time"
+    assert coordinator.timers[rejoin] == 59_000, "the timer runs from the first response"
     coordinator.expire(rejoin)
     assert old.beat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert accepted(new.beat()).assignment == partitions(orders=(0, 1))
 
 
-def test_who_does_not_sync_in_time_is_out() -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
     coordinator = Coordinator(orders=2)
     old = classic_group(coordinator)
     Client(coordinator, "new", topics=ORDERS).join()
@@ -156,7 +156,7 @@ def test_a_classic_member_joins_a_consumer_group() -> None:
     assert len(old.owned) == 1
 
 
-def test_sessions_of_classic_members_have_their_limits() -> None:
+def test_sessions_of_classic_members_have_limits() -> None:
     coordinator = Coordinator(orders=2)
     Client(coordinator, "new", topics=ORDERS).join()
     old = ClassicClient(coordinator, ORDERS, session_timeout_ms=1)
@@ -166,7 +166,7 @@ def test_sessions_of_classic_members_have_their_limits() -> None:
     assert len(coordinator.group.members) == 1
 
 
-def test_fences_of_classic_members() -> None:
+def test_classic_members_are_fenced() -> None:
     coordinator = Coordinator(orders=2)
     new = Client(coordinator, "new", topics=ORDERS)
     new.join()
@@ -188,7 +188,7 @@ def test_fences_of_classic_members() -> None:
     assert result.error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_last_new_member_leaves_a_classic_group_behind() -> None:
+def test_a_group_is_classic_again_when_the_last_new_member_leaves() -> None:
     coordinator = Coordinator(orders=4)
     old = classic_group(coordinator)
     new = Client(coordinator, "new", topics=ORDERS)
@@ -203,13 +203,13 @@ def test_the_last_new_member_leaves_a_classic_group_behind() -> None:
     assert coordinator.timers[SessionTimer(GROUP, old.member_id)] == 10_000
     assert old.beat() is ErrorCode.ILLEGAL_GENERATION
     assert old.join() is PARKED
-    old.joined(coordinator.answers[old.token])
+    old.joined(coordinator.responses[old.token])
     assert old.generation == group.generation + 1
     coordinator.restart()
     assert coordinator.classic_group.members.keys() == {old.member_id}
 
 
-def test_a_new_member_that_dies_leaves_a_classic_group_behind() -> None:
+def test_a_group_is_classic_again_when_the_last_new_member_expires() -> None:
     coordinator = Coordinator(orders=4)
     classic_group(coordinator)
     Client(coordinator, "new", topics=ORDERS).join()
@@ -222,19 +222,19 @@ def test_a_static_member_changes_protocols() -> None:
     old = ClassicClient(coordinator, ORDERS, instance_id="one")
     old.join()
     complete_first_join(coordinator)
-    old.joined(coordinator.answers[old.token])
+    old.joined(coordinator.responses[old.token])
     old.sync(((old.member_id, write_assignment(1, [("orders", range(2))])),))
     new = Client(coordinator, "new", topics=ORDERS, instance_id="one")
-    assert accepted(new.join()).assignment == partitions(orders=(0, 1)), "it takes its own place"
+    assert accepted(new.join()).assignment == partitions(orders=(0, 1)), "it replaces itself"
     assert coordinator.group.members.keys() == {"new"}
 
     again = ClassicClient(coordinator, ORDERS, instance_id="one")
     again.join()
     assert coordinator.classic_group.instances == {"one": again.member_id}
-    assert refused(new.beat()) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert rejected(new.beat()) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_an_empty_group_is_of_no_kind() -> None:
+def test_an_empty_group_may_become_either_kind() -> None:
     coordinator = Coordinator(orders=2)
     new = Client(coordinator, "new", topics=ORDERS)
     new.join()
@@ -246,15 +246,15 @@ def test_an_empty_group_is_of_no_kind() -> None:
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
-def test_no_way_up(policy: MigrationPolicy) -> None:
+def test_a_policy_without_upgrades(policy: MigrationPolicy) -> None:
     coordinator = Coordinator(ConsumerSettings(migration_policy=policy), orders=2)
     old = classic_group(coordinator)
-    assert refused(Client(coordinator, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert rejected(Client(coordinator, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
     assert old.beat() is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
-def test_no_way_down(policy: MigrationPolicy) -> None:
+def test_a_policy_without_downgrades(policy: MigrationPolicy) -> None:
     coordinator = Coordinator(ConsumerSettings(migration_policy=policy), orders=2)
     new = Client(coordinator, "new", topics=ORDERS)
     new.join()
@@ -266,27 +266,27 @@ def test_no_way_down(policy: MigrationPolicy) -> None:
     assert coordinator.group.members.keys() == {old.member_id}
 
 
-def test_groups_that_cannot_go_up() -> None:
+def test_groups_that_cannot_be_upgraded() -> None:
     full = Coordinator(ConsumerSettings(size_max=1), orders=2)
     for _ in range(2):
         ClassicClient(full, ORDERS).join()
-    assert refused(Client(full, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert rejected(Client(full, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
 
     unreadable = Coordinator(orders=2)
     old = classic_group(unreadable)
     member = unreadable.classic_group.members[old.member_id]
     object.__setattr__(member, "assignment", b"\x00")
-    assert refused(Client(unreadable, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert rejected(Client(unreadable, "new", topics=ORDERS).join()) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_partitions_that_two_classic_members_own_go_to_one() -> None:
+def test_a_partition_of_two_classic_members_stays_with_one() -> None:
     coordinator = Coordinator(orders=2)
     clients = [ClassicClient(coordinator, ORDERS) for _ in range(2)]
     for client in clients:
         client.join()
     complete_first_join(coordinator)
     for client in clients:
-        client.joined(coordinator.answers[client.token])
+        client.joined(coordinator.responses[client.token])
     everything = write_assignment(1, [("orders", range(2)), ("gone", [0])])
     clients[0].sync(tuple((client.member_id, everything) for client in clients))
     Client(coordinator, "new", topics=ORDERS).join()

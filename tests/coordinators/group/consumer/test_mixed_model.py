@@ -1,4 +1,4 @@
-"""Members of both protocols in one group, at random: they never share a partition, and in the end share out all."""
+"""Random members of both protocols in one group: no partition has two owners, and finally each has one."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ numbers = st.integers(0, 30)
 
 
 class MixedGroupMachine(RuleBasedStateMachine):
-    """One member of the new protocol never leaves, so that the group stays of its kind."""
+    """One member of the new protocol never leaves, so that the group stays a consumer group."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class MixedGroupMachine(RuleBasedStateMachine):
         if code is ErrorCode.NONE:
             return
         if code is not ErrorCode.REBALANCE_IN_PROGRESS:
-            # It is out, or left behind: what it owned is lost, and it comes anew.
+            # It was removed or fenced: it owns nothing any more, and joins again.
             client.owned = []
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
                 client.member_id = ""
@@ -85,7 +85,7 @@ class MixedGroupMachine(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def time_out(self, number: int) -> None:
-        """A member's time is over; its own clock has told it to give up what it owns."""
+        """A member's timer fires; by its own clock it has already revoked its partitions."""
         timers = sorted((timer for timer in self.coordinator.timers if isinstance(timer, MemberTimer)), key=repr)
         timers = [timer for timer in timers if timer.member_id != "member-1"]
         if not timers:
@@ -104,7 +104,7 @@ class MixedGroupMachine(RuleBasedStateMachine):
         self.coordinator.restart()
 
     @invariant()
-    def nobody_shares(self) -> None:
+    def no_partition_is_shared(self) -> None:
         assert len(set(self.owned())) == len(self.owned())
 
     def owned(self) -> list[assignment.Partition]:
@@ -115,13 +115,13 @@ class MixedGroupMachine(RuleBasedStateMachine):
         for _ in range(ROUNDS_MAX):
             for client in self.clients:
                 self.live(client)
-                self.nobody_shares()
+                self.no_partition_is_shared()
             for classic in self.classic:
                 self.live_classic(classic)
-                self.nobody_shares()
+                self.no_partition_is_shared()
             if self.coordinator.group.state is GroupState.STABLE and len(self.owned()) == 5:
                 return
-        raise AssertionError("the group does not come to rest")
+        raise AssertionError("the group does not become stable")
 
 
 TestMixedGroupMachine = MixedGroupMachine.TestCase

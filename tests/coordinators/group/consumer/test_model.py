@@ -1,7 +1,7 @@
-"""Members come, go, stall, are lost and change their minds at random; the coordinator restarts in between.
+"""Members join, leave, stall, vanish and change their subscriptions at random; the coordinator restarts in between.
 
-Always: no partition is owned by two members that both believe in it. In the end, when everybody is given time: every
-partition of every subscribed topic is owned by exactly one member that subscribes to it.
+Invariant: no two members own the same partition. Finally, after enough heartbeats of all members: every partition of
+every subscribed topic is owned by exactly one member that subscribes to it.
 """
 
 from hypothesis import settings
@@ -62,7 +62,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.live(self.pick(number))
 
     def live(self, client: Client) -> None:
-        """A heartbeat, and what a client does when it is told that it is out."""
+        """Send a heartbeat; join again if it is rejected."""
         client.beat()
         if client.error is not None:
             assert client.error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH), client.error
@@ -93,7 +93,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.clients)
     @rule(number=clients)
-    def come_back_as_the_same_instance(self, number: int) -> None:
+    def return_as_the_same_instance(self, number: int) -> None:
         client = self.pick(number)
         if client.instance_id is None:
             return
@@ -109,7 +109,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(number=clients)
     def vanish(self, number: int) -> None:
-        """The client stops without a word; its session ends."""
+        """The client stops without leaving; its session expires."""
         client = self.pick(number)
         self.clients.remove(client)
         for timer in list(self.coordinator.timers):
@@ -120,7 +120,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.coordinator.timers)
     @rule(number=clients)
     def time_out(self, number: int) -> None:
-        """A member's time is over; being alive it gives up what it owns, as its own clock tells it, and is fenced."""
+        """A member's timer fires; by its own clock it has already revoked its partitions, and is then fenced."""
         timers = sorted(self.coordinator.timers, key=repr)
         timer = timers[number % len(timers)]
         for client in self.clients:
@@ -140,7 +140,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.coordinator.restart()
 
     @invariant()
-    def nobody_shares(self) -> None:
+    def no_partition_is_shared(self) -> None:
         assert_no_overlap(self.clients)
 
     @invariant()
@@ -148,7 +148,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.coordinator.check_replay()
 
     def teardown(self) -> None:
-        """Everybody lives on until nothing moves."""
+        """Let all members send heartbeats until nothing changes."""
         for _ in range(ROUNDS_MAX):
             before = [(client.epoch, client.owned) for client in self.clients]
             for client in self.clients:
@@ -157,7 +157,7 @@ class GroupMachine(RuleBasedStateMachine):
             if before == [(client.epoch, client.owned) for client in self.clients] and self.is_stable():
                 break
         else:
-            raise AssertionError("the group does not come to rest")
+            raise AssertionError("the group does not become stable")
         self.check_coverage()
 
     def is_stable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Offsets that nobody uses expire, and groups with them."""
+"""Expiry of unused offsets, and of groups with them."""
 
 import struct
 
@@ -53,7 +53,7 @@ def topics_of(on: Stage, group_id: str = "g") -> list[str]:
 
 
 def join(on: Stage, *topics: str, protocol_type: str = "consumer", rebalance_timeout_ms: int = 1000) -> None:
-    """A new member that subscribes to topics waits for its generation."""
+    """Send the JoinGroup of a new member that subscribes to `topics`; it waits for its generation."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     metadata = struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
     request = JoinRequest(
@@ -71,17 +71,17 @@ def join(on: Stage, *topics: str, protocol_type: str = "consumer", rebalance_tim
 
 
 def join_alone(on: Stage, *topics: str, protocol_type: str = "consumer", rebalance_timeout_ms: int = 1000) -> str:
-    """A member that subscribes to topics, in a stable group; its id."""
+    """Make a stable group of one member that subscribes to `topics`; return its id."""
     join(on, *topics, protocol_type=protocol_type, rebalance_timeout_ms=rebalance_timeout_ms)
     on.pass_time(0)
-    ((_, joined),) = on.take_answers()
+    ((_, joined),) = on.take_responses()
     assert isinstance(joined, JoinResult)
     sync = SyncRequest(group_id="g", member_id=joined.member_id, generation=joined.generation)
     on.run(lambda shard, now_ms: shard.sync(sync, 0, now_ms))
     return joined.member_id
 
 
-def test_a_simple_groups_offsets_live_from_their_commit() -> None:
+def test_the_retention_of_a_simple_group_runs_from_the_commit() -> None:
     on = stage()
     commit(on, "old")
     on.pass_time(50 * MINUTE_MS)
@@ -97,7 +97,7 @@ def test_a_simple_groups_offsets_live_from_their_commit() -> None:
     assert on.shard.list() == []
 
 
-def test_a_retention_of_its_own() -> None:
+def test_a_commit_may_have_its_own_retention() -> None:
     on = stage()
     commit(on, "short", retention_ms=15 * MINUTE_MS)
     commit(on, "long", retention_ms=500 * MINUTE_MS)
@@ -110,13 +110,13 @@ def test_a_retention_of_its_own() -> None:
     assert topics_of(on) == []
 
 
-def test_a_group_with_members_keeps_what_it_subscribes_to() -> None:
+def test_a_group_with_members_keeps_the_offsets_of_its_subscriptions() -> None:
     on = stage()
     member_id = join_alone(on, "used")
     commit(on, "used", "unused", member_id=member_id, generation=1)
     on.pass_time(RETENTION_MS + CHECK_MS)
     assert topics_of(on) == ["used"]
-    # From when it is empty, its retention runs.
+    # The retention runs from the time when the group became empty.
     on.run(lambda shard, now_ms: shard.leave("g", [LeavingMember(member_id)], now_ms))
     on.pass_time(RETENTION_MS - CHECK_MS)
     assert topics_of(on) == ["used"]
@@ -151,7 +151,7 @@ def test_subscriptions_are_read_once_per_group(monkeypatch: pytest.MonkeyPatch) 
     assert reads == 1
 
 
-def test_what_other_protocols_subscribe_to_is_not_known() -> None:
+def test_subscriptions_of_other_protocols_are_unknown() -> None:
     on = stage()
     member_id = join_alone(on, "a", protocol_type="connect")
     commit(on, "b", member_id=member_id, generation=1)
@@ -159,7 +159,7 @@ def test_what_other_protocols_subscribe_to_is_not_known() -> None:
     assert topics_of(on) == ["b"]
 
 
-def test_an_administrators_commit_into_an_empty_group_lives_as_long() -> None:
+def test_an_administrators_commit_to_an_empty_group_has_the_full_retention() -> None:
     on = stage()
     member_id = join_alone(on, "t")
     on.run(lambda shard, now_ms: shard.leave("g", [LeavingMember(member_id)], now_ms))
@@ -179,14 +179,14 @@ def test_subscribed_offsets_are_not_deleted() -> None:
     assert topics_of(on) == ["used"]
 
 
-def test_other_protocols_delete_offsets_without_members_only() -> None:
+def test_groups_of_other_protocols_delete_offsets_only_without_members() -> None:
     on = stage()
     join_alone(on, "a", protocol_type="connect")
     assert on.run(lambda shard, _: shard.delete_offsets("g", [TopicPartition("b", 0)])) is ErrorCode.NON_EMPTY_GROUP
     assert on.run(lambda shard, _: shard.delete_offsets("x", [])) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_deleted_topic_takes_its_offsets_along() -> None:
+def test_the_offsets_of_a_deleted_topic_are_deleted() -> None:
     on = stage()
     commit(on, "gone", "kept")
     commit(on, "gone", group_id="other")

@@ -1,4 +1,4 @@
-"""Offsets inside of transactions: pending until the transaction ends, and then in the place where they were written."""
+"""Offsets in transactions: pending until the transaction ends, and then effective at their position in the log."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ def pend(on: Stage, producer_id: int, offset: int, partition: TopicPartition = P
 
 
 def fetch(on: Stage, partition: TopicPartition = P, group_id: str = "g") -> int | ErrorCode:
-    """A stable offset; after a restart it is the same."""
-    answers = [_fetch(on, partition, group_id)]
+    """Fetch a stable offset, and check that it is the same after a restart."""
+    responses = [_fetch(on, partition, group_id)]
     on.restart()
-    answers.append(_fetch(on, partition, group_id))
-    assert answers[0] == answers[1]
-    return answers[0]
+    responses.append(_fetch(on, partition, group_id))
+    assert responses[0] == responses[1]
+    return responses[0]
 
 
 def _fetch(on: Stage, partition: TopicPartition, group_id: str) -> int | ErrorCode:
@@ -81,7 +81,7 @@ def test_a_commit_is_pending_until_its_transaction_ends() -> None:
     assert fetch(on) == 5
 
 
-def test_an_abort_drops_it() -> None:
+def test_an_abort_drops_pending_offsets() -> None:
     on = stage()
     commit(on, 1)
     pend(on, 7, 5)
@@ -106,7 +106,7 @@ def test_only_partitions_with_pending_offsets_are_unstable() -> None:
     commit(on, 1, other)
     pend(on, 7, 5)
     assert (fetch(on), fetch(on, other), fetch(on, P, "h")) == (UNSTABLE, 1, -1)
-    # All that is committed does not include what is only pending.
+    # A fetch of all committed offsets does not include partitions that have only pending ones.
     everything = on.shard.fetch(FetchRequest(group_id="g", require_stable=True))
     assert [offset.partition for offset in everything.offsets] == [other]
 
@@ -150,9 +150,9 @@ def test_an_ended_transaction_of_another_producer_changes_nothing() -> None:
 def test_records_are_written_in_the_producers_transaction() -> None:
     on = stage()
     request = TransactionalCommitRequest(group_id="g", producer_id=7, producer_epoch=3, offsets=(OffsetToCommit(P, 5),))
-    decision = on.shard.commit_transactional(request, on.now_ms)
-    assert decision.producer == Producer(7, 3)
-    assert not decision.timers
+    result = on.shard.commit_transactional(request, on.now_ms)
+    assert result.producer == Producer(7, 3)
+    assert not result.timers
 
 
 def test_metadata_has_a_limit() -> None:
@@ -161,7 +161,7 @@ def test_metadata_has_a_limit() -> None:
     assert fetch(on) == -1
 
 
-# How they go away
+# Removal
 
 
 def test_deleted_offsets_are_not_committed_later() -> None:
@@ -178,7 +178,7 @@ def test_deleted_offsets_are_not_committed_later() -> None:
     assert (fetch(on), fetch(on, other)) == (-1, 9)
 
 
-def test_a_transaction_goes_on_after_its_offsets_were_deleted() -> None:
+def test_a_transaction_continues_after_its_offsets_were_deleted() -> None:
     on = stage()
     pend(on, 7, 5)
     on.run(lambda shard, _: shard.delete_offsets("g", [P]))
@@ -187,7 +187,7 @@ def test_a_transaction_goes_on_after_its_offsets_were_deleted() -> None:
     assert fetch(on) == 6
 
 
-def test_a_deleted_group_takes_pending_offsets_along() -> None:
+def test_the_pending_offsets_of_a_deleted_group_are_deleted() -> None:
     on = stage()
     pend(on, 7, 5)
     pend(on, 7, 5, group_id="other")
@@ -198,7 +198,7 @@ def test_a_deleted_group_takes_pending_offsets_along() -> None:
     assert groups(on) == ["other"]
 
 
-def test_a_deleted_topic_takes_pending_offsets_along() -> None:
+def test_the_pending_offsets_of_a_deleted_topic_are_deleted() -> None:
     on = stage()
     kept = TopicPartition("kept", 0)
     pend(on, 7, 5)
@@ -217,14 +217,14 @@ def test_nothing_expires_under_an_open_transaction() -> None:
     on.pass_time(RETENTION_MS + CHECK_MS)
     assert (_fetch(on, P, "g"), _fetch(on, other, "g")) == (UNSTABLE, -1)
     assert groups(on) == ["g"]
-    # What it commits has been there since it was written.
+    # The retention of its offset runs from the time when it was written.
     on.end_transaction(7, committed=True)
     assert _fetch(on, P, "g") == 5
     on.pass_time(CHECK_MS)
     assert groups(on) == []
 
 
-def test_a_group_with_nothing_but_an_open_transaction() -> None:
+def test_a_group_that_has_only_pending_offsets() -> None:
     on = stage()
     pend(on, 7, 5)
     on.pass_time(2 * CHECK_MS)
@@ -236,7 +236,7 @@ def test_a_group_with_nothing_but_an_open_transaction() -> None:
     assert groups(on) == []
 
 
-# Who may commit
+# Admission
 
 
 def classic(state: State = State.STABLE) -> ClassicGroup:
@@ -272,7 +272,7 @@ OLD = ConsumerMember(member_id="o", member_epoch=4, classic=ClassicMembership(10
         (classic(State.EMPTY), "", None, -1, "NONE"),
         (classic(State.EMPTY), "a", None, -1, "NONE"),
         (classic(State.EMPTY), "a", None, 3, "UNKNOWN_MEMBER_ID"),
-        # Old producers do not say who consumes.
+        # Old producers do not name the member.
         (classic(), "", None, -1, "NONE"),
         (classic(), "a", "i", 3, "NONE"),
         (classic(), "a", None, 3, "NONE"),
@@ -293,13 +293,13 @@ OLD = ConsumerMember(member_id="o", member_epoch=4, classic=ClassicMembership(10
         (consumer(NEW, OLD), "o", None, 5, "ILLEGAL_GENERATION"),
     ],
 )
-def test_who_may_commit(
+def test_which_members_may_commit(
     group: Group | None, member_id: str, instance_id: str | None, generation: int, expected: str
 ) -> None:
     assert check_transactional_commit(group, member_id, instance_id, generation=generation).name == expected
 
 
-def test_a_refused_commit_leaves_nothing() -> None:
+def test_a_rejected_commit_changes_nothing() -> None:
     on = stage()
     assert pend(on, 7, 5, member_id="a", generation=1) is ErrorCode.ILLEGAL_GENERATION
     assert groups(on) == []

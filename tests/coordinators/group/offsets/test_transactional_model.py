@@ -1,8 +1,8 @@
-"""Plain and transactional commits, ends of transactions, deletions and expiry at random; the coordinator restarts.
+"""Random plain and transactional commits, ends of transactions, deletions, expiry and restarts of the coordinator.
 
-Always: what groups have is what the log says, read without the code under test: of a partition's records behind its
-last tombstone, the last that is plain or of a committed transaction counts, and those of open ones are pending. A
-coordinator that loads the log, as it is or compacted, has the same.
+Invariant: the offsets of the groups are those of the log, as read by independent code: of a partition's records after
+its last tombstone, the last that is plain or of a committed transaction counts, and those of open ones are pending. A
+coordinator that loads the log, as it is or compacted, has the same offsets.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ some_partitions = st.lists(st.sampled_from(PARTITIONS), min_size=1, max_size=3, 
 
 
 class State(NamedTuple):
-    """What a client can see: committed offsets by group and partition, and where some are pending."""
+    """The state that a client can see: committed offsets by group and partition, and partitions with pending ones."""
 
     committed: dict[tuple[str, TopicPartition], int]
     unstable: set[tuple[str, TopicPartition]]
@@ -62,7 +62,7 @@ def is_committed(log: Sequence[Written | Ended], position: int) -> bool | None:
     return None if end is None else end.committed
 
 
-def state_told_by(log: Sequence[Written | Ended]) -> State:
+def state_in_log(log: Sequence[Written | Ended]) -> State:
     state = State({}, set())
     for position, entry in enumerate(log):
         record = decode_record(entry.key, entry.value) if isinstance(entry, Written) else None
@@ -83,7 +83,7 @@ def state_told_by(log: Sequence[Written | Ended]) -> State:
 
 
 def compacted(log: Sequence[Written | Ended]) -> list[Written | Ended]:
-    """As a cleaner leaves it that stops before the first open transaction."""
+    """Return the log after a cleaner that stops before the first open transaction."""
     unstable = (at for at, entry in enumerate(log) if isinstance(entry, Written) and is_committed(log, at) is None)
     end = next(unstable, len(log))
     last = {entry.key: at for at, entry in enumerate(log[:end]) if isinstance(entry, Written) and is_committed(log, at)}
@@ -141,24 +141,24 @@ class OffsetsMachine(RuleBasedStateMachine):
         repeated_end=producers,
     )
     def delete(self, deletion: str, group_id: str, partition: TopicPartition, repeated_end: int) -> None:
-        """What was deleted is gone, and no end of a transaction brings it back."""
+        """Deleted offsets are gone, and no end of a transaction brings them back."""
         if deletion == "offsets":
             self.stage.run(lambda shard, _: shard.delete_offsets(group_id, [partition]))
-            gone = {(group_id, partition)}
+            deleted = {(group_id, partition)}
         elif deletion == "group":
             self.stage.run(lambda shard, _: shard.delete(group_id))
-            gone = {(group_id, any_partition) for any_partition in PARTITIONS}
+            deleted = {(group_id, any_partition) for any_partition in PARTITIONS}
             assert group_id not in self.stage.shard.groups
         else:
             self.stage.run(lambda shard, _: shard.delete_topic_offsets({partition.topic}))
-            gone = {(group, other) for group in GROUPS for other in PARTITIONS if other.topic == partition.topic}
+            deleted = {(group, other) for group in GROUPS for other in PARTITIONS if other.topic == partition.topic}
         self.stage.end_transaction(repeated_end, committed=True)
         state = state_of(self.stage.shard)
-        assert not gone & (state.committed.keys() | state.unstable)
+        assert not deleted & (state.committed.keys() | state.unstable)
 
     @rule(duration_ms=st.integers(1, RETENTION_MS))
     def pass_time(self, duration_ms: int) -> None:
-        """Offsets may expire, but nothing that an open transaction is about to commit for."""
+        """Offsets may expire, but not those of partitions with pending offsets."""
         before = state_of(self.stage.shard)
         self.stage.pass_time(duration_ms)
         after = state_of(self.stage.shard)
@@ -170,11 +170,11 @@ class OffsetsMachine(RuleBasedStateMachine):
         self.stage.restart()
 
     @invariant()
-    def has_what_the_log_says(self) -> None:
-        assert state_of(self.stage.shard) == state_told_by(self.stage.log)
+    def has_the_offsets_of_the_log(self) -> None:
+        assert state_of(self.stage.shard) == state_in_log(self.stage.log)
 
     @invariant()
-    def has_what_is_loaded(self) -> None:
+    def has_the_state_of_a_loaded_shard(self) -> None:
         again = loaded(self.stage.log)
         assert state_of(again) == state_of(self.stage.shard)
         assert again.groups == self.stage.shard.groups
