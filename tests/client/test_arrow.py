@@ -1,4 +1,4 @@
-"""Fetched bytes to Arrow and Arrow to batches, against the plain codecs."""
+"""Fetched bytes to Arrow and Arrow data to batches, compared with the plain codecs."""
 
 import random
 import sys
@@ -88,7 +88,7 @@ def test_decodes_all_columns() -> None:
     ]
 
 
-def test_the_first_batch_is_cut_at_the_position_and_the_last_may_be_partial() -> None:
+def test_records_before_the_position_are_skipped_and_the_last_batch_may_be_partial() -> None:
     data = _batch(0, 5) + _batch(5, 5) + _batch(10, 5)
     assert _offsets(_run(data, 3)) == (list(range(3, 15)), 15)
     assert _offsets(_run(data[:-1], 3)) == (list(range(3, 10)), 10)
@@ -118,7 +118,7 @@ def test_all_codecs(codec: Codec) -> None:
     assert table.column("value").to_pylist()[:50] == [b"v%d" % index for index in range(50)]
 
 
-def test_a_bomb_is_refused() -> None:
+def test_a_decompression_bomb_is_rejected() -> None:
     payload = compress(Codec.ZSTD, bytes(65 * 1024 * 1024))
     header = read_header(_batch(0, 1, codec=Codec.ZSTD))
     with pytest.raises(CorruptRecordError, match="does not decompress"):
@@ -158,7 +158,7 @@ def test_transactions() -> None:
     assert _offsets(_run(data, 5, aborted=[(1, 0)], read_committed=True)) == ([5, 7, 10], 11)
 
 
-def test_several_partitions_at_once() -> None:
+def test_several_partitions_in_one_call() -> None:
     other = TopicPartition("other", 0)
     runs = [
         _run(_batch(0, 2)),
@@ -180,12 +180,12 @@ def _damage(batch: bytes, place: int = -1) -> bytes:
 
 
 def _malformed(batch: bytes) -> bytes:
-    """With a checksum that matches."""
+    """Return a malformed batch whose checksum matches."""
     return bytes(seal(read_header(batch), _damage(batch[HEADER_SIZE:], 0)))
 
 
 @pytest.mark.parametrize("break_batch", [_damage, _malformed, lambda batch: _damage(batch, 16)])
-def test_a_damaged_batch_is_told_when_it_is_the_first(break_batch: Any) -> None:
+def test_a_damaged_batch_is_reported_when_it_is_at_the_position(break_batch: Any) -> None:
     data = _batch(0, 5) + break_batch(_batch(5, 5)) + _batch(10, 5)
     assert _offsets(_run(data, 2)) == ([2, 3, 4], 5)
     other = FetchedRun(TopicPartition("other", 0), memoryview(_batch(0, 1)), 0)
@@ -195,7 +195,7 @@ def test_a_damaged_batch_is_told_when_it_is_the_first(break_batch: Any) -> None:
     ) as info:
         decode_fetched([broken])
     assert (info.value.partition, info.value.offset) == (_TP, 9)
-    # What others have is handed out first.
+    # The records of other partitions are returned first.
     table, positions, failures = decode_fetched([broken, other])
     assert table.column("topic").to_pylist() == ["other"]
     assert positions == {_TP: 5, other.tp: 1}
@@ -223,7 +223,7 @@ def test_checksums_need_not_be_checked() -> None:
         {"attributes": 7},
     ],
 )
-def test_impossible_headers_are_refused(change: dict[str, int]) -> None:
+def test_impossible_headers_are_rejected(change: dict[str, int]) -> None:
     batch = _batch(0, 5)
     sealed = bytes(seal(read_header(batch)._replace(**change), batch[HEADER_SIZE:]))
     with pytest.raises(CorruptRecordError):
@@ -231,7 +231,7 @@ def test_impossible_headers_are_refused(change: dict[str, int]) -> None:
 
 
 def _read_plainly(data: bytes) -> list[Record] | None:
-    """All records of a run, by the plain decoder; None if its first batch is damaged."""
+    """Return all records of a run, by the plain decoder; None if its first batch is damaged."""
     records: list[Record] = []
     position = 0
     for start, header in iterate_headers(data):
@@ -247,7 +247,7 @@ def _read_plainly(data: bytes) -> list[Record] | None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_mutated_runs_are_read_alike_or_refused(seed: int) -> None:
+def test_both_decoders_agree_on_mutated_runs(seed: int) -> None:
     randomness = random.Random(seed)
     for _ in range(150):
         codec = randomness.choice(list(Codec))
@@ -269,7 +269,7 @@ def test_mutated_runs_are_read_alike_or_refused(seed: int) -> None:
             assert table.column("offset").to_pylist() == [record.offset for record in expected]
 
 
-def test_what_does_not_fit_comes_with_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_beyond_the_size_limit_are_returned_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "_DECODED_SIZE_MAX", 150)
     data = _batch(0, 5) + _batch(5, 5) + _batch(10, 5)
     position, seen = 0, []
@@ -333,7 +333,7 @@ def _sent(
     return sent
 
 
-def test_values_alone_stay_together() -> None:
+def test_values_without_keys_stay_together() -> None:
     ((tp, batch),) = _split(pa.table({"value": [b"a", None, b""]}), chosen=[2])
     assert tp == TopicPartition("events", 2)
     assert batch == PackedBatch(
@@ -388,8 +388,8 @@ def test_columns_name_topic_partition_and_time() -> None:
     }
 
 
-def test_a_topic_that_is_given_wins_over_the_column() -> None:
-    """Else a job that copies what it has read would write it back to where it came from."""
+def test_the_topic_argument_takes_precedence_over_the_column() -> None:
+    """A job that copies a topic must not write the records back to it."""
     data = pa.table({"value": ["a", "b"], "topic": ["other", None], "partition": pa.array([1, 0], pa.int32())})
     assert topics_of(data, "events") == {"events"}
     assert {tp for tp, _ in _split(data, "events")} == {TopicPartition("events", 0), TopicPartition("events", 1)}
@@ -412,7 +412,7 @@ def test_a_topic_that_is_given_wins_over_the_column() -> None:
     ],
     ids=lambda column: str(column.type),
 )
-def test_any_kind_of_bytes(column: Any) -> None:
+def test_all_binary_and_string_types(column: Any) -> None:
     data = pa.table({"value": column, "key": column})
     (records,) = _sent(_split(data, counts={"events": 1})).values()
     assert [(record.key, record.value) for record in records] == [(b"a", b"a"), (b"b", b"b"), (None, None)]
@@ -460,12 +460,12 @@ def test_large_input_is_encoded_in_slices_in_order(monkeypatch: pytest.MonkeyPat
     assert [record.value for record in records] == values
 
 
-def test_a_batch_takes_a_record_larger_than_itself() -> None:
+def test_a_record_larger_than_batch_size_gets_its_own_batch() -> None:
     batches = _split(pa.table({"value": [b"a" * 100, b"b" * 5000, b"c" * 100]}), batch_size=1000)
     assert [batch.record_count for _, batch in batches] == [1, 1, 1]
 
 
-def test_a_record_beyond_the_request_is_refused_before_anything_is_sent() -> None:
+def test_a_record_larger_than_a_request_is_rejected_before_any_is_sent() -> None:
     data = pa.table({"value": [b"a", b"b", b"c" * 2000]})
     with pytest.raises(RecordTooLargeError, match=r"row 2: a record of 2036 bytes does not fit max.request.size=1000"):
         split_for_send(
@@ -505,12 +505,12 @@ _VALUE = pa.array([b"v", b"v"])
         (17, "not a RecordBatch, Table or other Arrow data"),
     ],
 )
-def test_bad_columns_are_named(data: Any, message: str) -> None:
+def test_errors_name_invalid_columns(data: Any, message: str) -> None:
     with pytest.raises(SerializationError, match=message):
         _split(data, topic=None if "topic" in message else "events")
 
 
-def test_unknown_partitions_and_topics_are_named() -> None:
+def test_errors_name_unknown_partitions_and_topics() -> None:
     with pytest.raises(ApiError, match="column partition, row 1: topic events has 4 partitions, and none is 4") as info:
         _split(pa.table({"value": _VALUE, "partition": [3, 4]}))
     assert info.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -523,14 +523,14 @@ def test_nothing_to_send() -> None:
     assert _split(pa.RecordBatch.from_pydict({"value": pa.array([], pa.null())})) == []
 
 
-def test_all_null_columns_of_no_type() -> None:
+def test_columns_of_the_null_type() -> None:
     data = pa.table({name: pa.nulls(2) for name in ("value", "key", "topic", "partition", "timestamp", "headers")})
     (records,) = _sent(_split(data, counts={"events": 1})).values()
     assert records == [Record(0, _NOW_MS, None, None), Record(1, _NOW_MS, None, None)]
 
 
 @pytest.mark.parametrize("name", ["numpy", "pyarrow", "numba"])
-def test_without_the_libraries_the_error_tells_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_libraries_the_error_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in list(sys.modules):
         if module.startswith(("rookery.records.columnar", "rookery.records.kernels", "rookery.records.input_columns")):
             monkeypatch.delitem(sys.modules, module)

@@ -1,15 +1,15 @@
-"""Arrow columns on both ways: fetched bytes into a RecordBatch, and Arrow data into batches to be sent. Pure.
+"""Arrow columns in both directions: fetched bytes to a RecordBatch, and Arrow data to batches for sending. Pure.
 
-Fetched runs are looked at batch by batch, as `consume.decoding` does for single records: the same batches are left out
-(control batches, aborted transactions, those before the position), and the same are refused. All that is left goes
-through one compiled pass (`records.columnar`).
+The batches of fetched runs are checked one by one, by the rules of `consume.decoder` for single records: the same
+batches are skipped (control batches, aborted transactions, those before the position), and the same are rejected. The
+others are decoded in one compiled pass (`records.columnar`).
 
-Errors come in their place. A run that is damaged in the middle gives what is before the damage, and its next position
-stops there. A run that is damaged where it is to be read from gives nothing, and its `CorruptRecordError` comes with
-the records of the other runs; it is raised if these give nothing either.
+Errors keep their position. A run that is damaged in the middle returns the records before the damage, and its next
+position is the damaged batch. A run that is damaged at its position returns no records, and its `CorruptRecordError` is
+returned with the records of the other runs; it is raised if none of them returns any.
 
-numpy, pyarrow and numba are loaded by the first call, which takes about half a second, and some seconds more while
-the kernels are compiled for the first time on a machine: `load` does it alone, for who wants to do it in a thread.
+The first call loads numpy, pyarrow and numba, which takes about half a second, and some seconds more when the kernels
+are compiled for the first time on a machine. `load` does only that, so that a caller can do it in a thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,29 +42,29 @@ if TYPE_CHECKING:
     from rookery.records.kernels import Int32s, Int64s
 
 _INT64_MAX = 2**63 - 1
-# One RecordBatch holds no more than this, of records and of topic names; what is left comes with the next call.
+# The limits of one RecordBatch, for record bytes and for topic names; the next call returns the rest.
 _DECODED_SIZE_MAX = 2**30
 _TOPIC_NAMES_SIZE_MAX = 2**31 - 1
-# Rows that may go anywhere stay together at least that far, however small `batch.size` is.
+# Rows without partition and key are kept together in portions of at least this size, however small `batch.size` is.
 _SMALLEST_PORTION_BYTES = 1024
 
 
 class FetchedRun(NamedTuple):
-    """Consecutive batches of a partition as they were fetched; the last may be cut off."""
+    """Consecutive fetched batches of a partition; the last one may be incomplete."""
 
     tp: TopicPartition
     data: memoryview
     position: Offset
-    # Records from here on are not wanted.
+    # Records from this offset on are not returned.
     end: Offset | None = None
-    # The broker's list of aborted transactions: producer and first offset.
+    # The broker's list of aborted transactions: producer id and first offset.
     aborted: Sequence[tuple[ProducerId, Offset]] | None = None
     read_committed: bool = False
     check_crcs: bool = True
 
 
 class SplitSettings(NamedTuple):
-    """How `split_for_send` makes batches: the producer's settings of these names."""
+    """The producer's settings of these names, for `split_for_send`."""
 
     batch_size: int
     max_request_size: int
@@ -74,7 +74,7 @@ class SplitSettings(NamedTuple):
 
 
 def load() -> None:
-    """Import and compile everything now."""
+    """Import the libraries and compile the kernels."""
     _check_installed()
     from rookery.records import kernels
 
@@ -91,17 +91,17 @@ def _check_installed() -> None:
 
 class DecodedRuns(NamedTuple):
     records: "pa.RecordBatch"
-    # Behind what was read, of each run.
+    # The next position of each run.
     positions: dict[TopicPartition, Offset]
-    # Of runs that cannot be read on from where they are.
+    # The errors of runs that are damaged at their position.
     failures: dict[TopicPartition, CorruptRecordError]
 
 
 def decode_fetched(runs: Sequence[FetchedRun]) -> DecodedRuns:
-    """The records of these runs, at most one of each partition, and the next position of each.
+    """Return the records of `runs`, at most one run per partition, and the next position of each.
 
-    A run that does not fit any more stops before its end. Raises CorruptRecordError if a run is damaged and none gets
-    any further.
+    A run that exceeds the size of a RecordBatch stops before its end. Raises CorruptRecordError if a run is damaged and
+    no run advances.
     """
     _check_installed()
     from rookery.records.columnar import decode_columns
@@ -113,7 +113,7 @@ def decode_fetched(runs: Sequence[FetchedRun]) -> DecodedRuns:
     decoded = decode_columns([chunk for reader in readers for chunk in reader.chunks()])
     malformed = iter(decoded.malformed)
     for reader in readers:
-        reader.settle([next(malformed) for _ in range(reader.part_count)])
+        reader.stop_at_malformed([next(malformed) for _ in range(reader.part_count)])
     positions = {reader.run.tp: reader.next_position() for reader in readers}
     failures = {reader.run.tp: reader.failure for reader in readers if reader.failure is not None}
     if failures and all(positions[run.tp] == run.position for run in runs):
@@ -122,7 +122,7 @@ def decode_fetched(runs: Sequence[FetchedRun]) -> DecodedRuns:
 
 
 class _Budget:
-    """What one RecordBatch still has room for."""
+    """The size that is left in one RecordBatch."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -130,7 +130,7 @@ class _Budget:
         self.is_spent = False
 
     def take(self, size: int, topic_size: int) -> bool:
-        """Whether that fits too; the first always does."""
+        """Take the sizes if they fit, and return whether they do. The first batch always fits."""
         bytes_after, topic_bytes_after = self._bytes + size, self._topic_bytes + topic_size
         if self._bytes and (bytes_after > _DECODED_SIZE_MAX or topic_bytes_after > _TOPIC_NAMES_SIZE_MAX):
             self.is_spent = True
@@ -140,19 +140,19 @@ class _Budget:
 
 
 class _Part:
-    """Batches of a run whose records lie in one buffer: the fetched one, or one joined from decompressed ones."""
+    """Batches of a run whose records are in one buffer: the fetched one, or one joined from decompressed payloads."""
 
     def __init__(self, *, compressed: bool) -> None:
         self.compressed = compressed
         self.payloads: list[bytes] = []
         self.size = 0
         self.batches: list[columnar.BatchRange] = []
-        # For each batch where it starts in the run, and the position before it.
-        self.places: list[tuple[int, Offset]] = []
+        # For each batch, where it starts in the run, and the position before it.
+        self.starts: list[tuple[int, Offset]] = []
 
 
 class _RunReader:
-    """Walks the batches of one run and picks those to decode."""
+    """Iterates over the batches of one run and selects those to decode."""
 
     def __init__(self, run: FetchedRun) -> None:
         from rookery.records.columnar import BatchRange
@@ -173,12 +173,13 @@ class _RunReader:
         return len(self._parts)
 
     def read(self, budget: _Budget) -> None:
+        """Select batches until the run or the budget ends, or a batch is damaged."""
         data, end, size_left = self.run.data, self.run.end, len(self.run.data)
         try:
             while size_left >= HEADER_SIZE and not budget.is_spent:
                 header = read_header(data, self._start)
                 size, last_offset = header.size_bytes, header.last_offset
-                if not _is_sound(header):
+                if not _is_valid(header):
                     raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, f"an impossible header (format v{header.magic})")
                 if size > size_left:
                     return
@@ -195,12 +196,12 @@ class _RunReader:
             self._failure = self._corrupt(self._start, str(error))
 
     def _is_wanted(self, header: BatchHeader, size: int, last_offset: Offset) -> bool:
-        """Whether the batch is for the user, after the check that it is whole."""
+        """Whether the batch has records to return. Raises InvalidBatchError if its checksum does not match."""
         if self._check_crcs and compute_crc(self.run.data[self._start : self._start + size]) != header.crc:
             raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, "its checksum does not match")
         if self._read_committed and header.producer_id != NO_PRODUCER_ID and self._is_aborted(header, size):
             return False
-        # What compaction leaves of a producer's last batch is a header alone.
+        # Compaction keeps the header of a producer's last batch without its records.
         is_empty = size == HEADER_SIZE and header.record_count == 0
         return last_offset >= self._position and not header.is_control and not is_empty
 
@@ -215,7 +216,7 @@ class _RunReader:
         return header.is_transactional and header.producer_id in self._aborted_producers
 
     def _add(self, header: BatchHeader, size: int, budget: _Budget) -> bool:
-        """Whether there was room for it."""
+        """Add a batch, and return whether the budget allowed it."""
         payload, start = None, self._start + HEADER_SIZE
         payload_size, compressed = size - HEADER_SIZE, header.codec_id != Codec.NONE
         if compressed:
@@ -230,7 +231,7 @@ class _RunReader:
             start = part.size
             part.payloads.append(payload)
             part.size += payload_size
-        part.places.append((self._start, self._position))
+        part.starts.append((self._start, self._position))
         part.batches.append(
             self._range(
                 start,
@@ -253,26 +254,26 @@ class _RunReader:
         tp, data = self.run.tp, self.run.data
         return [Chunk(tp, b"".join(part.payloads) if part.compressed else data, part.batches) for part in self._parts]
 
-    def settle(self, malformed: Sequence[int | None]) -> None:
-        """Take note of the first batch of each part that was found to be malformed: reading stops before it."""
+    def stop_at_malformed(self, malformed: Sequence[int | None]) -> None:
+        """Set the position to the first malformed batch. `malformed` has its index in each part, or None."""
         for part, index in zip(self._parts, malformed, strict=True):
             if index is not None:
-                start, self._position = part.places[index]
+                start, self._position = part.starts[index]
                 self._failure = self._corrupt(start, self._reason(start))
                 return
 
     @property
     def failure(self) -> CorruptRecordError | None:
-        """Why nothing was read. What is damaged further on is told when it is read from there."""
+        """The error if the run is damaged at its position. Later damage is reported when the position reaches it."""
         return self._failure if self._position == self.run.position else None
 
     def next_position(self) -> Offset:
-        """Behind what was read."""
+        """Return the position after the records that were read."""
         end = self.run.end
         return self._position if end is None else min(self._position, max(end, self.run.position))
 
     def _reason(self, start: int) -> str:
-        """What the plain decoder says of the batch; it is the one that can tell."""
+        """Return the error of the plain decoder for a batch: the compiled pass only detects that it is malformed."""
         try:
             header = read_header(self.run.data, start)
             unpack_records(header, open_records(header, self.run.data[start : start + header.size_bytes]))
@@ -281,13 +282,13 @@ class _RunReader:
         return "malformed"
 
     def _corrupt(self, start: int, reason: str) -> CorruptRecordError:
-        """Names the batch's last offset: who seeks behind that gets past the batch, and not into it again."""
+        """Return the error of a damaged batch. It has the batch's last offset, so that seeking after it skips it."""
         data, header = self.run.data, read_header(self.run.data, start)
         first = max(self._position, header.base_offset)
-        last, behind = header.last_offset, start + header.size_bytes
-        # The batch that follows knows better, if there is one: the damage may lie in this one's header.
-        if header.size_bytes >= HEADER_SIZE and len(data) - behind >= HEADER_SIZE:
-            following = read_header(data, behind)
+        last, end = header.last_offset, start + header.size_bytes
+        # The header of the next batch is more reliable, if there is one: the damage may be in this batch's header.
+        if header.size_bytes >= HEADER_SIZE and len(data) - end >= HEADER_SIZE:
+            following = read_header(data, end)
             if following.magic == MAGIC_V2 and following.base_offset > header.base_offset:
                 last = following.base_offset - 1
         last = max(first, last)
@@ -295,7 +296,7 @@ class _RunReader:
         return CorruptRecordError(self.run.tp, last, text)
 
 
-def _is_sound(header: BatchHeader) -> bool:
+def _is_valid(header: BatchHeader) -> bool:
     return (
         header.magic == MAGIC_V2
         and header.size_bytes >= HEADER_SIZE
@@ -306,7 +307,7 @@ def _is_sound(header: BatchHeader) -> bool:
 
 
 def topics_of(data: Any, topic: TopicName | None) -> frozenset[TopicName]:
-    """The topics that `split_for_send` needs to know the partition counts of."""
+    """Return the topics whose partition counts `split_for_send` needs."""
     _check_installed()
     from rookery.records import input_columns
 
@@ -327,10 +328,10 @@ def split_for_send(
     now_ms: TimestampMs,
     settings: SplitSettings,
 ) -> Iterator[tuple[TopicPartition, PackedBatch]]:
-    """Arrow data as batches, in the order of rows for each partition; everything is checked before the first one.
+    """Return Arrow data as batches, in the order of the rows for each partition. All rows are checked before the first.
 
-    `topic` is where all rows go; without it the column topic says it.
-    Rows without partition and key go where `next_partition` says, which is asked for each `batch.size` bytes of them.
+    All rows go to `topic`, or without it to the topic of their column. `next_partition` chooses the partition of rows
+    without partition and key, for each `batch.size` bytes of them.
     """
     _check_installed()
     from rookery.records import input_columns
@@ -417,7 +418,7 @@ def _group(
     next_partition: Callable[[TopicName], PartitionIndex],
     settings: SplitSettings,
 ) -> "Int32s":
-    """For each row the number of its topic's partition, counted through all topics."""
+    """Return the group of each row: its partition's number, counted through the partitions of all topics."""
     import numpy as np
 
     from rookery.records.columnar import hash_keys, row_sizes
@@ -426,13 +427,13 @@ def _group(
     firsts = np.cumsum(limits, dtype=np.int32) - limits
     one = len(limits) == 1
     partitions = part.partitions
-    is_open = partitions < 0
-    if is_open.any():
+    is_unset = partitions < 0
+    if is_unset.any():
         partitions = partitions.copy()
         if not settings.partitioner_ignore_keys:
             hashes = hash_keys(part.rows.keys, len(part))
             chosen = hashes % (limits[0] if one else limits[part.topic_codes])
-            np.copyto(partitions, chosen, where=is_open & (hashes >= 0))
+            np.copyto(partitions, chosen, where=is_unset & (hashes >= 0))
         rest = np.flatnonzero(partitions < 0)
         if len(rest):
             sizes = row_sizes(part.rows)
@@ -446,13 +447,13 @@ def _group(
 def _spread(
     partitions: "Int32s", rows: "Int64s", sizes: "Int64s", batch_size: int, choose: Callable[[], PartitionIndex]
 ) -> None:
-    """Set the partition of rows that may go anywhere: another one for every `batch_size` bytes."""
+    """Set the partition of rows without partition and key: a new one for every `batch_size` bytes."""
     import numpy as np
 
     ends = np.cumsum(sizes)
     if not len(ends):
         return
-    # Each portion ends with the row that takes it to the next multiple.
+    # Each portion ends with the row that reaches the next multiple of its size.
     portion = max(batch_size, _SMALLEST_PORTION_BYTES)
     limits = np.arange(1, ends[-1] // portion + 1) * portion
     stops = np.unique(np.append(np.searchsorted(ends, limits) + 1, len(rows)).clip(max=len(rows)))

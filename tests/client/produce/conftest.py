@@ -1,4 +1,4 @@
-"""A broker in this process for the tests of transactions, once for each protocol."""
+"""An embedded broker for the tests of transactions, once for each protocol."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _SETTINGS = {
 
 @pytest.fixture(scope="module", params=[CLASSIC, V2], ids=["classic", "v2"])
 def transaction_broker(request: pytest.FixtureRequest) -> Iterator[tuple[int, EmbeddedBroker]]:
-    """With the level of its feature transaction.version."""
+    """A broker and the level of its feature transaction.version."""
 
     async def downgrade(broker: EmbeddedBroker) -> None:
         async with Cluster.at(broker.bootstrap_servers) as cluster:

@@ -1,4 +1,4 @@
-"""What the producer's tests share: answers for the fake broker, and reading back what a real one wrote."""
+"""Helpers of the producer's tests: answers for the fake broker, and reading records back from a real one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,12 +13,12 @@ from rookery.records.record import Record, decode_records
 from tests.client.fake_broker import HANG_UP, Answer, FakeBroker
 
 BytesProducer = Producer[bytes, bytes]
-# Retries come soon, so that tests do not wait.
+# Short pauses before retries, so that tests do not wait.
 QUICK: Mapping[str, object] = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2, "linger.ms": 0}
 
 
 def in_turn(*answers: Answer) -> Answer:
-    """Each answer once, the last one from then on."""
+    """Return an answer that uses each of `answers` once, and then repeats the last."""
     remaining = list(answers)
 
     def answer(version: int, request: Message) -> Message | None:
@@ -49,7 +49,7 @@ def silence(version: int, request: Message) -> None:
 
 
 def configured(broker: FakeBroker | str, **settings: object) -> dict[str, object]:
-    """A configuration with `linger_ms=5` for `linger.ms`, and so on."""
+    """Return a configuration; `linger_ms=5` sets `linger.ms`, and so on."""
     address = broker if isinstance(broker, str) else str(broker.address)
     own = {name.replace("_", "."): value for name, value in settings.items()}
     return {"bootstrap.servers": address, **QUICK, **own}
@@ -63,7 +63,7 @@ def run_with(
     identify: Answer | None = None,
     **versions: int,
 ) -> tuple[list[bytes], FakeBroker]:
-    """Run `work` against a broker with the topic t of two partitions; the batches that it received."""
+    """Run `work` against a broker with the topic t of two partitions; return the batches that it received."""
 
     async def run() -> FakeBroker:
         answers = {ApiKey.PRODUCE: produce, ApiKey.INIT_PRODUCER_ID: identify or producer_ids()}
@@ -90,7 +90,7 @@ def batches_of(broker: FakeBroker) -> list[bytes]:
 
 
 def numbers_of(batch: bytes) -> tuple[int, int, int, int]:
-    """Producer id, epoch, base sequence and how many records."""
+    """Return producer id, epoch, base sequence and record count."""
     header = read_header(batch)
     return header.producer_id, header.producer_epoch, header.base_sequence, header.record_count
 
@@ -100,7 +100,7 @@ def values_of(batches: list[bytes]) -> list[bytes | None]:
 
 
 async def read_batches(bootstrap: str, topic: str, partition: int = 0) -> list[tuple[BatchHeader, list[Record]]]:
-    """Everything that a partition of a real broker holds."""
+    """Return all batches of a partition of a real broker."""
     found: list[tuple[BatchHeader, list[Record]]] = []
     async with Cluster.at(bootstrap, timeout_s=10) as cluster:
         await cluster.refresh([topic])
@@ -137,6 +137,6 @@ async def _fetch(cluster: Cluster, topic: str, partition: int, offset: int) -> b
         rack_id="",
     )
     response = await cluster.call(ApiKey.FETCH, request)
-    (answer,) = response.responses[0].partitions
-    assert answer.error_code == ErrorCode.NONE
-    return bytes(answer.records or b"")
+    (row,) = response.responses[0].partitions
+    assert row.error_code == ErrorCode.NONE
+    return bytes(row.records or b"")

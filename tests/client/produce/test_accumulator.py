@@ -50,7 +50,7 @@ def add(made: Accumulator[int], partition: TopicPartition, token: int, size: int
 
 
 def drain(made: Accumulator[int], now_s: float = 0.0) -> list[Batch[int]]:
-    """The batches of one round, all led by one node."""
+    """Return the batches of one `drain`; one node leads all partitions."""
     return [batch for _, batches in round_of(made, now_s).requests for batch in batches]
 
 
@@ -59,7 +59,7 @@ def round_of(made: Accumulator[int], now_s: float = 0.0) -> Drained[int]:
 
 
 def established(made: Accumulator[int], partition: TopicPartition = A) -> PartitionQueue[int]:
-    """Let a first batch through, so that several may be in flight."""
+    """Complete a first batch, so that several may be in flight."""
     add(made, partition, -1)
     (batch,) = drain(made)
     made.end_request(NODE)
@@ -81,14 +81,14 @@ def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
     assert full.tokens == list(range(9))
 
 
-def test_nobody_lingers_when_it_is_urgent() -> None:
+def test_batches_do_not_linger_when_it_is_urgent() -> None:
     made = accumulator(linger_s=5.0)
     add(made, A, 1)
     made.is_urgent = True
     assert [batch.tokens for batch in drain(made)] == [[1]]
 
 
-def test_a_record_larger_than_a_batch_travels_alone() -> None:
+def test_a_record_larger_than_a_batch_gets_its_own_batch() -> None:
     made = accumulator(batch_size_bytes=100)
     for token, size in ((1, 50), (2, 500), (3, 50)):
         add(made, A, token, size)
@@ -96,7 +96,7 @@ def test_a_record_larger_than_a_batch_travels_alone() -> None:
     assert [batch.tokens for batch in batches] == [[1], [2], [3]]
 
 
-def test_the_buffer_counts_what_is_granted_and_takes_back_what_is_not_used() -> None:
+def test_the_buffer_counts_granted_memory_and_takes_back_the_unused_part() -> None:
     made = accumulator(batch_size_bytes=10 * GRANT_BYTES, buffer_size_bytes=3 * GRANT_BYTES)
     add(made, A, 1)
     assert made.free_bytes == 2 * GRANT_BYTES
@@ -108,10 +108,10 @@ def test_the_buffer_counts_what_is_granted_and_takes_back_what_is_not_used() -> 
     assert made.free_bytes == 3 * GRANT_BYTES
 
 
-def test_no_room_is_said_and_comes_back() -> None:
+def test_a_full_buffer_grants_nothing_until_memory_is_released() -> None:
     made = accumulator(buffer_size_bytes=250)
     assert add(made, A, 1)
-    assert not add(made, B, 2), "what is granted is taken, used or not"
+    assert not add(made, B, 2), "granted memory counts, used or not"
     assert add(made, A, 3)
     assert not add(made, A, 4)
     (batch,) = drain(made)
@@ -120,7 +120,7 @@ def test_no_room_is_said_and_comes_back() -> None:
     assert add(made, B, 2)
 
 
-def test_a_node_has_so_many_requests_in_flight() -> None:
+def test_requests_in_flight_are_limited_by_node() -> None:
     made = accumulator(in_flight_max=2, batch_size_bytes=HEADER_SIZE + 100)
     for token in range(4):
         add(made, A, token)
@@ -131,7 +131,7 @@ def test_a_node_has_so_many_requests_in_flight() -> None:
     assert len(drain(made)) == 1
 
 
-def test_one_request_at_a_time_holds_the_partition_whoever_leads_it() -> None:
+def test_with_one_request_in_flight_a_partition_waits_even_for_another_leader() -> None:
     made = accumulator(in_flight_max=1, batch_size_bytes=HEADER_SIZE + 100)
     add(made, A, 1)
     add(made, A, 2)
@@ -143,7 +143,7 @@ def test_one_request_at_a_time_holds_the_partition_whoever_leads_it() -> None:
     assert drain(made, 5.0) == [first]
 
 
-def test_a_request_stays_within_its_size_and_the_others_have_their_turn() -> None:
+def test_a_request_stays_within_its_size_and_the_next_has_the_other_partitions() -> None:
     made = accumulator(request_size_bytes_max=500)
     for index in range(5):
         add(made, TopicPartition("t", index), index)
@@ -151,7 +151,7 @@ def test_a_request_stays_within_its_size_and_the_others_have_their_turn() -> Non
     assert rounds == [[0, 1, 2], [3, 4], []]
 
 
-def test_a_partition_without_a_leader_is_named_and_holds_up_nobody() -> None:
+def test_a_partition_without_a_leader_is_returned_and_delays_no_other() -> None:
     made = accumulator()
     add(made, A, 1)
     add(made, B, 2)
@@ -160,7 +160,7 @@ def test_a_partition_without_a_leader_is_named_and_holds_up_nobody() -> None:
     assert [batch.partition for _, batches in drained.requests for batch in batches] == [B]
 
 
-def test_numbers_go_up_by_records_and_are_kept_over_retries() -> None:
+def test_sequence_numbers_count_records_and_are_kept_in_retries() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 200)
     established(made)
     for token in range(4):
@@ -168,7 +168,7 @@ def test_numbers_go_up_by_records_and_are_kept_over_retries() -> None:
     first, second = drain(made)[0], drain(made)[0]
     assert [(each.identity, each.base_sequence) for each in (first, second)] == [(IDENTITY, 1), (IDENTITY, 3)]
     made.retry(second, at_s=0.0, may_be_written=True)
-    assert drain(made) == [], "the first one's fate is open"
+    assert drain(made) == [], "the first one is not settled"
     made.retry(first, at_s=0.0, may_be_written=True)
     assert drain(made) == [first]
     assert drain(made) == []
@@ -187,7 +187,7 @@ def test_nothing_is_sent_without_an_identity() -> None:
     assert len(drain(made)) == 1
 
 
-def test_the_first_batch_under_new_numbers_goes_alone() -> None:
+def test_the_first_batch_under_new_numbers_is_sent_alone() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     add(made, A, 1)
     add(made, A, 2)
@@ -197,7 +197,7 @@ def test_the_first_batch_under_new_numbers_goes_alone() -> None:
     assert len(drain(made)) == 1
 
 
-def test_out_of_order_behind_another_waits_and_at_the_front_restarts() -> None:
+def test_out_of_order_waits_for_an_unsettled_batch_and_restarts_without_one() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     established(made)
     add(made, A, 1)
@@ -213,14 +213,14 @@ def test_out_of_order_behind_another_waits_and_at_the_front_restarts() -> None:
     assert (second.identity, second.base_sequence) == (ProducerIdentity(7, 1), 1)
 
 
-def test_nothing_makes_the_leader_forget_what_is_not_settled() -> None:
-    """The leader moved, and the old one does not answer; the new one has written four behind it: it remembers five."""
+def test_no_more_batches_are_sent_than_the_leader_remembers() -> None:
+    """The leader moved; the old one does not answer. The new one has written four later batches and remembers five."""
     made = accumulator(idempotent=True, batch_size_bytes=200)
     established(made)
     for token in range(8):
         add(made, A, token)
     lost, *others = [drain(made)[0] for _ in range(5)]
-    # In whatever order their answers come.
+    # The order of the responses does not matter.
     for batch in (others[2], others[0], others[1], others[3]):
         made.complete(batch)
     for _ in range(5):
@@ -233,7 +233,7 @@ def test_nothing_makes_the_leader_forget_what_is_not_settled() -> None:
     assert [drain(made)[0].tokens for _ in range(3)] == [[5], [6], [7]]
 
 
-def test_a_refused_batch_restarts_its_partition_only() -> None:
+def test_a_failed_batch_restarts_only_its_partition() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     established(made, A)
     established(made, B)
@@ -243,13 +243,13 @@ def test_a_refused_batch_restarts_its_partition_only() -> None:
     made.fail(first)
     add(made, A, 3)
     add(made, B, 4)
-    assert [batch.partition for batch in drain(made)] == [B], "A waits for what is on the wire"
+    assert [batch.partition for batch in drain(made)] == [B], "A waits for the batch on the wire"
     made.retry_out_of_order(second, at_s=0.0, now_s=0.0)
     assert drain(made) == [second]
     assert (second.identity, second.base_sequence) == (ProducerIdentity(7, 1), 0)
 
 
-def test_a_doubt_is_resolved_by_what_comes_behind() -> None:
+def test_a_doubt_is_resolved_by_the_next_batch() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     queue = established(made)
     add(made, A, 1)
@@ -259,13 +259,13 @@ def test_a_doubt_is_resolved_by_what_comes_behind() -> None:
     add(made, A, 3, now_s=2.0)
     assert made.expire(100.0) == [first]
     assert queue.in_doubt
-    assert drain(made, 100.0) == [], "nothing new while there is a doubt"
+    assert drain(made, 100.0) == [], "no new numbers while there is a doubt"
     made.complete(second)
     (third,) = drain(made, 100.0)
     assert (third.identity, third.base_sequence) == (IDENTITY, 3)
 
 
-def test_what_expires_on_the_wire_keeps_its_place_until_the_answer() -> None:
+def test_a_batch_that_expires_on_the_wire_keeps_its_position_until_the_response() -> None:
     made = accumulator(idempotent=True)
     established(made)
     add(made, A, 1)
@@ -282,7 +282,7 @@ def test_what_expires_on_the_wire_keeps_its_place_until_the_answer() -> None:
     assert made.free_bytes == 10_000
 
 
-def test_what_was_lost_after_it_expired_is_a_doubt_for_what_is_behind_it() -> None:
+def test_a_lost_response_after_the_expiry_is_a_doubt_for_the_next_batch() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     established(made)
     add(made, A, 1)
@@ -298,7 +298,7 @@ def test_what_was_lost_after_it_expired_is_a_doubt_for_what_is_behind_it() -> No
     assert [batch.base_sequence for batch in drain(made, 100.0)] == [3]
 
 
-def test_batches_that_return_in_any_order_go_out_in_that_of_their_numbers() -> None:
+def test_retried_batches_are_sent_in_the_order_of_their_numbers() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     established(made)
     for token in range(3):
@@ -312,7 +312,7 @@ def test_batches_that_return_in_any_order_go_out_in_that_of_their_numbers() -> N
         made.complete(batch)
 
 
-def test_used_up_epochs_ask_for_a_new_identity() -> None:
+def test_a_new_identity_is_needed_when_the_epochs_are_used_up() -> None:
     made = accumulator(idempotent=True)
     made.set_identity(ProducerIdentity(7, 0x7FFE))
     established(made)
@@ -355,7 +355,7 @@ def test_a_split_batch_keeps_its_numbers_and_its_memory() -> None:
     assert (made.free_bytes, made.unsettled_count) == (10_000, 0)
 
 
-def test_a_sealed_batch_goes_behind_what_was_appended() -> None:
+def test_a_packed_batch_is_queued_after_appended_records() -> None:
     made = accumulator()
     add(made, A, 1)
     packed = PackedBatch(b"x" * 300, 3, 5, 9, 400, 140)
@@ -371,7 +371,7 @@ def test_a_sealed_batch_goes_behind_what_was_appended() -> None:
     assert made.add_packed(B, PackedBatch(bytes(10_001), 1, 0, 0, 0, 0), group, now_s=0.0) is None
 
 
-def test_dropping_spares_what_may_have_been_written_unless_asked() -> None:
+def test_dropping_keeps_batches_with_numbers_unless_requested() -> None:
     made = accumulator(idempotent=True, batch_size_bytes=HEADER_SIZE + 100)
     for token in range(3):
         add(made, A, token)
@@ -382,7 +382,7 @@ def test_dropping_spares_what_may_have_been_written_unless_asked() -> None:
     assert (made.free_bytes, made.unsettled_count) == (10_000, 0)
 
 
-def test_everything_can_be_dropped_and_a_flush_looks_at_what_was_there() -> None:
+def test_all_batches_can_be_dropped_and_later_ones_do_not_delay_a_flush() -> None:
     made = accumulator()
     add(made, A, 1)
     drain(made)
@@ -396,7 +396,7 @@ def test_everything_can_be_dropped_and_a_flush_looks_at_what_was_there() -> None
     assert not made.is_settled_up_to(made.last_ordinal)
 
 
-def test_an_empty_accumulator_waits_for_events_only() -> None:
+def test_an_empty_accumulator_needs_no_timer() -> None:
     assert round_of(accumulator()).next_s == inf
 
 
@@ -405,7 +405,7 @@ def test_an_empty_accumulator_waits_for_events_only() -> None:
     st.integers(100, 600),
     st.booleans(),
 )
-def test_everything_comes_out_once_in_order_within_the_size(
+def test_all_records_are_drained_once_in_order_and_within_the_size(
     sent: list[tuple[TopicPartition, int]], batch_size_bytes: int, idempotent: bool
 ) -> None:
     made = accumulator(batch_size_bytes=batch_size_bytes, buffer_size_bytes=10**6, idempotent=idempotent)

@@ -1,7 +1,7 @@
-"""The accumulator against leaders that check sequence numbers as Kafka's do, and a network that loses answers.
+"""The accumulator with leaders that check sequence numbers as Kafka's do, and a network that loses responses.
 
-Whatever happens: nothing is written twice, a partition's records are written in the order in which they were sent, what
-was acknowledged was written, every record meets one end, and the buffer's count comes out even.
+In every case: no record is written twice, a partition's records are written in the order in which they were sent,
+acknowledged records were written, every record has exactly one result, and all memory is released at the end.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ WRITTEN, DUPLICATE, OUT_OF_ORDER, STALE_EPOCH = "written", "duplicate", "out of 
 
 
 class Leader:
-    """One partition's log and what its leader remembers of the producer."""
+    """The log of one partition and its leader's state of the producer."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
@@ -43,7 +43,7 @@ class Leader:
                 return OUT_OF_ORDER
         elif self._epoch >= 0 and base != 0:
             return OUT_OF_ORDER
-        # A leader that has never heard of the producer takes any first number.
+        # A leader without state for the producer accepts any first number.
         if epoch > self._epoch:
             self._recent.clear()
         self._epoch, self._next = epoch, base + count
@@ -89,7 +89,7 @@ class World:
             assert sum(1 for target, _ in self.wire if target == node) <= IN_FLIGHT_MAX
 
     def answer(self, position: int, outcome: str) -> None:
-        """What a node and the network do with one request; requests of a node are looked at in their order."""
+        """Answer one request with `outcome`; the requests of a node are answered in order."""
         if not self.wire:
             return
         node = self.wire[position % len(self.wire)][0]
@@ -102,9 +102,9 @@ class World:
     def _answer_batch(self, batch: Batch[int], outcome: str) -> None:
         made, later_s = self.accumulator, self.now_s + 1.0
         if outcome == "lost before":
-            self._again(batch, later_s, may_be_written=True)
-        elif outcome == "refused":
-            self._again(batch, later_s, may_be_written=False)
+            self._retry(batch, later_s, may_be_written=True)
+        elif outcome == "rejected":
+            self._retry(batch, later_s, may_be_written=False)
         elif outcome == "too large" and not batch.is_settled and not batch.may_be_written:
             if batch.record_count > 1:
                 made.split(batch)
@@ -117,7 +117,7 @@ class World:
     def _written(self, batch: Batch[int], result: str, *, is_lost: bool) -> None:
         made, later_s = self.accumulator, self.now_s + 1.0
         if is_lost:
-            self._again(batch, later_s, may_be_written=True)
+            self._retry(batch, later_s, may_be_written=True)
         elif result in (WRITTEN, DUPLICATE):
             if not batch.is_settled:
                 assert not self.acknowledged & set(batch.tokens)
@@ -127,10 +127,10 @@ class World:
             made.fail(batch)
         else:
             was_written = set(batch.tokens) <= set(self.leaders[batch.partition].log)
-            assert not (was_written and made.is_lowest(batch)), "the leader has forgotten it"
+            assert not (was_written and made.is_lowest(batch)), "the leader does not recognize it"
             made.retry_out_of_order(batch, at_s=later_s, now_s=self.now_s)
 
-    def _again(self, batch: Batch[int], at_s: float, *, may_be_written: bool) -> None:
+    def _retry(self, batch: Batch[int], at_s: float, *, may_be_written: bool) -> None:
         if batch.is_settled:
             self.accumulator.fail(batch)
         else:
@@ -143,7 +143,7 @@ class World:
 
     def check(self) -> None:
         for partition, leader in self.leaders.items():
-            assert leader.log == sorted(set(leader.log)), "twice, or out of order"
+            assert leader.log == sorted(set(leader.log)), "a record was written twice, or out of order"
             assert set(leader.log) <= set(self.sent[partition])
         written = {token for leader in self.leaders.values() for token in leader.log}
         assert self.acknowledged <= written
@@ -154,7 +154,7 @@ class World:
         assert made.free_bytes + reserved == BUFFER_BYTES
 
     def heal(self) -> None:
-        """Well before anything that waits now could expire: what is stuck must not pass for settled."""
+        """Answer all requests. Waiting batches must not expire meanwhile: a stuck batch would count as settled."""
         for _ in range(40):
             self.drain()
             while self.wire:
@@ -163,7 +163,7 @@ class World:
             if self.accumulator.unsettled_count == 0:
                 return
             self.now_s += 1.0
-        raise AssertionError("it does not come to an end")
+        raise AssertionError("batches stay unsettled")
 
 
 ACTIONS = st.one_of(
@@ -175,14 +175,14 @@ ACTIONS = st.one_of(
     st.tuples(
         st.just("answer"),
         st.integers(0, 5),
-        st.sampled_from(["fine", "fine", "lost before", "lost after", "refused", "too large"]),
+        st.sampled_from(["fine", "fine", "lost before", "lost after", "rejected", "too large"]),
     ),
 )
 
 
 @settings(max_examples=400)
 @given(st.lists(ACTIONS, max_size=80), st.sampled_from([161, 361, 1_000]))
-def test_order_and_exactly_once_whatever_happens(actions: list[tuple[str, int, str]], batch_bytes: int) -> None:
+def test_order_and_exactly_once_in_every_case(actions: list[tuple[str, int, str]], batch_bytes: int) -> None:
     world = World(batch_bytes=batch_bytes)
     for action, number, outcome in actions:
         if action == "send":

@@ -1,4 +1,4 @@
-"""What cannot be sent is told to its sender alone: the records that would have travelled with it arrive."""
+"""A record that cannot be sent fails alone: the other records of its batch are written."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ class Bytes(bytes):
         ({"headers": {"h": bytearray()}}, "a name and bytes or None"),
     ],
 )
-def test_one_bad_record_harms_no_other(extra: dict[str, Any], reason: str) -> None:
+def test_an_invalid_record_does_not_affect_others(extra: dict[str, Any], reason: str) -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
             sent = [await producer.send("t", b"first", partition=0)]
@@ -42,8 +42,8 @@ def test_one_bad_record_harms_no_other(extra: dict[str, Any], reason: str) -> No
     assert values_of(batches) == [b"first", b"second"]
 
 
-def test_an_interceptor_cannot_smuggle_in_a_bad_record() -> None:
-    class Smuggler:
+def test_a_record_from_an_interceptor_is_checked() -> None:
+    class InvalidHeaders:
         def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
             return record._replace(headers=(("h", "text"),))  # type: ignore[arg-type]  # that is the mistake
 
@@ -51,7 +51,7 @@ def test_an_interceptor_cannot_smuggle_in_a_bad_record() -> None:
             pass
 
     async def work(broker: FakeBroker) -> None:
-        async with BytesProducer(configured(broker), interceptors=[Smuggler()]) as producer:
+        async with BytesProducer(configured(broker), interceptors=[InvalidHeaders()]) as producer:
             with pytest.raises(SerializationError, match="header"):
                 await producer.send("t", b"bad")
 
@@ -69,7 +69,7 @@ def test_subclasses_of_bytes_are_bytes() -> None:
 
 
 @pytest.mark.parametrize("answer", [ZeroDivisionError("oh"), "one", None])
-def test_a_partitioner_that_fails_harms_one_record(answer: object) -> None:
+def test_a_partitioner_that_fails_fails_one_record(answer: object) -> None:
     answers = [answer, 1]
 
     def choose(*_: object, **__: object) -> int:
@@ -89,7 +89,7 @@ def test_a_partitioner_that_fails_harms_one_record(answer: object) -> None:
 
 @pytest.mark.parametrize("acks", ["0", "all"])
 @pytest.mark.parametrize("place", ["connection", "encode_produce_request"])
-def test_a_bug_on_the_way_out_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, acks: str, place: str) -> None:
+def test_an_unexpected_exception_fails_the_futures(monkeypatch: pytest.MonkeyPatch, acks: str, place: str) -> None:
     def broken(*_: object, **__: object) -> Any:
         raise RuntimeError("a bug")
 
@@ -109,7 +109,7 @@ def test_a_bug_on_the_way_out_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPa
                 assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
                 assert producer._accumulator.in_flight_count == 0
                 assert producer._accumulator.unsettled_count == 0
-                # Who comes meanwhile is behind the one that failed.
+                # A request that is sent now would wait for the failed one.
                 while sender._delayed:
                     await asyncio.sleep(0)
             async with asyncio.timeout(10):
@@ -118,12 +118,12 @@ def test_a_bug_on_the_way_out_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPa
     run_with(produced(), work)
 
 
-def test_who_gets_no_producer_id_does_not_ask_in_a_loop() -> None:
+def test_a_rejected_producer_id_is_not_requested_in_a_loop() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             with pytest.raises(ApiError):
                 await (await producer.send("t", b"a"))
-            # Turns enough for many more, if somebody asked.
+            # Enough turns of the loop for many more requests.
             for _ in range(20):
                 await producer._cluster.refresh(["t"])
             assert len(broker.requests) > 20

@@ -37,7 +37,7 @@ def sent(batch: Batch[int], codec: Codec = Codec.NONE) -> bytes:
 
 
 @given(ROWS, st.sampled_from(Codec))
-def test_what_was_appended_is_what_is_sent(
+def test_a_batch_contains_the_appended_records(
     rows: list[tuple[int, bytes | None, bytes | None, Headers]], codec: Codec
 ) -> None:
     batch = filled(rows)
@@ -50,7 +50,7 @@ def test_what_was_appended_is_what_is_sent(
 
 
 @given(ROWS, st.integers(0, 2**31 - 1))
-def test_halves_hold_the_same_records_numbers_and_memory(
+def test_halves_have_the_records_numbers_and_memory_of_the_batch(
     rows: list[tuple[int, bytes | None, bytes | None, Headers]], sequence: int
 ) -> None:
     batch = filled([*rows, *rows])
@@ -65,14 +65,14 @@ def test_halves_hold_the_same_records_numbers_and_memory(
     assert halves == [record[1:] for record in decode_records(sent(batch))]
 
 
-def test_metadata_counts_offsets_and_prefers_the_brokers_time() -> None:
+def test_metadata_has_offsets_and_prefers_the_brokers_timestamp() -> None:
     batch = filled([(5, None, b"abc", ()), (6, b"k", None, ())])
     sent(batch)
     assert batch.metadata_rows(10, -1) == [RecordMetadata("t", 3, 10, 5, -1, 3), RecordMetadata("t", 3, 11, 6, 1, -1)]
     assert [(row.offset, row.timestamp_ms) for row in batch.metadata_rows(-1, 99)] == [(-1, 99), (-1, 99)]
 
 
-def test_a_closed_batch_takes_no_record_and_gives_back_what_it_did_not_need() -> None:
+def test_a_closed_batch_accepts_no_record_and_returns_its_unused_memory() -> None:
     batch: Batch[int] = Batch(TP, 1, 0.0, 100)
     assert batch.append(0, None, b"", (), 40, 1)
     assert (batch.used_bytes, batch.close(), batch.close()) == (40, 60, 0)
@@ -80,7 +80,7 @@ def test_a_closed_batch_takes_no_record_and_gives_back_what_it_did_not_need() ->
     assert not batch.append(0, None, b"", (), 0, 2)
 
 
-def test_a_sealed_batch_can_be_opened_and_split() -> None:
+def test_a_packed_batch_can_be_unpacked_and_split() -> None:
     records = [Record(index, 5 + index, None, b"%d" % index, ()) for index in range(4)]
     payload = bytes(build_batch(records)[HEADER_SIZE:])
     batch: Batch[int] = Batch(TP, 1, 0.0, len(payload))
@@ -94,7 +94,7 @@ def test_a_sealed_batch_can_be_opened_and_split() -> None:
     assert values == [record.value for record in records]
 
 
-def test_a_group_waits_for_all_its_batches_and_tells_the_first_error() -> None:
+def test_a_group_waits_for_all_its_batches_and_reports_the_first_error() -> None:
     async def run() -> None:
         future: asyncio.Future[list[BatchMetadata]] = asyncio.get_running_loop().create_future()
         group = PackedGroup(future)
@@ -106,18 +106,18 @@ def test_a_group_waits_for_all_its_batches_and_tells_the_first_error() -> None:
         assert not future.done()
         group.delivered(first)
         assert await future == [first, later]
-        refused = PackedGroup(asyncio.get_running_loop().create_future())
-        refused.expect()
+        rejected = PackedGroup(asyncio.get_running_loop().create_future())
+        rejected.expect()
         error = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
-        refused.failed(error)
-        refused.finish()
-        assert refused.future.exception() is error
+        rejected.failed(error)
+        rejected.finish()
+        assert rejected.future.exception() is error
 
     asyncio.run(run())
 
 
 @given(st.binary(max_size=300), st.binary(max_size=50), HEADERS)
-def test_the_estimate_is_not_far_from_the_real_size(value: bytes, key: bytes, headers: Headers) -> None:
+def test_the_estimated_size_is_close_to_the_real_size(value: bytes, key: bytes, headers: Headers) -> None:
     real = len(build_batch([Record(0, 0, key, value, headers)])) - HEADER_SIZE
     estimate = RECORD_OVERHEAD_BYTES + len(key) + len(value) + headers_size(headers)
     wide = sum(len(name.encode()) - len(name) for name, _ in headers)

@@ -1,4 +1,4 @@
-"""What users hang into a producer: serializers, interceptors, partitioners."""
+"""The hooks of a producer: serializers, interceptors, partitioners."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def test_serializers_are_objects_or_functions() -> None:
     assert (record.key, record.value) == (b"7", b'{"a": 1}')
 
 
-def test_what_cannot_be_serialized_is_told_to_its_sender_alone() -> None:
+def test_a_record_that_cannot_be_serialized_fails_alone() -> None:
     async def work(broker: FakeBroker) -> None:
         async with Producer[bytes, object](configured(broker), value_serializer=as_json) as producer:
             with pytest.raises(SerializationError, match="topic t: the value cannot be serialized"):
@@ -83,7 +83,7 @@ def test_a_serializer_must_be_callable_and_return_bytes() -> None:
     assert not Serializers(None, None)
 
 
-class Watcher:
+class Interceptor:
     def __init__(self, log: list[str], *, fails: bool = False) -> None:
         self._log = log
         self._fails = fails
@@ -99,12 +99,12 @@ class Watcher:
             raise RuntimeError("a bad interceptor")
 
 
-def test_interceptors_change_records_and_hear_of_their_fate_and_may_fail() -> None:
+def test_interceptors_change_records_get_their_results_and_may_fail() -> None:
     log: list[str] = []
 
     async def work(broker: FakeBroker) -> None:
-        watchers = [Watcher([], fails=True), Watcher(log)]
-        async with BytesProducer(configured(broker, max_request_size=1000), interceptors=watchers) as producer:
+        interceptors = [Interceptor([], fails=True), Interceptor(log)]
+        async with BytesProducer(configured(broker, max_request_size=1000), interceptors=interceptors) as producer:
             await (await producer.send("t", b"a", partition=0))
             with pytest.raises(ApiError):
                 await (await producer.send("t", b"b", partition=0))
@@ -131,7 +131,7 @@ def by_length(
     return len(value or b"") % partition_count
 
 
-def landed_with(partitioner: Any, **settings: object) -> list[int]:
+def partitions_with(partitioner: Any, **settings: object) -> list[int]:
     found: list[int] = []
 
     async def work(broker: FakeBroker) -> None:
@@ -144,13 +144,13 @@ def landed_with(partitioner: Any, **settings: object) -> list[int]:
 
 
 def test_a_partitioner_is_an_object_or_a_function() -> None:
-    assert landed_with(Last()) == [1, 1, 1, 1]
-    assert landed_with(by_length) == [0, 1, 0, 1]
+    assert partitions_with(Last()) == [1, 1, 1, 1]
+    assert partitions_with(by_length) == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["round-robin", "org.apache.kafka.clients.producer.RoundRobinPartitioner"])
-def test_round_robin_goes_by_the_settings(name: str) -> None:
-    assert landed_with(None, partitioner_class=name) == [0, 1, 0, 1]
+def test_round_robin_by_the_settings(name: str) -> None:
+    assert partitions_with(None, partitioner_class=name) == [0, 1, 0, 1]
 
 
 def test_keys_may_be_ignored() -> None:
@@ -166,7 +166,7 @@ def test_keys_may_be_ignored() -> None:
     assert found == {0, 1}
 
 
-def test_a_partitioner_that_names_no_partition_is_told() -> None:
+def test_a_partition_that_does_not_exist_is_reported() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker), partitioner=lambda *_, **__: 9) as producer:
             with pytest.raises(ApiError, match="only 2 partitions, there is no 9"):

@@ -25,7 +25,7 @@ def test_murmur2_agrees_with_other_clients(key: bytes) -> None:
     ("key", "expected"),
     [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536), (b"abc", 479470107)],
 )
-def test_murmur2_gives_the_java_clients_known_values(key: bytes, expected: int) -> None:
+def test_murmur2_returns_the_java_clients_values(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected & 0xFFFFFFFF
 
 
@@ -37,7 +37,7 @@ def test_a_key_has_one_partition_below_the_count(key: bytes, count: int) -> None
     assert hashes[key] % count == hashes[key] % count == partition_for_key(key, count)
 
 
-def test_remembered_keys_are_bounded() -> None:
+def test_the_cache_of_keys_is_bounded() -> None:
     hashes = KeyHashes()
     for number in range(20_000):
         assert hashes[b"%d" % number] >= 0
@@ -62,11 +62,11 @@ def test_a_sticky_partition_is_left_when_it_loses_its_leader() -> None:
     assert sticky.is_due(0, (6,))
     assert sticky.switch((4, 6), 8) == 6
     sticky.start(0)
-    assert not sticky.is_due(0, ()), "none has one: no reason to move"
+    assert not sticky.is_due(0, ()), "no partition has a leader: no reason to switch"
     assert sticky.switch((), 8) == 2
 
 
-def test_round_robin_takes_turns_for_each_topic_and_leaves_out_what_has_no_leader() -> None:
+def test_round_robin_counts_by_topic_and_skips_partitions_without_a_leader() -> None:
     partitioner = RoundRobinPartitioner()
 
     def choose(topic: str, available: tuple[int, ...] = (0, 1, 2)) -> int:

@@ -1,4 +1,4 @@
-"""Transactions that are left open for others to end: the producer's states, without any broker."""
+"""Transactions that are left open for another process to end: the producer's states, without a broker."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.client.produce.test_transactions import FIRST, OFFSETS, begun, failed
 
 @pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("commit", [True, False])
-def test_what_is_prepared_is_left_open_and_can_be_ended(is_v2: bool, commit: bool) -> None:
+def test_a_prepared_transaction_is_left_open_and_can_be_ended(is_v2: bool, commit: bool) -> None:
     machine = begun(is_v2=is_v2)
     machine.begin_prepare()
     assert machine.is_open, "until it is prepared, closing aborts it"
@@ -22,7 +22,7 @@ def test_what_is_prepared_is_left_open_and_can_be_ended(is_v2: bool, commit: boo
     assert machine.next_request() is (Request.END_COMMIT if commit else Request.END_ABORT)
 
 
-def test_offsets_that_are_under_way_are_committed_before_a_transaction_is_prepared() -> None:
+def test_pending_offsets_are_committed_before_a_transaction_is_prepared() -> None:
     machine = begun(is_v2=True)
     machine.begin_offsets(OFFSETS)
     machine.begin_prepare()
@@ -32,7 +32,7 @@ def test_offsets_that_are_under_way_are_committed_before_a_transaction_is_prepar
     assert machine.state is State.PREPARED
 
 
-def test_a_preparation_that_fails_or_is_given_up() -> None:
+def test_a_preparation_that_fails_or_is_aborted() -> None:
     machine = begun(is_v2=True)
     machine.begin_prepare()
     machine.begin_end(commit=False)

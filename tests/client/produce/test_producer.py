@@ -1,4 +1,4 @@
-"""The producer against a broker that says what a test tells it to."""
+"""The producer against a scripted broker."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ def test_a_record_arrives_as_it_was_sent_in_every_version(version: int) -> None:
     assert record == (0, 77, b"k", b"v", (("h", None),))
 
 
-def test_records_sent_together_share_a_batch_and_take_the_clocks_time() -> None:
+def test_records_sent_together_share_a_batch_and_have_the_clocks_time() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5), clock=ManualClock(5)) as producer:
             sent = [await producer.send("t", b"%d" % number, partition=0) for number in range(10)]
@@ -97,7 +97,7 @@ def test_a_duplicate_counts_as_written() -> None:
     run_with(produced(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=-1), work)
 
 
-def test_a_refused_batch_fails_its_records_and_the_next_has_a_new_epoch() -> None:
+def test_a_rejected_batch_fails_its_records_and_the_next_has_a_new_epoch() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
             refused = [await producer.send("t", b"a", partition=0) for _ in range(3)]
@@ -120,7 +120,7 @@ def faulty_record(version: int, request: Message) -> Message:
     return response
 
 
-def test_the_record_at_fault_is_told_apart_from_those_that_travelled_with_it() -> None:
+def test_an_invalid_record_has_another_error_than_the_others_of_its_batch() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
             sent = [await producer.send("t", b"a", partition=0) for _ in range(3)]
@@ -157,7 +157,7 @@ def test_a_batch_that_is_too_large_is_split_until_a_record_alone_fails() -> None
     ]
 
 
-def test_a_batch_is_given_up_after_the_delivery_timeout() -> None:
+def test_a_batch_fails_after_the_delivery_timeout() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, delivery_timeout_ms=60_000)) as producer:
             sent = await producer.send("t", b"a", partition=0)
@@ -170,7 +170,7 @@ def test_a_batch_is_given_up_after_the_delivery_timeout() -> None:
 
 
 @pytest.mark.parametrize("is_on_wire", [True, False])
-def test_an_answer_that_comes_after_the_delivery_timeout_leaves_no_gap(is_on_wire: bool) -> None:
+def test_a_response_after_the_delivery_timeout_leaves_no_gap(is_on_wire: bool) -> None:
     async def work(broker: FakeBroker) -> None:
         rarely = {"retry_backoff_ms": 50_000, "retry_backoff_max_ms": 50_000}
         config = configured(broker, delivery_timeout_ms=60_000, request_timeout_ms=30_000, **rarely)
@@ -188,11 +188,11 @@ def test_an_answer_that_comes_after_the_delivery_timeout_leaves_no_gap(is_on_wir
 
     batches, _ = run_with(in_turn(silence, produced()), work)
     assert numbers_of(batches[0]) == (100, 0, 0, 1)
-    # The first one's fate stayed unknown: the second goes out under a new epoch.
+    # Whether the first one was written is not known: the second has a new epoch.
     assert numbers_of(batches[-1]) == (100, 1, 0, 1)
 
 
-def test_retries_are_counted() -> None:
+def test_retries_are_limited() -> None:
     async def work(broker: FakeBroker) -> None:
         config = configured(broker, retries=2, acks="1")
         async with BytesProducer(config) as producer:
@@ -204,8 +204,8 @@ def test_retries_are_counted() -> None:
     assert len(batches) == 3
 
 
-def test_out_of_order_behind_a_batch_that_was_refused_for_now_waits_for_it() -> None:
-    """The first of two batches in flight is refused for now, and so the second cannot be in order."""
+def test_an_out_of_order_batch_waits_for_the_retry_before_it() -> None:
+    """The first of two batches in flight gets a retriable error, and so the second one is out of order."""
 
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
@@ -226,7 +226,7 @@ def test_out_of_order_behind_a_batch_that_was_refused_for_now_waits_for_it() -> 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_gap_starts_the_partition_anew(code: ErrorCode) -> None:
+def test_a_gap_restarts_the_partition(code: ErrorCode) -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             await (await producer.send("t", b"a", partition=0))
@@ -259,12 +259,12 @@ def test_one_request_at_a_time_keeps_the_order_without_numbers() -> None:
     assert seen[-1] == b"2"
 
 
-def test_acks_none_waits_for_no_answer() -> None:
+def test_acks_none_waits_for_no_response() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, acks="0")) as producer:
             landed = await (await producer.send("t", b"a", partition=0))
             assert landed.offset == -1
-            # The answer to this request proves that the broker has read the one before it.
+            # The response to this request proves that the broker has read the one before it.
             await producer._cluster.refresh()
 
     batches, broker = run_with(silence, work)
@@ -290,7 +290,7 @@ def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
     run_with(silence, work)
 
 
-def test_what_waits_for_room_goes_on_in_order() -> None:
+def test_senders_that_wait_for_memory_continue_in_order() -> None:
     async def work(broker: FakeBroker) -> None:
         config = configured(broker, buffer_memory=1000, batch_size=1000, linger_ms=1000)
         async with BytesProducer(config) as producer:
@@ -336,7 +336,7 @@ def test_an_unknown_topic_is_waited_for() -> None:
     run_with(produced(), work)
 
 
-def test_a_partition_that_does_not_exist_is_refused_by_send() -> None:
+def test_send_rejects_a_partition_that_does_not_exist() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             with pytest.raises(ApiError, match="only 2 partitions"):
@@ -350,13 +350,13 @@ def test_a_partition_that_does_not_exist_is_refused_by_send() -> None:
     run_with(produced(), work)
 
 
-def test_no_producer_id_fails_what_waits_and_can_be_asked_for_again() -> None:
+def test_a_rejected_producer_id_fails_waiting_records_and_is_requested_again() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             with pytest.raises(ApiError) as caught:
                 await (await producer.send("t", b"a"))
             assert caught.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert not isinstance(caught.value, FatalProducerError), "the producer goes on"
+            assert not isinstance(caught.value, FatalProducerError), "the producer continues"
             await (await producer.send("t", b"a"))
 
     refused = producer_ids(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -364,7 +364,7 @@ def test_no_producer_id_fails_what_waits_and_can_be_asked_for_again() -> None:
     run_with(produced(), work, identify=in_turn(later, refused, producer_ids()))
 
 
-def test_the_sender_of_a_record_may_have_gone() -> None:
+def test_a_future_may_be_cancelled() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
             gone = await producer.send("t", b"a", partition=0)
@@ -375,11 +375,11 @@ def test_the_sender_of_a_record_may_have_gone() -> None:
     run_with(produced(), work)
 
 
-def test_nobody_looking_at_failures_costs_one_line_for_a_batch() -> None:
+def test_unretrieved_failures_are_logged_once_for_a_batch() -> None:
     lines: list[str] = []
 
     async def work(broker: FakeBroker) -> None:
-        # Futures of other tests complain to loops of their own.
+        # The futures of other tests report to other loops.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: lines.append(context["message"]))
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
             for _ in range(50):
@@ -397,14 +397,14 @@ def test_callbacks_are_called_once_and_may_fail_and_may_send() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, linger_ms=5)) as producer:
 
-            def note(metadata: RecordMetadata | None, error: ApiError | None) -> None:
+            def record_call(metadata: RecordMetadata | None, error: ApiError | None) -> None:
                 calls.append((metadata.offset if metadata else None, error.code if error else None))
                 raise RuntimeError("a bad callback")
 
             for _ in range(2):
-                await producer.send("t", b"a", partition=0, on_delivery=note)
+                await producer.send("t", b"a", partition=0, on_delivery=record_call)
             await producer.flush()
-            await producer.send("t", b"a", partition=0, on_delivery=note)
+            await producer.send("t", b"a", partition=0, on_delivery=record_call)
             await producer.flush()
             last = await producer.send("t", b"a", partition=0)
             await last
@@ -413,7 +413,7 @@ def test_callbacks_are_called_once_and_may_fail_and_may_send() -> None:
     assert calls == [(7, None), (8, None), (None, ErrorCode.INVALID_REQUIRED_ACKS)]
 
 
-def test_close_waits_for_what_was_sent_and_twice_is_once() -> None:
+def test_close_waits_for_sent_records_and_may_be_called_twice() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker, linger_ms=10_000))
         sent = await producer.send("t", b"a", partition=0)
@@ -427,7 +427,7 @@ def test_close_waits_for_what_was_sent_and_twice_is_once() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, 0.05])
-def test_close_drops_what_is_not_done_in_time(timeout_s: float) -> None:
+def test_close_drops_unacknowledged_records_after_its_timeout(timeout_s: float) -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker))
         under_way = await producer.send("t", b"a", partition=0)
@@ -449,7 +449,7 @@ def error_codes(futures: Sequence[asyncio.Future[RecordMetadata]]) -> list[Error
     return [error.code for error in errors if isinstance(error, ApiError)]
 
 
-def test_a_failed_block_drops_what_waits() -> None:
+def test_a_failed_block_drops_waiting_records() -> None:
     sent: list[asyncio.Future[RecordMetadata]] = []
 
     async def fail(broker: FakeBroker) -> None:
@@ -465,7 +465,7 @@ def test_a_failed_block_drops_what_waits() -> None:
     run_with(silence, work)
 
 
-def test_senders_that_wait_for_room_hear_of_the_close() -> None:
+def test_close_fails_senders_that_wait_for_memory() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker, buffer_memory=500))
         await producer.send("t", bytes(400), partition=0)
@@ -478,7 +478,7 @@ def test_senders_that_wait_for_room_hear_of_the_close() -> None:
     run_with(silence, work)
 
 
-def test_a_flush_may_run_out_of_time() -> None:
+def test_a_flush_may_time_out() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker))
         await producer.flush()
@@ -490,7 +490,7 @@ def test_a_flush_may_run_out_of_time() -> None:
     run_with(silence, work)
 
 
-def test_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
+def test_a_partition_without_a_leader_does_not_delay_the_others() -> None:
     async def run() -> None:
         answers = {ApiKey.PRODUCE: produced(), ApiKey.INIT_PRODUCER_ID: producer_ids()}
         async with FakeBroker(answers, topics={"t": 2}, leaderless=[0]) as broker:
@@ -505,7 +505,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
     asyncio.run(run())
 
 
-def test_a_node_that_throttles_is_left_alone_for_as_long() -> None:
+def test_no_request_is_sent_to_a_node_during_its_throttle_time() -> None:
     times: list[float] = []
 
     def answer(version: int, request: Message) -> Message | None:
@@ -524,7 +524,7 @@ def test_a_node_that_throttles_is_left_alone_for_as_long() -> None:
     assert times[1] - times[0] >= 0.05
 
 
-def test_a_hint_of_the_new_leader_is_followed_without_a_pause() -> None:
+def test_a_retry_to_a_reported_leader_has_no_pause() -> None:
     def moved(version: int, request: Message) -> Message | None:
         response = produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)(version, request)
         assert response is not None
@@ -540,7 +540,7 @@ def test_a_hint_of_the_new_leader_is_followed_without_a_pause() -> None:
     assert len(batches) == 2
 
 
-def test_an_answer_that_says_nothing_of_a_batch_is_asked_again() -> None:
+def test_a_batch_without_a_result_in_the_response_is_retried() -> None:
     empty = Message(responses=[], throttle_time_ms=0)
 
     async def work(broker: FakeBroker) -> None:
@@ -551,7 +551,7 @@ def test_an_answer_that_says_nothing_of_a_batch_is_asked_again() -> None:
     assert len(batches) == 2
 
 
-def test_wrong_settings_are_named() -> None:
+def test_errors_name_invalid_settings() -> None:
     with pytest.raises(ConfigError, match=r"batch\.size"):
         BytesProducer({"bootstrap.servers": "a:1", "batch.size": "many"})
 

@@ -1,4 +1,4 @@
-"""Whole tables through the same accumulator as single records."""
+"""Arrow tables, which go through the same accumulator as single records."""
 
 import asyncio
 import gc
@@ -56,12 +56,12 @@ def test_rows_arrive_in_the_order_of_their_partitions(broker: EmbeddedBroker, co
             before = await producer.send(topic, b"before", partition=0)
             partitions = [number % 3 for number in range(300)]
             table = pa.table({"value": values(300), "partition": pa.array(partitions, pa.int32())})
-            landed = await (await producer.send_arrow(table, topic))
+            delivered = await (await producer.send_arrow(table, topic))
             after = await (await producer.send(topic, b"after", partition=0))
             assert (await before).offset == 0
             assert after.offset == 101
-        assert sum(each.record_count for each in landed) == 300
-        assert landed == sorted(landed)
+        assert sum(each.record_count for each in delivered) == 300
+        assert delivered == sorted(delivered)
         for partition in range(3):
             expected: list[bytes | None] = list(values(300)[partition::3])
             if partition == 0:
@@ -74,15 +74,15 @@ def test_rows_arrive_in_the_order_of_their_partitions(broker: EmbeddedBroker, co
     asyncio.run(run())
 
 
-def test_a_lost_answer_doubles_no_row(broker: EmbeddedBroker) -> None:
+def test_a_lost_response_duplicates_no_row(broker: EmbeddedBroker) -> None:
     broker.faults.drop_connection("Produce", times=2, carry_out=True)
 
     async def run() -> None:
         async with BytesProducer(
             configured(broker.bootstrap_servers, batch_size=500), randomness=Random(1)
         ) as producer:
-            landed = await (await producer.send_arrow(pa.table({"value": values(200)}), "arrow-lost"))
-        assert {each.partition for each in landed} == {0, 1, 2}
+            delivered = await (await producer.send_arrow(pa.table({"value": values(200)}), "arrow-lost"))
+        assert {each.partition for each in delivered} == {0, 1, 2}
         stored = [await read_values(broker.bootstrap_servers, "arrow-lost", partition) for partition in range(3)]
         assert sorted(value for some in stored for value in some if value) == sorted(values(200))
 
@@ -94,20 +94,20 @@ def test_a_batch_of_rows_above_the_topics_limit_is_split(broker: EmbeddedBroker)
 
     async def run() -> None:
         async with BytesProducer(configured(broker.bootstrap_servers)) as producer:
-            landed = await (await producer.send_arrow(pa.table({"value": values(50, 90)}), "arrow-small"))
-        assert len(landed) > 4
-        assert [each.base_offset for each in landed] == [0, *list(_ends(landed))[:-1]]
+            delivered = await (await producer.send_arrow(pa.table({"value": values(50, 90)}), "arrow-small"))
+        assert len(delivered) > 4
+        assert [each.base_offset for each in delivered] == [0, *list(_ends(delivered))[:-1]]
         assert await read_values(broker.bootstrap_servers, "arrow-small") == values(50, 90)
 
     asyncio.run(run())
 
 
-def _ends(landed: list[BatchMetadata]) -> Iterator[int]:
-    for each in landed:
+def _ends(delivered: list[BatchMetadata]) -> Iterator[int]:
+    for each in delivered:
         yield each.base_offset + each.record_count
 
 
-def test_a_table_larger_than_the_buffer_waits_for_room(broker: EmbeddedBroker) -> None:
+def test_a_table_larger_than_the_buffer_waits_for_memory(broker: EmbeddedBroker) -> None:
     async def run() -> None:
         config = configured(broker.bootstrap_servers, buffer_memory=3000, batch_size=1000)
         async with BytesProducer(config) as producer:
@@ -117,7 +117,7 @@ def test_a_table_larger_than_the_buffer_waits_for_room(broker: EmbeddedBroker) -
     asyncio.run(run())
 
 
-def test_errors_are_told_to_the_caller_or_by_the_future(broker: EmbeddedBroker) -> None:
+def test_errors_are_raised_by_the_call_or_by_the_future(broker: EmbeddedBroker) -> None:
     async def run() -> None:
         async with BytesProducer(configured(broker.bootstrap_servers)) as producer:
             with pytest.raises(SerializationError, match="value"):
@@ -134,7 +134,7 @@ def test_errors_are_told_to_the_caller_or_by_the_future(broker: EmbeddedBroker) 
     asyncio.run(run())
 
 
-def test_no_room_within_the_time_is_told_once() -> None:
+def test_a_full_buffer_is_reported_once() -> None:
     complaints: list[str] = []
 
     async def work(broker: FakeBroker) -> None:
@@ -149,18 +149,18 @@ def test_no_room_within_the_time_is_told_once() -> None:
 
     run_with(silence, work)
     gc.collect()
-    # Nobody has the future of what was queued.
+    # The future of the queued rows was not returned.
     assert [line for line in complaints if "never retrieved" in line] == []
 
 
-def test_rows_go_to_the_topic_that_is_given(broker: EmbeddedBroker) -> None:
-    """A job that copies what it has read does not write it back to where it came from."""
+def test_rows_go_to_the_topic_argument(broker: EmbeddedBroker) -> None:
+    """A job that copies a topic does not write the records back to it."""
 
     async def run() -> None:
         table = pa.table({"value": [b"a", b"b"], "topic": ["arrow-source"] * 2})
         async with BytesProducer(configured(broker.bootstrap_servers)) as producer:
-            landed = await (await producer.send_arrow(table, "arrow-target"))
-        assert {each.topic for each in landed} == {"arrow-target"}
+            delivered = await (await producer.send_arrow(table, "arrow-target"))
+        assert {each.topic for each in delivered} == {"arrow-target"}
 
     asyncio.run(run())
 
@@ -168,19 +168,19 @@ def test_rows_go_to_the_topic_that_is_given(broker: EmbeddedBroker) -> None:
 def test_batches_of_rows_fit_a_small_buffer() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, buffer_memory=20_000)) as producer:
-            landed = await (await producer.send_arrow(pa.table({"value": values(1000, 100)}), "t"))
-        assert sum(each.record_count for each in landed) == 1000
+            delivered = await (await producer.send_arrow(pa.table({"value": values(1000, 100)}), "t"))
+        assert sum(each.record_count for each in delivered) == 1000
 
     run_with(produced(), work)
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
-def test_a_table_that_was_sent_in_part_forbids_the_commit(broker: EmbeddedBroker, is_cancelled: bool) -> None:
+def test_a_partly_queued_table_prevents_the_commit(broker: EmbeddedBroker, is_cancelled: bool) -> None:
     async def run() -> None:
         config = configured(broker.bootstrap_servers, transactional_id="arrow", buffer_memory=3000, batch_size=1000)
         complaints: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
-        # The limit is below request.timeout.ms: what is on its way does not fail when time is skipped.
+        # The limit is below request.timeout.ms: requests in flight do not time out when time is skipped.
         async with BytesProducer(config | {"max.block.ms": 20_000}) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
@@ -205,7 +205,7 @@ def test_a_table_that_was_sent_in_part_forbids_the_commit(broker: EmbeddedBroker
     asyncio.run(run())
 
 
-def test_a_batch_that_stays_does_not_keep_the_memory_of_those_that_went() -> None:
+def test_a_waiting_batch_does_not_keep_the_memory_of_settled_ones() -> None:
     async def run() -> None:
         answers = {ApiKey.PRODUCE: produced(), ApiKey.INIT_PRODUCER_ID: producer_ids()}
         async with FakeBroker(answers, topics={"t": 16}, leaderless=[0]) as broker:

@@ -1,4 +1,4 @@
-"""Requests leave in the order of their batches, also while there is no connection; and nothing is written twice."""
+"""Requests are sent in the order of their batches, even without a connection; and no record is written twice."""
 
 import asyncio
 
@@ -13,19 +13,19 @@ from tests.client.skipping import skip_time
 
 
 def test_a_batch_does_not_overtake_one_for_which_there_was_no_connection() -> None:
-    """A leader that lost its disk takes any number as the first of a producer."""
+    """A leader that lost its disk accepts any number as the first of a producer."""
 
     async def work(broker: FakeBroker) -> None:
         connecting = asyncio.Event()
 
-        def refuse(version: int, request: Message) -> Message | None:
+        def reject(version: int, request: Message) -> Message | None:
             connecting.set()
             return None
 
         async with BytesProducer(configured(broker)) as producer:
             await (await producer.send("t", b"first", partition=0))
             welcome = broker.answers[ApiKey.API_VERSIONS]
-            broker.answers[ApiKey.API_VERSIONS] = in_turn(refuse, welcome)
+            broker.answers[ApiKey.API_VERSIONS] = in_turn(reject, welcome)
             second = await producer.send("t", b"second", partition=0)
             await connecting.wait()
             third = await producer.send("t", b"third", partition=0)
@@ -36,8 +36,8 @@ def test_a_batch_does_not_overtake_one_for_which_there_was_no_connection() -> No
     assert list(dict.fromkeys(values_of(batches[2:]))) == [b"second", b"third"]
 
 
-def test_what_may_have_been_written_is_not_written_under_another_number() -> None:
-    """A leader that was restarted recognizes the last batch of a producer only, and calls others out of order."""
+def test_a_batch_that_may_have_been_written_gets_no_new_numbers() -> None:
+    """A restarted leader recognizes only the last batch of a producer, and rejects others as out of order."""
 
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:

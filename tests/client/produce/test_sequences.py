@@ -19,6 +19,6 @@ def test_a_new_identity_starts_at_zero() -> None:
     assert (sequence.identity.producer_id, sequence.take(1)) == (6, 0)
 
 
-def test_the_last_epoch_has_none_after_it() -> None:
+def test_the_last_epoch_has_no_successor() -> None:
     assert ProducerIdentity(5, 0x7FFD).bumped() == ProducerIdentity(5, 0x7FFE)
     assert ProducerIdentity(5, 0x7FFE).bumped() == NO_IDENTITY

@@ -1,4 +1,4 @@
-"""The requests of a transactional producer, to a coordinator that answers by script."""
+"""The requests of a transactional producer, to a scripted coordinator."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -57,10 +57,10 @@ async def begin(transactions: Transactions, *partitions: TopicPartition) -> None
     await transactions.ensure_added(partitions)
 
 
-async def begin_until_time_is_up(
+async def begin_until_timeout(
     transactions: Transactions, broker: ScriptedCoordinator, partition: TopicPartition
 ) -> None:
-    """Of delivery.timeout.ms, after a few tries."""
+    """Begin, and add partitions until delivery.timeout.ms has passed, after a few attempts."""
     beginning = asyncio.create_task(begin(transactions, partition))
     while len(broker.requests_of(ApiKey.ADD_PARTITIONS_TO_TXN)) < 3:
         await asyncio.sleep(0)
@@ -68,7 +68,7 @@ async def begin_until_time_is_up(
     await beginning
 
 
-# What is asked
+# Requests
 
 
 def test_the_classic_protocol_adds_partitions_and_keeps_the_epoch() -> None:
@@ -80,7 +80,7 @@ def test_the_classic_protocol_adds_partitions_and_keeps_the_epoch() -> None:
             await transactions.ensure_added([T0, T1])
             await transactions.ensure_added([T2])
             await transactions.end(commit=commit)
-        assert broker.asked() == [INIT, ADD, ADD, END, ADD, ADD, END]
+        assert broker.transaction_requests() == [INIT, ADD, ADD, END, ADD, ADD, END]
         added = [
             request.v3_and_below_topics[0].partitions for request in broker.requests_of(ApiKey.ADD_PARTITIONS_TO_TXN)
         ]
@@ -99,7 +99,7 @@ def test_v2_adds_nothing_and_ends_with_a_new_epoch() -> None:
         for commit in (True, False):
             await begin(transactions, T0)
             await transactions.end(commit=commit)
-        assert broker.asked() == [INIT, END, END]
+        assert broker.transaction_requests() == [INIT, END, END]
         assert [request.producer_epoch for request in broker.requests_of(ApiKey.END_TXN)] == [0, 1]
         assert broker.versions_of(ApiKey.END_TXN) == {5}
         assert identities == [ProducerIdentity(7, epoch) for epoch in range(3)]
@@ -107,20 +107,20 @@ def test_v2_adds_nothing_and_ends_with_a_new_epoch() -> None:
     run_scripted(work, level=V2)
 
 
-def test_what_waits_is_added_in_one_request() -> None:
+def test_waiting_partitions_are_added_in_one_request() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await transactions.init()
         transactions.begin()
         for partition in (T0, T1, T2):
             transactions.add(partition)
         await asyncio.gather(*(transactions.ensure_added([partition]) for partition in (T0, T1, T2)))
-        assert broker.asked() == [INIT, ADD]
+        assert broker.transaction_requests() == [INIT, ADD]
 
     run_scripted(work, level=CLASSIC)
 
 
 @LEVELS
-def test_offsets_go_with_their_group(level: int) -> None:
+def test_offsets_are_sent_with_their_group(level: int) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions)
         group = Group("g", 5, "member", "instance")
@@ -129,7 +129,7 @@ def test_offsets_go_with_their_group(level: int) -> None:
         await transactions.send_offsets({T0: 5}, group)
         await transactions.end(commit=True)
         added = [ADD_OFFSETS] if level == CLASSIC else []
-        assert broker.asked() == [INIT, *added, COMMIT_OFFSETS, COMMIT_OFFSETS, END]
+        assert broker.transaction_requests() == [INIT, *added, COMMIT_OFFSETS, COMMIT_OFFSETS, END]
         assert broker.versions_of(ApiKey.TXN_OFFSET_COMMIT) == {4 if level == CLASSIC else 5}
         request = broker.requests_of(ApiKey.TXN_OFFSET_COMMIT)[0]
         assert (request.group_id, request.generation_id, request.member_id) == ("g", 5, "member")
@@ -143,7 +143,7 @@ def test_offsets_go_with_their_group(level: int) -> None:
     run_scripted(work, level=level)
 
 
-def test_a_generation_without_a_member_is_refused() -> None:
+def test_a_generation_without_a_member_is_rejected() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions)
         with pytest.raises(ClientStateError, match="member id"):
@@ -153,18 +153,18 @@ def test_a_generation_without_a_member_is_refused() -> None:
 
 
 @LEVELS
-def test_a_transaction_without_records_asks_nothing(level: int) -> None:
+def test_a_transaction_without_records_sends_no_request(level: int) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         for commit in (True, False):
             await begin(transactions)
             await transactions.end(commit=commit)
-        assert broker.asked() == [INIT]
+        assert broker.transaction_requests() == [INIT]
 
     run_scripted(work, level=level)
 
 
 @pytest.mark.parametrize(("level", "is_v2"), [(0, False), (1, False), (2, True), (3, True)])
-def test_the_cluster_says_which_protocol_is_spoken(level: int, is_v2: bool) -> None:
+def test_the_feature_level_determines_the_protocol(level: int, is_v2: bool) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         assert not transactions.is_v2
         await transactions.init()
@@ -173,8 +173,8 @@ def test_the_cluster_says_which_protocol_is_spoken(level: int, is_v2: bool) -> N
     run_scripted(work, level=level)
 
 
-def test_a_cluster_that_comes_back_upgraded() -> None:
-    """The transaction is ended as it was begun; the next one speaks the newer protocol with a new epoch."""
+def test_a_cluster_that_is_upgraded_during_a_transaction() -> None:
+    """The transaction ends with its protocol; the next one uses the newer protocol, with a new epoch."""
 
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions, T0)
@@ -188,12 +188,12 @@ def test_a_cluster_that_comes_back_upgraded() -> None:
         assert transactions.is_v2
         await begin(transactions, T0)
         await transactions.end(commit=True)
-        assert broker.asked() == [INIT, ADD, END, END, INIT, ADD, END, END, INIT, END]
+        assert broker.transaction_requests() == [INIT, ADD, END, END, INIT, ADD, END, END, INIT, END]
 
     run_scripted(work, level=CLASSIC)
 
 
-# What is tried again
+# Retries
 
 RETRIED: list[Step] = [
     ErrorCode.NOT_COORDINATOR,
@@ -214,24 +214,24 @@ ALL_APIS = [
 
 @LEVELS
 @pytest.mark.parametrize("step", RETRIED, ids=lambda step: step.name if isinstance(step, ErrorCode) else "lost")
-def test_every_request_is_tried_again(level: int, step: Step) -> None:
+def test_every_request_is_retried(level: int, step: Step) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script = {api_key: [step, OK] for api_key in ALL_APIS}
         broker.script[ApiKey.FIND_COORDINATOR] = [ErrorCode.COORDINATOR_NOT_AVAILABLE, OK]
         await begin(transactions, T0)
         await transactions.send_offsets({T0: 1}, Group())
         await transactions.end(commit=True)
-        asked = [ADD, ADD, ADD_OFFSETS, ADD_OFFSETS] if level == CLASSIC else []
-        # After a lost answer the classic protocol raises the epoch.
+        added = [ADD, ADD, ADD_OFFSETS, ADD_OFFSETS] if level == CLASSIC else []
+        # After a lost response the classic protocol raises the epoch.
         raised = [INIT] if level == CLASSIC and step is LOST else []
-        assert broker.asked() == [INIT, INIT, *asked, COMMIT_OFFSETS, COMMIT_OFFSETS, END, END, *raised]
+        assert broker.transaction_requests() == [INIT, INIT, *added, COMMIT_OFFSETS, COMMIT_OFFSETS, END, END, *raised]
         transactions.begin()
 
     run_scripted(work, level=level)
 
 
-def test_the_epoch_is_raised_under_the_identity_that_we_have() -> None:
-    """So that the coordinator can tell us from one that was fenced (KIP-360)."""
+def test_the_epoch_is_raised_with_the_current_identity() -> None:
+    """So that the coordinator can distinguish this producer from a fenced one (KIP-360)."""
 
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions, T0)
@@ -245,7 +245,7 @@ def test_the_epoch_is_raised_under_the_identity_that_we_have() -> None:
     run_scripted(work, level=CLASSIC)
 
 
-# What is final
+# Errors
 
 FENCED = [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]
 FATAL = [
@@ -272,8 +272,8 @@ FAILURES: list[tuple[ApiKey, ErrorCode, type[ApiError]]] = [
 
 
 @pytest.mark.parametrize(("api_key", "code", "kind"), FAILURES)
-def test_what_each_error_becomes(api_key: ApiKey, code: ErrorCode, kind: type[ApiError]) -> None:
-    """After an abortable one the producer goes on with the next transaction, after a fatal one it does not."""
+def test_the_exception_for_each_error_code(api_key: ApiKey, code: ErrorCode, kind: type[ApiError]) -> None:
+    """After an abortable error the producer can write another transaction, after a fatal one it cannot."""
 
     async def transaction(transactions: Transactions) -> None:
         await begin(transactions, T0)
@@ -299,7 +299,7 @@ def test_what_each_error_becomes(api_key: ApiKey, code: ErrorCode, kind: type[Ap
     run_scripted(work, level=CLASSIC)
 
 
-def test_an_abort_that_is_refused_is_fatal() -> None:
+def test_an_abort_that_is_rejected_is_fatal() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.END_TXN] = [ErrorCode.TRANSACTION_ABORTABLE]
         await begin(transactions, T0)
@@ -322,8 +322,8 @@ def test_init_may_be_called_again_once_it_is_allowed() -> None:
 
 
 @LEVELS
-def test_one_partition_of_several_says_what_is_wrong(level: int) -> None:
-    """What is final counts more than what may be tried again."""
+def test_the_error_of_one_of_several_partitions_is_raised(level: int) -> None:
+    """An error that is not retriable takes precedence over retriable ones."""
 
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         answer = broker._commit_offsets
@@ -354,7 +354,7 @@ async def times_out(call: Coroutine[Any, Any, None]) -> None:
 
 @LEVELS
 @pytest.mark.parametrize("step", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, SILENT], ids=["loading", "silent"])
-def test_what_ran_out_of_time_is_continued(level: int, step: Step) -> None:
+def test_a_call_that_timed_out_is_continued(level: int, step: Step) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.INIT_PRODUCER_ID] = [step] * 10_000
         await times_out(transactions.init())
@@ -371,24 +371,24 @@ def test_what_ran_out_of_time_is_continued(level: int, step: Step) -> None:
         await until_done(lambda: transactions.end(commit=True))
         requests = broker.requests_of(ApiKey.END_TXN)
         assert {request.committed for request in requests} == {True}
-        assert len({request.producer_epoch for request in requests}) == 1, "the same again"
+        assert len({request.producer_epoch for request in requests}) == 1, "the same request is repeated"
         transactions.begin()
 
     run_scripted(work, level=level, max_block_ms=60)
 
 
 @LEVELS
-def test_a_commit_takes_offsets_along_that_ran_out_of_time(level: int) -> None:
+def test_a_commit_includes_offsets_whose_call_timed_out(level: int) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await until_done(transactions.init)
         transactions.begin()
         broker.script[ApiKey.TXN_OFFSET_COMMIT] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
         await times_out(transactions.send_offsets({T0: 1}, Group()))
         broker.script.clear()
-        asked_before = len(broker.asked())
+        count_before = len(broker.transaction_requests())
         await until_done(lambda: transactions.end(commit=True))
-        asked = broker.asked()[asked_before:]
-        assert asked.index(COMMIT_OFFSETS) < asked.index(END)
+        requests = broker.transaction_requests()[count_before:]
+        assert requests.index(COMMIT_OFFSETS) < requests.index(END)
 
     run_scripted(work, level=level, max_block_ms=60)
 
@@ -399,7 +399,7 @@ def test_a_commit_that_is_cancelled_is_continued(level: int) -> None:
         await begin(transactions, T0)
         broker.script[ApiKey.END_TXN] = [SILENT]
         commit = asyncio.create_task(transactions.end(commit=True))
-        while END not in broker.asked():
+        while END not in broker.transaction_requests():
             await asyncio.sleep(0)
         commit.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -415,7 +415,7 @@ def test_partitions_that_cannot_be_added_in_time_fail_the_transaction() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS] * 10_000
         with pytest.raises(TransactionAbortableError) as caught:
-            await begin_until_time_is_up(transactions, broker, T0)
+            await begin_until_timeout(transactions, broker, T0)
         assert caught.value.code.retriable
         await transactions.end(commit=False)
         broker.script.clear()
@@ -424,18 +424,18 @@ def test_partitions_that_cannot_be_added_in_time_fail_the_transaction() -> None:
     run_scripted(work, level=CLASSIC)
 
 
-def test_partitions_that_are_refused_leave_nothing_to_abort() -> None:
+def test_rejected_partitions_leave_nothing_to_abort() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         with pytest.raises(TransactionAbortableError):
             await begin(transactions, T0)
         await transactions.end(commit=False)
-        assert broker.asked() == [INIT, ADD]
+        assert broker.transaction_requests() == [INIT, ADD]
 
     run_scripted(work, level=CLASSIC)
 
 
-def test_nobody_waits_for_partitions_of_a_failed_transaction() -> None:
+def test_adding_partitions_ends_when_the_transaction_fails() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions, T0)
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
@@ -449,29 +449,29 @@ def test_nobody_waits_for_partitions_of_a_failed_transaction() -> None:
     run_scripted(work, level=CLASSIC)
 
 
-def test_partitions_of_unknown_fate_are_aborted_as_well() -> None:
-    """The coordinator need not have heard of them: then there is nothing to abort, and the epoch is raised."""
+def test_partitions_that_may_have_been_added_are_aborted() -> None:
+    """If the coordinator has no such transaction, there is nothing to abort, and the epoch is raised."""
 
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         broker.script[ApiKey.ADD_PARTITIONS_TO_TXN] = [LOST] * 10_000
         with pytest.raises(TransactionAbortableError):
-            await begin_until_time_is_up(transactions, broker, T0)
+            await begin_until_timeout(transactions, broker, T0)
         broker.script = {ApiKey.END_TXN: [ErrorCode.INVALID_TXN_STATE]}
         await transactions.end(commit=False)
-        assert broker.asked()[-2:] == [END, INIT]
+        assert broker.transaction_requests()[-2:] == [END, INIT]
         transactions.begin()
 
     run_scripted(work, level=CLASSIC)
 
 
-# Records on their way
+# Unacknowledged records
 
 
 @LEVELS
 def test_an_end_waits_for_records_and_accepts_no_more(level: int) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         async def settle() -> None:
-            assert END not in broker.asked()
+            assert END not in broker.transaction_requests()
             with pytest.raises(ClientStateError, match="commit_transaction"):
                 transactions.check_may_send()
             await transactions.ensure_added([T1])
@@ -479,13 +479,13 @@ def test_an_end_waits_for_records_and_accepts_no_more(level: int) -> None:
         await begin(transactions, T0)
         transactions.add(T1)
         await transactions.end(commit=True, settle=settle)
-        assert broker.asked()[-1] == END
+        assert broker.transaction_requests()[-1] == END
 
     run_scripted(work, level=level)
 
 
 @LEVELS
-def test_a_batch_that_fails_during_the_commit_forbids_it(level: int) -> None:
+def test_a_batch_that_fails_during_the_commit_prevents_it(level: int) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         async def settle() -> None:
             transactions.on_batch_failed(T0, DeliveryTimeoutError("too late"))
@@ -493,7 +493,7 @@ def test_a_batch_that_fails_during_the_commit_forbids_it(level: int) -> None:
         await begin(transactions, T0)
         with pytest.raises(TransactionAbortableError, match="too late"):
             await transactions.end(commit=True, settle=settle)
-        assert END not in broker.asked()
+        assert END not in broker.transaction_requests()
         await transactions.end(commit=False, settle=None)
         transactions.begin()
 
@@ -502,13 +502,13 @@ def test_a_batch_that_fails_during_the_commit_forbids_it(level: int) -> None:
 
 @LEVELS
 @pytest.mark.parametrize("commit", [True, False])
-def test_records_that_take_too_long(level: int, commit: bool) -> None:
+def test_unacknowledged_records_time_out_the_end(level: int, commit: bool) -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await until_done(transactions.init)
         await begin(transactions, T0)
         await times_out(transactions.end(commit=commit, settle=asyncio.Event().wait))
         await until_done(lambda: transactions.end(commit=commit))
-        assert broker.asked()[-1] == END
+        assert broker.transaction_requests()[-1] == END
 
     run_scripted(work, level=level, max_block_ms=50)
 
@@ -519,18 +519,18 @@ def test_an_abort_does_not_wait_for_partitions_that_cannot_be_added() -> None:
         await transactions.init()
         transactions.begin()
         adding = [asyncio.create_task(transactions.ensure_added([partition])) for partition in (T0, T1)]
-        while ADD not in broker.asked():
+        while ADD not in broker.transaction_requests():
             await asyncio.sleep(0)
         await transactions.end(commit=False, settle=lambda: asyncio.wait(adding))
         for task in adding:
             assert isinstance(task.exception(), TransactionAbortableError)
-        assert broker.asked() == [INIT, ADD, END, INIT], "what was asked for may have been carried out"
+        assert broker.transaction_requests() == [INIT, ADD, END, INIT], "the request may have taken effect"
         transactions.begin()
 
     run_scripted(work, level=CLASSIC)
 
 
-def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
+def test_a_record_that_was_not_accepted_prevents_the_commit() -> None:
     async def work(transactions: Transactions, broker: ScriptedCoordinator) -> None:
         await begin(transactions, T0)
         transactions.on_send_failed(RecordTooLargeError("too large"), transactions.number)

@@ -91,7 +91,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("request_kind", Request)
-def test_what_codes_mean(request_kind: Request) -> None:
+def test_the_kind_of_each_error_code(request_kind: Request) -> None:
     for kind, names in TABLE[request_kind].items():
         for name in names:
             assert classify_error(request_kind, ErrorCode[name]) is kind, name

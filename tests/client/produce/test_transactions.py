@@ -1,4 +1,4 @@
-"""The states of a transactional producer, without any broker."""
+"""The states of a transactional producer, without a broker."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -59,10 +59,10 @@ def failed_batch(machine: TransactionMachine, code: ErrorCode = ErrorCode.INVALI
     machine.batch_failed(T0, ApiError(code))
 
 
-# The table
+# The table of transitions
 
 
-def test_the_table_in_the_docstring_is_the_one_that_is_checked() -> None:
+def test_the_table_in_the_docstring_matches_the_transitions() -> None:
     assert module.__doc__ is not None
     lines = module.__doc__.splitlines()
     (start,) = [index for index, line in enumerate(lines) if line.strip().startswith("from \\ to")]
@@ -74,13 +74,13 @@ def test_the_table_in_the_docstring_is_the_one_that_is_checked() -> None:
         assert after == TRANSITIONS[before].keys() - {State.FATAL_ERROR}, before
 
 
-def test_every_state_but_the_last_can_become_fatal() -> None:
+def test_fatal_error_can_be_reached_from_every_other_state() -> None:
     assert {before for before, ways in TRANSITIONS.items() if State.FATAL_ERROR in ways} == {*State} - {
         State.FATAL_ERROR
     }
 
 
-# The usual way
+# Transactions without errors
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -90,7 +90,7 @@ def test_a_transaction_in_the_classic_protocol(commit: bool) -> None:
     machine.accept(T0)
     machine.accept(T1)
     assert not machine.is_added([T0])
-    assert machine.partitions_to_add([T0]) == [T0, T1], "all that wait go together"
+    assert machine.partitions_to_add([T0]) == [T0, T1], "all waiting partitions are added together"
     machine.partitions_added([T0, T1])
     machine.accept(T1)
     assert machine.is_added([T0, T1])
@@ -100,7 +100,7 @@ def test_a_transaction_in_the_classic_protocol(commit: bool) -> None:
     assert machine.next_request() is None
     assert (machine.state, machine.identity, machine.is_open) == (State.READY, FIRST, False)
     machine.begin()
-    assert not machine.is_added([T0]), "each transaction has partitions of its own"
+    assert not machine.is_added([T0]), "each transaction adds its own partitions"
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -116,14 +116,14 @@ def test_a_transaction_in_v2_ends_with_a_new_epoch(commit: bool) -> None:
 
 @pytest.mark.parametrize("is_v2", [False, True])
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_without_records_asks_nothing(is_v2: bool, commit: bool) -> None:
+def test_a_transaction_without_records_sends_no_request(is_v2: bool, commit: bool) -> None:
     machine = begun(is_v2=is_v2, started=False)
     machine.begin_end(commit=commit)
     assert machine.next_request() is None
     assert machine.state is State.READY
 
 
-def test_offsets_alone_make_a_transaction() -> None:
+def test_a_transaction_with_only_offsets() -> None:
     machine = begun(started=False)
     machine.begin_offsets(OFFSETS)
     assert machine.needs_group("g")
@@ -134,7 +134,7 @@ def test_offsets_alone_make_a_transaction() -> None:
     assert machine.next_request() is Request.END_COMMIT
 
 
-def test_a_commit_waits_for_offsets_that_were_not_finished() -> None:
+def test_a_commit_sends_unfinished_offsets_first() -> None:
     machine = begun(is_v2=True, started=False)
     assert not machine.needs_group("g")
     machine.begin_offsets(OFFSETS)
@@ -145,18 +145,18 @@ def test_a_commit_waits_for_offsets_that_were_not_finished() -> None:
     assert machine.next_request() is Request.END_COMMIT
 
 
-def test_an_abort_does_not_care_for_offsets() -> None:
+def test_an_abort_does_not_send_offsets() -> None:
     machine = begun(is_v2=True, started=False)
     machine.begin_offsets(OFFSETS)
     machine.begin_end(commit=False)
     assert machine.next_request() is Request.END_ABORT
 
 
-# Operations that are not finished
+# Pending operations
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_end_is_continued_by_the_same_call_only(commit: bool) -> None:
+def test_an_end_is_continued_only_by_the_same_call(commit: bool) -> None:
     machine = begun()
     machine.begin_end(commit=commit)
     machine.sending(Request.END_COMMIT if commit else Request.END_ABORT)
@@ -176,7 +176,7 @@ def test_an_end_is_continued_by_the_same_call_only(commit: bool) -> None:
     assert machine.state is State.READY
 
 
-def test_a_commit_that_was_not_asked_for_can_be_aborted() -> None:
+def test_a_commit_that_was_not_sent_can_be_aborted() -> None:
     machine = begun()
     machine.begin_offsets(OFFSETS)
     machine.begin_end(commit=True)
@@ -191,7 +191,7 @@ def test_a_commit_that_was_not_asked_for_can_be_aborted() -> None:
     assert machine.state is State.READY
 
 
-def test_a_record_that_waited_belongs_to_the_transaction_it_was_given_to() -> None:
+def test_a_record_that_waited_belongs_to_the_transaction_in_which_it_was_sent() -> None:
     machine = begun()
     number = machine.number
     machine.check_may_still_send(number)
@@ -199,7 +199,7 @@ def test_a_record_that_waited_belongs_to_the_transaction_it_was_given_to() -> No
     with pytest.raises(ClientStateError, match="commit_transaction"):
         machine.check_may_still_send(number)
     machine.sending(Request.END_COMMIT)
-    # Too late to count: the coordinator was asked to commit without it.
+    # Ignored: the commit was sent without it.
     machine.send_failed(RecordTooLargeError("too large"), number)
     machine.ended()
     machine.begin()
@@ -269,10 +269,10 @@ def test_begin_and_init_twice() -> None:
 
 
 @pytest.mark.parametrize("is_v2", [False, True])
-def test_after_a_failed_batch_only_an_abort_helps(is_v2: bool) -> None:
+def test_after_a_failed_batch_only_an_abort_is_allowed(is_v2: bool) -> None:
     machine = begun(is_v2=is_v2)
     late = DeliveryTimeoutError("too late")
-    assert machine.batch_failed(T0, late) is late, "its future says what happened to it"
+    assert machine.batch_failed(T0, late) is late, "its future raises its own error"
     machine.batch_failed(T1, ApiError(ErrorCode.INVALID_RECORD))
     for call in (
         machine.check_may_send,
@@ -292,13 +292,13 @@ def test_after_a_failed_batch_only_an_abort_helps(is_v2: bool) -> None:
 def test_partitions_are_not_added_to_a_failed_transaction() -> None:
     machine = begun()
     failed_batch(machine)
-    assert machine.is_added([T0]), "batches on their way may go on"
+    assert machine.is_added([T0]), "batches of added partitions may be sent"
     with pytest.raises(TransactionAbortableError):
         machine.partitions_to_add([T1])
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
-def test_nothing_helps_after_a_fatal_error(code: ErrorCode) -> None:
+def test_every_call_fails_after_a_fatal_error(code: ErrorCode) -> None:
     machine = begun()
     kind = ProducerFencedError if code is ErrorCode.PRODUCER_FENCED else FatalProducerError
     assert isinstance(machine.batch_failed(T0, ApiError(code)), kind)
@@ -322,14 +322,14 @@ def test_nothing_helps_after_a_fatal_error(code: ErrorCode) -> None:
 def test_init_may_be_called_again_once_it_is_allowed(code: ErrorCode) -> None:
     machine = TransactionMachine("mine")
     machine.begin_init()
-    refused = ApiError(code)
-    assert machine.request_failed(Request.INIT, refused) is refused
+    rejected = ApiError(code)
+    assert machine.request_failed(Request.INIT, rejected) is rejected
     machine.begin_init()
     machine.initialized(FIRST)
     assert machine.state is State.READY
 
 
-def test_init_that_is_refused_between_two_transactions_is_fatal() -> None:
+def test_an_unauthorized_init_between_two_transactions_is_fatal() -> None:
     machine = begun()
     failed_batch(machine)
     machine.begin_end(commit=False)
@@ -339,7 +339,7 @@ def test_init_that_is_refused_between_two_transactions_is_fatal() -> None:
     assert machine.state is State.FATAL_ERROR
 
 
-def test_an_abort_after_a_failed_init_tries_it_again() -> None:
+def test_an_abort_after_a_failed_init_retries_it() -> None:
     machine = TransactionMachine("mine")
     machine.begin_init()
     assert isinstance(
@@ -351,7 +351,7 @@ def test_an_abort_after_a_failed_init_tries_it_again() -> None:
     machine.begin()
 
 
-def test_a_commit_that_is_refused_can_be_aborted() -> None:
+def test_a_commit_that_is_rejected_can_be_aborted() -> None:
     machine = begun()
     machine.begin_end(commit=True)
     error = machine.request_failed(Request.END_COMMIT, ApiError(ErrorCode.TRANSACTION_ABORTABLE))
@@ -360,7 +360,7 @@ def test_a_commit_that_is_refused_can_be_aborted() -> None:
     assert machine.next_request() is Request.END_ABORT
 
 
-def test_a_group_that_has_moved_on() -> None:
+def test_a_group_with_a_newer_generation() -> None:
     machine = begun()
     machine.begin_offsets(OFFSETS)
     error = machine.request_failed(Request.COMMIT_OFFSETS, ApiError(ErrorCode.ILLEGAL_GENERATION))
@@ -372,10 +372,10 @@ def test_a_group_that_has_moved_on() -> None:
     assert machine.next_request() is Request.END_ABORT
 
 
-# Requests of unknown fate
+# Lost responses
 
 
-def test_a_lost_answer_raises_the_epoch_in_the_classic_protocol() -> None:
+def test_a_lost_response_raises_the_epoch_in_the_classic_protocol() -> None:
     machine = begun()
     machine.begin_end(commit=True)
     machine.response_lost(Request.END_COMMIT)
@@ -385,7 +385,7 @@ def test_a_lost_answer_raises_the_epoch_in_the_classic_protocol() -> None:
     assert machine.next_request() is None
 
 
-def test_a_lost_answer_does_not_matter_in_v2() -> None:
+def test_a_lost_response_does_not_matter_in_v2() -> None:
     machine = begun(is_v2=True)
     machine.begin_end(commit=True)
     machine.response_lost(Request.END_COMMIT)
@@ -393,7 +393,7 @@ def test_a_lost_answer_does_not_matter_in_v2() -> None:
     assert machine.next_request() is None
 
 
-def test_partitions_that_were_refused_leave_nothing_to_abort() -> None:
+def test_rejected_partitions_leave_nothing_to_abort() -> None:
     machine = begun(started=False)
     machine.partitions_to_add([T0])
     machine.request_failed(Request.ADD_PARTITIONS, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -416,7 +416,7 @@ def test_partitions_that_may_have_been_added_are_aborted(was_begun: bool) -> Non
     assert machine.next_request() is Request.INIT
 
 
-def test_a_coordinator_that_forgot_us_has_nothing_to_abort() -> None:
+def test_a_coordinator_without_state_has_nothing_to_abort() -> None:
     machine = begun()
     machine.begin_end(commit=False)
     assert machine.request_failed(Request.END_ABORT, ApiError(ErrorCode.UNKNOWN_PRODUCER_ID)) is None
@@ -446,20 +446,20 @@ def test_a_downgrade_takes_effect_after_the_transaction() -> None:
     assert (machine.next_request(), machine.is_v2) == (None, False)
 
 
-# Records that are not even accepted
+# Records that are not accepted
 
 
-def test_a_record_that_was_not_accepted_forbids_the_commit() -> None:
+def test_a_record_that_was_not_accepted_prevents_the_commit() -> None:
     machine = begun()
     machine.send_failed(RecordTooLargeError("too large"), machine.number)
     with pytest.raises(TransactionAbortableError, match="too large"):
         machine.begin_end(commit=True)
     machine.begin_end(commit=False)
     machine.ended()
-    assert machine.next_request() is None, "nothing was sent that could come late"
+    assert machine.next_request() is None, "no request was sent that could take effect late"
 
 
-def test_a_record_may_show_that_the_producer_is_lost() -> None:
+def test_a_record_that_is_not_accepted_may_be_fatal() -> None:
     machine = begun()
     machine.send_failed(ApiError(ErrorCode.UNSUPPORTED_VERSION), machine.number)
     with pytest.raises(FatalProducerError):

@@ -1,4 +1,4 @@
-"""Transactions against a broker in this process, in both protocols, with answers that get lost on the way."""
+"""Transactions against an embedded broker, in both protocols, with lost responses."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from rookery.protocol.api import ApiKey
 from tests.client.produce.transaction_stage import Group, Stage, committed_offset
 
 
-def test_what_is_committed_shows_and_what_is_aborted_does_not(stage: Stage) -> None:
+def test_committed_records_are_visible_and_aborted_ones_are_not(stage: Stage) -> None:
     async def work(cluster: Cluster) -> None:
         transactions, writer = stage.transactions(cluster)
         await transactions.init()
@@ -53,7 +53,7 @@ def test_a_newer_producer_fences_the_older(stage: Stage) -> None:
 
 
 def test_a_fenced_producer_cannot_write(stage: Stage) -> None:
-    """A leader cannot tell fencing from a time-out, so that the transaction is aborted first; then it is certain."""
+    """A leader cannot distinguish fencing from a time-out: the transaction is aborted first, which tells them apart."""
 
     async def work(cluster: Cluster) -> None:
         older, older_writer = stage.transactions(cluster)
@@ -95,7 +95,7 @@ def test_offsets_are_committed_with_the_transaction(stage: Stage) -> None:
     stage.run(work)
 
 
-def test_offsets_of_a_member_that_the_group_does_not_know(stage: Stage) -> None:
+def test_offsets_of_an_unknown_member(stage: Stage) -> None:
     async def work(cluster: Cluster) -> None:
         transactions, writer = stage.transactions(cluster)
         await transactions.init()
@@ -116,8 +116,8 @@ def test_offsets_of_a_member_that_the_group_does_not_know(stage: Stage) -> None:
 
 @pytest.mark.parametrize("carry_out", [True, False], ids=["done", "not-done"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_every_answer_is_lost_once(stage: Stage, carry_out: bool, commit: bool) -> None:
-    """Whatever was carried out unseen, the repetition has the same effect, once."""
+def test_every_response_is_lost_once(stage: Stage, carry_out: bool, commit: bool) -> None:
+    """The repetition of a request that took effect has no further effect."""
 
     async def work(cluster: Cluster) -> None:
         apis = [ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN]
@@ -132,7 +132,7 @@ def test_every_answer_is_lost_once(stage: Stage, carry_out: bool, commit: bool) 
         before = transactions.identity
         await transactions.end(commit=commit)
         assert [fault.hits for fault in faults] == [1] * len(faults)
-        assert transactions.identity > before, "what may still come late belongs to an epoch that is over"
+        assert transactions.identity > before, "a late request has an older epoch"
         transactions.begin()
         await writer.write(stage.partition, b"b")
         await transactions.end(commit=True)
@@ -174,7 +174,7 @@ def test_a_transaction_that_timed_out_at_the_broker(stage: Stage) -> None:
         slow.begin()
         await writer.write(stage.partition, b"late")
         await asyncio.to_thread(stage.broker.advance_time, 65)
-        # In v2 the coordinator takes it for a repeated commit, of a transaction that was aborted.
+        # In v2 the coordinator treats it as a repeated commit of a transaction that was aborted.
         with pytest.raises(ProducerFencedError if stage.is_classic else FatalProducerError):
             await slow.end(commit=True)
         await stage.sees(cluster, [], [b"late"])
@@ -207,7 +207,7 @@ def test_the_broker_restarts_before_the_commit(stage: Stage, clean: bool) -> Non
 
 
 def test_an_abort_of_records_that_were_never_sent(stage: Stage) -> None:
-    """In v2 the coordinator has not heard of the transaction, and takes the abort all the same."""
+    """In v2 the coordinator does not have the transaction, and accepts the abort nevertheless."""
 
     async def work(cluster: Cluster) -> None:
         transactions, writer = stage.transactions(cluster)

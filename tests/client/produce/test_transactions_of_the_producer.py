@@ -1,4 +1,4 @@
-"""Transactions through the whole producer, against a broker in this process, in both protocols."""
+"""Transactions through the whole producer, against an embedded broker, in both protocols."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ def new_producer(stage: Stage, **settings: object) -> Bytes:
 
 
 def run(stage: Stage, work: Callable[[Bytes, Cluster], Awaitable[None]], **settings: object) -> None:
-    """`work` with a producer that has been initialized, and with a cluster to look at what is there."""
+    """Run `work` with an initialized producer, and with a cluster to read the records."""
 
     async def main(cluster: Cluster) -> None:
         async with new_producer(stage, **settings) as producer:
@@ -54,7 +54,7 @@ async def send(producer: Bytes, stage: Stage, *values: bytes) -> "list[asyncio.F
 
 
 async def commits_only(producer: Bytes, stage: Stage, cluster: Cluster, value: bytes) -> None:
-    """A transaction with `value` goes through, and nothing else of the partition is to be seen."""
+    """Commit a transaction with `value`, and check that no other record of the partition is visible."""
     producer.begin_transaction()
     await send(producer, stage, value)
     await producer.commit_transaction()
@@ -63,7 +63,7 @@ async def commits_only(producer: Bytes, stage: Stage, cluster: Cluster, value: b
             await asyncio.sleep(0.01)
 
 
-def test_what_is_committed_shows_and_what_is_aborted_does_not(stage: Stage) -> None:
+def test_committed_records_are_visible_and_aborted_ones_are_not(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         for value, end in (
             (b"a", producer.commit_transaction),
@@ -117,7 +117,7 @@ def test_a_block_whose_commit_fails_is_aborted(stage: Stage) -> None:
     run(stage, work)
 
 
-def test_a_block_tells_that_its_producer_was_fenced(stage: Stage) -> None:
+def test_a_block_raises_that_its_producer_was_fenced(stage: Stage) -> None:
     async def work(producer: Bytes, _: Cluster) -> None:
         async def be_fenced() -> None:
             await asyncio.gather(*await send(producer, stage, b"a"))
@@ -130,7 +130,7 @@ def test_a_block_tells_that_its_producer_was_fenced(stage: Stage) -> None:
     run(stage, work)
 
 
-def test_a_commit_sends_what_waits(stage: Stage) -> None:
+def test_a_commit_sends_waiting_records(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
         values = [b"%d" % number for number in range(2000)]
@@ -142,7 +142,7 @@ def test_a_commit_sends_what_waits(stage: Stage) -> None:
     run(stage, work, linger_ms=60_000, batch_size=4000)
 
 
-def test_an_abort_drops_what_waits(stage: Stage) -> None:
+def test_an_abort_drops_waiting_records(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
         (future,) = await send(producer, stage, b"a")
@@ -156,8 +156,8 @@ def test_an_abort_drops_what_waits(stage: Stage) -> None:
     run(stage, work, linger_ms=60_000)
 
 
-def test_an_abort_waits_for_what_is_on_the_wire(stage: Stage) -> None:
-    """Lest it come late and join the next transaction."""
+def test_an_abort_waits_for_batches_on_the_wire(stage: Stage) -> None:
+    """A batch that arrives after the abort would join the next transaction."""
 
     async def work(producer: Bytes, cluster: Cluster) -> None:
         delay = stage.broker.faults.delay(ApiKey.PRODUCE, 0.2)
@@ -218,7 +218,7 @@ def test_a_commit_with_a_failed_batch_raises_and_can_be_aborted(stage: Stage) ->
     run(stage, work)
 
 
-def test_a_record_that_is_not_accepted_forbids_the_commit(stage: Stage) -> None:
+def test_a_record_that_is_not_accepted_prevents_the_commit(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
         await send(producer, stage, b"a")
@@ -232,8 +232,8 @@ def test_a_record_that_is_not_accepted_forbids_the_commit(stage: Stage) -> None:
     run(stage, work, max_request_size=4000)
 
 
-def test_a_batch_that_expires_ends_the_transaction(stage: Stage) -> None:
-    """Its fate is unknown: under the next epoch it cannot come back."""
+def test_a_batch_that_expires_fails_the_transaction(stage: Stage) -> None:
+    """It may still be written, but not in the next transaction, which has a new epoch."""
 
     async def work(producer: Bytes, cluster: Cluster) -> None:
         fault = stage.broker.faults.drop_connection(ApiKey.PRODUCE, times=None)
@@ -257,7 +257,7 @@ def test_a_batch_that_expires_ends_the_transaction(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("carry_out", [True, False], ids=["done", "not-done"])
-def test_every_answer_is_lost_once(stage: Stage, carry_out: bool) -> None:
+def test_every_response_is_lost_once(stage: Stage, carry_out: bool) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         apis = [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN]
         if stage.is_classic:
@@ -366,7 +366,7 @@ def test_the_broker_restarts_before_the_commit(stage: Stage, clean: bool) -> Non
     run(stage, work)
 
 
-def test_a_commit_that_ran_out_of_time_is_continued(stage: Stage) -> None:
+def test_a_commit_that_timed_out_is_continued(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
         await asyncio.gather(*await send(producer, stage, b"a"))
@@ -424,25 +424,25 @@ def test_an_abort_does_not_wait_for_partitions_that_cannot_be_added(stage: Stage
     run(stage, work)
 
 
-def test_an_abort_does_not_wait_for_a_retry_behind_which_a_batch_was_given_up(stage: Stage) -> None:
-    """What was given up leaves a gap, and in a transaction nothing goes on after one."""
+def test_an_abort_does_not_wait_for_a_retry_after_it_dropped_a_batch(stage: Stage) -> None:
+    """A dropped batch leaves a gap, and in a transaction no batch is sent after a gap."""
 
     async def work(producer: Bytes, cluster: Cluster) -> None:
         faults = stage.broker.faults
         producer.begin_transaction()
         await asyncio.gather(*await send(producer, stage, b"a"))
-        # One more batch on its way, then another that waits because its request has a new partition, too.
+        # One batch is on the wire, and another one waits because its request has a new partition, too.
         faults.fail(ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
         faults.fail(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
         (retried,) = await send(producer, stage, b"b")
         sends = (producer.send(stage.topic, value, partition=index) for index, value in enumerate((b"c", b"d")))
-        given_up = await asyncio.gather(*sends)
+        dropped = await asyncio.gather(*sends)
         while stage.is_classic and not producer._accumulator.queue(stage.partition).waiting:
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await producer.abort_transaction()
         assert retried.done()
-        assert all(future.done() for future in given_up)
+        assert all(future.done() for future in dropped)
         faults.clear()
         await commits_only(producer, stage, cluster, b"e")
 
@@ -450,7 +450,7 @@ def test_an_abort_does_not_wait_for_a_retry_behind_which_a_batch_was_given_up(st
 
 
 def test_an_abort_does_not_wait_for_a_retry_after_a_batch_has_failed(stage: Stage) -> None:
-    """What comes back while the abort waits would stay behind the gap that the failed one left."""
+    """A batch that is retried while the abort waits would never be sent: the failed one left a gap."""
 
     async def work(producer: Bytes, cluster: Cluster) -> None:
         faults = stage.broker.faults
@@ -458,7 +458,7 @@ def test_an_abort_does_not_wait_for_a_retry_after_a_batch_has_failed(stage: Stag
         await asyncio.gather(*await send(producer, stage, b"a"))
         faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
         faults.fail(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
-        # Two batches: the first leaves a gap, and the second comes back behind it.
+        # Two batches: the first leaves a gap, and the second is retried after it.
         sends = (producer.send(stage.topic, value * 60, partition=0) for value in (b"b", b"c"))
         sent = await asyncio.gather(*sends)
         async with asyncio.timeout(10):
@@ -470,10 +470,10 @@ def test_an_abort_does_not_wait_for_a_retry_after_a_batch_has_failed(stage: Stag
     run(stage, work, batch_size=150)
 
 
-def test_a_record_that_waits_while_the_transaction_is_committed_is_refused(stage: Stage) -> None:
+def test_a_record_that_waits_during_the_commit_is_rejected(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
-        # It waits for the topic's metadata.
+        # The record waits for the topic's metadata.
         late = asyncio.create_task(producer.send(stage.topic, b"late"))
         await asyncio.sleep(0)
         await producer.commit_transaction()
@@ -487,7 +487,7 @@ def test_a_record_that_waits_while_the_transaction_is_committed_is_refused(stage
     run(stage, work)
 
 
-def test_a_commit_that_was_given_up_before_it_was_asked_for_is_aborted(stage: Stage) -> None:
+def test_a_cancelled_commit_that_was_not_sent_can_be_aborted(stage: Stage) -> None:
     async def work(producer: Bytes, cluster: Cluster) -> None:
         for end in (producer.abort_transaction, producer.close):
             producer.begin_transaction()
@@ -501,14 +501,14 @@ def test_a_commit_that_was_given_up_before_it_was_asked_for_is_aborted(stage: St
             with pytest.raises(asyncio.CancelledError):
                 await commit
             await end()
-        # Nothing is open, and nothing shows.
+        # No transaction is open, and no record is visible.
         await stage.sees(cluster, [], [b"a", b"b", b"a", b"b"])
 
     run(stage, work)
 
 
-def test_records_of_an_aborted_transaction_fill_no_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """An abort is an ordinary thing, and what is wrong with a transaction is raised by its commit."""
+def test_records_of_an_aborted_transaction_log_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """An abort is no error, and the error of a transaction is raised by its commit."""
 
     async def work(producer: Bytes, cluster: Cluster) -> None:
         producer.begin_transaction()
@@ -534,7 +534,7 @@ def test_closing_aborts_an_open_transaction(stage: Stage) -> None:
     stage.run(work)
 
 
-def test_misuse_names_the_missing_call(stage: Stage) -> None:
+def test_errors_name_the_required_call(stage: Stage) -> None:
     async def work(cluster: Cluster) -> None:
         async with new_producer(stage) as producer:
             for call in (

@@ -1,4 +1,4 @@
-"""Senders that wait, and what happens meanwhile: topics that seem unused, and the end of the producer."""
+"""Senders that wait while their topic seems unused, or while the producer is closed."""
 
 import asyncio
 
@@ -10,16 +10,16 @@ from rookery.protocol.api import ApiKey
 from tests.client.fake_broker import FakeBroker, produced
 from tests.client.produce.support import BytesProducer, configured, run_with, silence
 
-# Longer ago than metadata.max.idle.ms.
+# More than metadata.max.idle.ms.
 LONG_S = 301.0
 
 
-def is_up(producer: BytesProducer) -> bool:
+def is_running(producer: BytesProducer) -> bool:
     watcher, connections = producer._cluster._watcher, producer._cluster._pool._connections.values()
     return not (watcher is None or watcher.done()) or not all(each.is_closed for each in connections)
 
 
-def test_a_topic_that_is_sent_to_is_not_forgotten() -> None:
+def test_a_topic_in_use_is_not_removed() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             await (await producer.send("t", b"a"))
@@ -35,7 +35,7 @@ def test_a_topic_that_is_sent_to_is_not_forgotten() -> None:
     run_with(produced(), work)
 
 
-def test_a_topic_for_which_somebody_waits_is_not_forgotten() -> None:
+def test_a_topic_for_which_a_sender_waits_is_not_removed() -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker, buffer_memory=20_000)) as producer:
             await (await producer.send("u", b"a"))
@@ -47,7 +47,7 @@ def test_a_topic_for_which_somebody_waits_is_not_forgotten() -> None:
             producer._routes["u"].used_s -= LONG_S
             await producer._cluster.refresh(["t"])
             assert "u" in producer._routes
-            # Even one that is forgotten meanwhile has a queue.
+            # A topic that was removed meanwhile still has its queues.
             del producer._routes["u"]
             broker.answers[ApiKey.PRODUCE] = produced()
             for connection in producer._cluster._pool._connections.values():
@@ -58,7 +58,7 @@ def test_a_topic_for_which_somebody_waits_is_not_forgotten() -> None:
     run_with(produced(), work, topics={"t": 1, "u": 1})
 
 
-def test_a_close_that_is_cancelled_closes() -> None:
+def test_a_cancelled_close_closes() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker))
         sent = await producer.send("t", b"a")
@@ -68,28 +68,28 @@ def test_a_close_that_is_cancelled_closes() -> None:
         with pytest.raises(asyncio.CancelledError):
             await closing
         assert isinstance(sent.exception(), ApiError)
-        assert not is_up(producer)
+        assert not is_running(producer)
         await producer.close()
 
     run_with(silence, work)
 
 
-def test_a_second_close_waits_for_the_first_or_hurries_it() -> None:
+def test_a_second_close_waits_for_the_first_or_shortens_it() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker))
         sent = await producer.send("t", b"a")
-        patient = [asyncio.create_task(producer.close()) for _ in range(2)]
+        waiting_closes = [asyncio.create_task(producer.close()) for _ in range(2)]
         await asyncio.sleep(0)
         assert not sent.done()
         await producer.close(0)
         assert isinstance(sent.exception(), ApiError)
-        assert not is_up(producer)
-        await asyncio.gather(*patient)
+        assert not is_running(producer)
+        await asyncio.gather(*waiting_closes)
 
     run_with(silence, work)
 
 
-def test_a_sender_that_waits_for_metadata_hears_of_the_close() -> None:
+def test_close_fails_a_sender_that_waits_for_metadata() -> None:
     async def work(broker: FakeBroker) -> None:
         producer = BytesProducer(configured(broker))
         await producer.send("t", b"a")
@@ -106,7 +106,7 @@ def test_a_sender_that_waits_for_metadata_hears_of_the_close() -> None:
                     await send
         assert not closing.done(), "it waits for the first record"
         await producer.close(0)
-        assert not is_up(producer)
+        assert not is_running(producer)
         with pytest.raises(ClientStateError, match="closed"):
             await producer.send("t", b"a")
 

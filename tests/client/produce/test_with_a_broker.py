@@ -1,4 +1,4 @@
-"""The producer against a real broker: every codec, and faults under which nothing may be lost, doubled or reordered."""
+"""The producer with a real broker: all codecs, and faults under which no record is lost, duplicated or reordered."""
 
 import asyncio
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def broker(shared_broker: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 async def send_numbers(
     bootstrap: str, topic: str, count: int, **settings: object
 ) -> list["RecordMetadata | BaseException"]:
-    """Records 0, 1, 2 and so on to one partition; what became of each."""
+    """Send the records 0, 1, 2 and so on to one partition; return the result of each."""
     async with BytesProducer(configured(bootstrap, **settings)) as producer:
         sent = [await producer.send(topic, b"%d" % number, partition=0) for number in range(count)]
         return await asyncio.gather(*sent, return_exceptions=True)
@@ -84,7 +84,7 @@ def test_every_kind_of_acknowledgement(broker: EmbeddedBroker, acks: str) -> Non
     asyncio.run(run())
 
 
-def test_a_brokers_own_time_is_told(broker: EmbeddedBroker) -> None:
+def test_metadata_has_the_brokers_log_append_time(broker: EmbeddedBroker) -> None:
     broker.create_topic("timed", config={"message.timestamp.type": "LogAppendTime"})
 
     async def run() -> None:
@@ -95,7 +95,7 @@ def test_a_brokers_own_time_is_told(broker: EmbeddedBroker) -> None:
     asyncio.run(run())
 
 
-def test_a_lost_answer_doubles_nothing(broker: EmbeddedBroker) -> None:
+def test_a_lost_response_duplicates_no_record(broker: EmbeddedBroker) -> None:
     lost = broker.faults.drop_connection("Produce", times=3, carry_out=True)
 
     async def run() -> None:
@@ -108,7 +108,7 @@ def test_a_lost_answer_doubles_nothing(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"])
-def test_refusals_for_now_are_tried_again_in_order(broker: EmbeddedBroker, code: str) -> None:
+def test_retriable_errors_are_retried_in_order(broker: EmbeddedBroker, code: str) -> None:
     topic = f"again-{code.lower().replace('_', '-')}"
     broker.faults.fail("Produce", code, times=2)
 
@@ -124,7 +124,7 @@ def test_order_and_exactly_once_under_faults_of_all_kinds(broker: EmbeddedBroker
     topic = f"storm-{seed}"
     randomness = Random(seed)
 
-    def harm() -> None:
+    def inject_fault() -> None:
         match randomness.randrange(4):
             case 0:
                 broker.faults.drop_connection("Produce", times=randomness.randrange(1, 4), carry_out=True)
@@ -140,7 +140,7 @@ def test_order_and_exactly_once_under_faults_of_all_kinds(broker: EmbeddedBroker
         async with BytesProducer(config, randomness=Random(seed)) as producer:
             for number in range(1500):
                 if number % 150 == 50:
-                    harm()
+                    inject_fault()
                 await producer.send(topic, b"%d" % number, partition=number % 3)
             await producer.flush()
         broker.faults.clear()
@@ -151,7 +151,7 @@ def test_order_and_exactly_once_under_faults_of_all_kinds(broker: EmbeddedBroker
     asyncio.run(run())
 
 
-def test_a_batch_refused_for_good_costs_its_own_records_only(broker: EmbeddedBroker) -> None:
+def test_a_rejected_batch_fails_only_its_own_records(broker: EmbeddedBroker) -> None:
     async def run() -> None:
         topic = "refused"
         async with BytesProducer(configured(broker.bootstrap_servers)) as producer:
@@ -214,6 +214,6 @@ def test_keys_stay_together_and_records_without_one_spread(broker: EmbeddedBroke
             partitions = [metadata.partition for metadata in await asyncio.gather(*free)]
             assert set(partitions) == {0, 1, 2}
             switches = sum(1 for before, after in pairwise(partitions) if before != after)
-            assert switches < 40, "a batch's worth goes to one partition"
+            assert switches < 40, "a partition gets about batch.size bytes before a switch"
 
     asyncio.run(run())

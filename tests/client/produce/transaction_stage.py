@@ -1,4 +1,4 @@
-"""Where transactions are tested without a producer: a coordinator by script, and the least that writes and reads."""
+"""Helpers for tests of transactions without a producer: a scripted coordinator, a minimal writer and reader."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,7 +21,7 @@ from tests.support.aborted import aborted_batches
 
 Result = TypeVar("Result")
 Step = ErrorCode | Message | None
-# The connection is closed instead of an answer; the answer never comes.
+# LOST closes the connection instead of a response; SILENT sends no response.
 LOST: Final = HANG_UP
 SILENT: Final = None
 OK: Final = ErrorCode.NONE
@@ -30,7 +30,7 @@ CLASSIC, V2 = 1, 2
 
 
 class Group(NamedTuple):
-    """As a consumer's `group_metadata()`."""
+    """Like a consumer's `group_metadata()`."""
 
     group_id: str = "g"
     generation_id: int = -1
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class ScriptedCoordinator(FakeBroker):
-    """Answers each API with the next step of its script, and well when there is none left."""
+    """Answers each API with the next step of its script, and with success when the script has ended."""
 
     def __init__(self, *, level: int = V2) -> None:
         self.level = level
@@ -61,10 +61,10 @@ class ScriptedCoordinator(FakeBroker):
         }
         super().__init__(answers, topics={"t": 3})
 
-    def asked(self) -> list[str]:
-        """The requests about transactions, in order."""
-        passed_over = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR)
-        return [key.name for key, _, _ in self.requests if key not in passed_over]
+    def transaction_requests(self) -> list[str]:
+        """Return the names of the requests about transactions, in order."""
+        others = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR)
+        return [key.name for key, _, _ in self.requests if key not in others]
 
     def versions_of(self, api_key: ApiKey) -> set[int]:
         return {version for key, version, _ in self.requests if key is api_key}
@@ -163,7 +163,7 @@ def run_scripted(
 
 
 class Writer:
-    """Batches of one transactional producer, one at a time; in place of accumulator and sender."""
+    """Writes batches of one transactional producer, one at a time, instead of accumulator and sender."""
 
     def __init__(self, cluster: Cluster, transactions: Transactions) -> None:
         self._cluster = cluster
@@ -209,7 +209,7 @@ class Writer:
 
 
 async def read_values(cluster: Cluster, partition: TopicPartition, *, committed: bool) -> list[bytes | None]:
-    """All there is now."""
+    """Return all values of a partition."""
     row = Message(partition=partition.partition, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1 << 20)
     request = Message(
         replica_id=-1,
@@ -246,9 +246,9 @@ async def set_transaction_version(cluster: Cluster, level: int) -> None:
 
 
 async def committed_offset(cluster: Cluster, group_id: str, partition: TopicPartition) -> Offset:
-    """As one who waits for transactions that are not ended."""
+    """Return a group's committed offset, after waiting for open transactions."""
 
-    async def ask() -> Offset:
+    async def fetch() -> Offset:
         topics = [Message(name=partition.topic, partition_indexes=[partition.partition])]
         group = Message(group_id=group_id, member_id=None, member_epoch=-1, topics=topics)
         request = Message(groups=[group], require_stable=True)
@@ -259,11 +259,11 @@ async def committed_offset(cluster: Cluster, group_id: str, partition: TopicPart
             raise ApiError(ErrorCode(row.error_code))
         return Offset(row.committed_offset)
 
-    return await cluster.retry(ask)
+    return await cluster.retry(fetch)
 
 
 async def until_done(call: Callable[[], Awaitable[None]]) -> None:
-    """What runs out of time goes on when it is called again; on a busy machine that may take some calls."""
+    """Repeat a call until it does not time out; on a busy machine that may take several calls."""
     while True:
         try:
             return await call()
@@ -273,7 +273,7 @@ async def until_done(call: Callable[[], Awaitable[None]]) -> None:
 
 
 class Stage(NamedTuple):
-    """A broker, at a level of transaction.version, with a topic of two partitions for the test alone."""
+    """A broker, its level of transaction.version, and a topic of two partitions that only one test uses."""
 
     broker: EmbeddedBroker
     level: int
@@ -299,7 +299,7 @@ class Stage(NamedTuple):
         return transactions, Writer(cluster, transactions)
 
     async def sees(self, cluster: Cluster, committed: list[bytes], everything: list[bytes]) -> None:
-        """Markers are written soon after the answer to EndTxn."""
+        """Wait until the visible records are the expected ones: markers are written soon after EndTxn."""
         async with asyncio.timeout(20):
             while await read_values(cluster, self.partition, committed=True) != committed:
                 await asyncio.sleep(0.01)

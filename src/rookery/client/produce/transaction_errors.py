@@ -66,7 +66,7 @@ _GROUP_REBALANCED: Final = dict.fromkeys(
     ErrorKind.COMMIT_FAILED,
 )
 
-# For each request, the codes with a kind of their own, and the kind of all others. Retriable codes are not listed.
+# For each request, the codes with their own kind, and the kind of all others. Retriable codes are not listed.
 _ERROR_KINDS: Final[Mapping[Request, tuple[Mapping[ErrorCode, ErrorKind], ErrorKind]]] = {
     Request.INIT: (
         {
