@@ -1,4 +1,4 @@
-"""An `Admin` against a broker that answers by script."""
+"""Runs an `Admin` against a scripted broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def coordinator(version: int, request: Message) -> Message:
-    """The fake broker coordinates everything."""
+    """Answer FindCoordinator: the fake broker coordinates all keys."""
     found = Message(node_id=NODE_ID, host="127.0.0.1", port=1, error_code=0, error_message=None)
     (key,) = request.get("coordinator_keys", [request.get("key")])
     return Message(throttle_time_ms=0, coordinators=[Message(key=key, **found.__dict__)], **found.__dict__)
@@ -27,7 +27,7 @@ def run_with(
     /,
     **versions: int,
 ) -> tuple[Result, FakeBroker]:
-    """The result, and the broker, which remembers its requests; topic `t` has three partitions."""
+    """Return the result of `work`, and the broker, which records its requests; topic `t` has three partitions."""
 
     async def run() -> tuple[Result, FakeBroker]:
         script = {ApiKey.FIND_COORDINATOR: coordinator, **answers}
@@ -41,6 +41,6 @@ def run_with(
 
 
 def in_turn(*answers: Answer) -> Answer:
-    """One answer after the other; the last for good."""
+    """Return an answer that uses `answers` one after the other, and repeats the last one."""
     remaining = list(answers)
     return lambda version, request: (remaining.pop(0) if len(remaining) > 1 else remaining[0])(version, request)

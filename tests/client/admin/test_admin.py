@@ -1,4 +1,4 @@
-"""Every administrative request in every version, against a broker that decodes it and answers in kind."""
+"""Every administrative request in every version, against a scripted broker."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -31,10 +31,10 @@ TP = TopicPartition("t", 0)
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 
 
-def ask(
+def call(
     api_key: ApiKey, answer: Answer, work: Callable[[Admin], Awaitable[Result]], version: int | None = None
 ) -> tuple[Result, list[Message]]:
-    """The result, and the requests of this API that the broker received."""
+    """Return the result of `work`, and the requests of this API that the broker received."""
     result, broker = run_with({api_key: answer}, work, **({} if version is None else {api_key.name: version}))
     return result, broker.requests_of(api_key)
 
@@ -65,7 +65,7 @@ def test_create_topics(version: int) -> None:
         NewTopic(name="t", partitions=3, replication_factor=1, configs={"retention.ms": "5"}),
         NewTopic(name="u", assignments={0: [7]}),
     ]
-    outcomes, (request,) = ask(ApiKey.CREATE_TOPICS, answer, lambda admin: admin.create_topics(new), version)
+    outcomes, (request,) = call(ApiKey.CREATE_TOPICS, answer, lambda admin: admin.create_topics(new), version)
     assert [(outcome.name, outcome.error) for outcome in outcomes] == [
         ("t", ErrorCode.NONE),
         ("u", ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -80,10 +80,10 @@ def test_delete_topics(version: int) -> None:
     def answer(version: int, request: Message) -> Message:
         return Message(throttle_time_ms=0, responses=[outcome_row("t")])
 
-    outcomes, (request,) = ask(ApiKey.DELETE_TOPICS, answer, lambda admin: admin.delete_topics(["t"]), version)
+    outcomes, (request,) = call(ApiKey.DELETE_TOPICS, answer, lambda admin: admin.delete_topics(["t"]), version)
     assert outcomes == [Outcome("t", ErrorCode.NONE, None)]
-    asked = [topic.name for topic in request.topics] if version >= 6 else request.topic_names
-    assert asked == ["t"]
+    requested = [topic.name for topic in request.topics] if version >= 6 else request.topic_names
+    assert requested == ["t"]
 
 
 @versions_of(ApiKey.CREATE_PARTITIONS)
@@ -91,7 +91,7 @@ def test_create_partitions(version: int) -> None:
     def answer(version: int, request: Message) -> Message:
         return Message(throttle_time_ms=0, results=[outcome_row("t", ErrorCode.INVALID_PARTITIONS)])
 
-    (outcome,), (request,) = ask(
+    (outcome,), (request,) = call(
         ApiKey.CREATE_PARTITIONS, answer, lambda admin: admin.create_partitions({"t": 6}), version
     )
     assert request.topics[0].count == 6
@@ -106,7 +106,7 @@ def test_delete_records(version: int) -> None:
         rows = [Message(partition_index=0, low_watermark=9, error_code=0)]
         return Message(throttle_time_ms=0, topics=[Message(name="t", partitions=rows)])
 
-    deleted, _ = ask(ApiKey.DELETE_RECORDS, answer, lambda admin: admin.delete_records({TP: 9}), version)
+    deleted, _ = call(ApiKey.DELETE_RECORDS, answer, lambda admin: admin.delete_records({TP: 9}), version)
     assert deleted == {TP: DeletedRecords(9, ErrorCode.NONE)}
 
 
@@ -126,7 +126,7 @@ def test_describe_configs(version: int) -> None:
         result = Message(error_code=0, error_message=None, resource_type=2, resource_name="t", configs=[entry])
         return Message(throttle_time_ms=0, results=[result])
 
-    (described,), (request,) = ask(
+    (described,), (request,) = call(
         ApiKey.DESCRIBE_CONFIGS, answer, lambda admin: admin.describe_configs([TOPIC], documentation=True), version
     )
     (entry,) = described.check().entries
@@ -144,7 +144,7 @@ def test_alter_configs(version: int) -> None:
 
     changes = [ConfigChange("a", ConfigOperation.SET, "1"), ConfigChange("b", ConfigOperation.DELETE)]
 
-    (outcome,), (request,) = ask(
+    (outcome,), (request,) = call(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, answer, lambda admin: admin.alter_configs({TOPIC: changes}), version
     )
     assert outcome == Outcome("topic t", ErrorCode.INVALID_CONFIG, "not so")
@@ -171,7 +171,7 @@ def test_describe_cluster(version: int) -> None:
             cluster_authorized_operations=-1,
         )
 
-    described, _ = ask(ApiKey.DESCRIBE_CLUSTER, answer, lambda admin: admin.describe_cluster(), version)
+    described, _ = call(ApiKey.DESCRIBE_CLUSTER, answer, lambda admin: admin.describe_cluster(), version)
     assert (described.cluster_id, described.controller_id) == ("c", 2)
     assert [broker.node_id for broker in described.brokers] == [1, 2]
 
@@ -190,22 +190,22 @@ def test_describe_log_dirs(version: int) -> None:
         )
         return Message(throttle_time_ms=0, error_code=0, results=[row])
 
-    (found,), _ = ask(ApiKey.DESCRIBE_LOG_DIRS, answer, lambda admin: admin.describe_log_dirs([NODE_ID]), version)
+    (found,), _ = call(ApiKey.DESCRIBE_LOG_DIRS, answer, lambda admin: admin.describe_log_dirs([NODE_ID]), version)
     assert (found.node_id, found.path, found.partition_sizes) == (NODE_ID, "/d", {TP: 44})
 
 
-def test_an_absent_controller_is_waited_for() -> None:
+def test_a_missing_controller_is_retried() -> None:
     errors = iter([ErrorCode.NOT_CONTROLLER, ErrorCode.NONE])
 
     def answer(version: int, request: Message) -> Message:
         return Message(throttle_time_ms=0, responses=[outcome_row("t", next(errors))])
 
-    outcomes, requests = ask(ApiKey.DELETE_TOPICS, answer, lambda admin: admin.delete_topics(["t"]))
+    outcomes, requests = call(ApiKey.DELETE_TOPICS, answer, lambda admin: admin.delete_topics(["t"]))
     assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE]
     assert len(requests) == 2
 
 
-def test_only_partitions_with_a_transient_error_are_asked_again() -> None:
+def test_only_partitions_with_a_transient_error_are_retried() -> None:
     second = TopicPartition("t", 1)
     errors = {0: iter([ErrorCode.NONE]), 1: iter([ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE])}
 
@@ -222,23 +222,23 @@ def test_only_partitions_with_a_transient_error_are_asked_again() -> None:
         ]
         return Message(throttle_time_ms=0, topics=[Message(name="t", partitions=rows)])
 
-    found, requests = ask(
+    found, requests = call(
         ApiKey.LIST_OFFSETS, answer, lambda admin: admin.list_offsets({TP: EARLIEST, second: EARLIEST})
     )
     assert set(found.values()) == {OffsetResult(5, -1, 0, ErrorCode.NONE)}
     assert [len(request.topics[0].partitions) for request in requests] == [2, 1]
 
 
-def test_an_unknown_topic_is_an_answer_and_not_waited_for() -> None:
+def test_an_unknown_topic_is_not_retried() -> None:
     async def work(admin: Admin) -> ErrorCode:
         (topic,) = await admin.describe_topics(["nope"])
         return topic.error
 
-    error, _ = ask(ApiKey.LIST_OFFSETS, lambda version, request: None, work)
+    error, _ = call(ApiKey.LIST_OFFSETS, lambda version, request: None, work)
     assert error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_code_from_the_future_is_an_unknown_server_error() -> None:
+def test_an_unknown_error_code_is_an_unknown_server_error() -> None:
     assert ErrorCode(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -258,14 +258,16 @@ def test_an_api_that_the_broker_lacks_is_named() -> None:
         (ApiKey.LEAVE_GROUP, 2, lambda admin: admin.remove_members("g", member_ids=["m"])),
     ],
 )
-def test_what_a_broker_is_too_old_for(api_key: ApiKey, version: int, work: Callable[[Admin], Awaitable[Any]]) -> None:
+def test_requests_that_the_broker_is_too_old_for(
+    api_key: ApiKey, version: int, work: Callable[[Admin], Awaitable[Any]]
+) -> None:
     answers: dict[ApiKey, Answer] = {} if api_key is ApiKey.METADATA else {api_key: lambda version, request: None}
     with pytest.raises(ApiError, match=api_key.name) as caught:
         run_with(answers, work, **{api_key.name: version})
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_offsets_of_an_open_transaction_are_waited_for() -> None:
+def test_committed_offsets_wait_for_open_transactions() -> None:
     def answer(code: ErrorCode) -> Answer:
         row = Message(partition_index=0, committed_offset=5, committed_leader_epoch=-1, metadata="", error_code=code)
         topics = [Message(name="t", partitions=[row])]
@@ -273,7 +275,7 @@ def test_offsets_of_an_open_transaction_are_waited_for() -> None:
         return lambda version, request: Message(throttle_time_ms=0, groups=[group])
 
     answers = in_turn(answer(ErrorCode.UNSTABLE_OFFSET_COMMIT), answer(ErrorCode.NONE))
-    found, (_, request) = ask(
+    found, (_, request) = call(
         ApiKey.OFFSET_FETCH, answers, lambda admin: admin.committed_offsets("g", [TP], require_stable=True)
     )
     assert found == {TP: OffsetAndMetadata(5)}
@@ -286,7 +288,7 @@ def test_epoch_ends(version: int) -> None:
         row = Message(error_code=code, partition=0, leader_epoch=3, end_offset=9)
         return lambda version, request: Message(throttle_time_ms=0, topics=[Message(topic="t", partitions=[row])])
 
-    found, (_, request) = ask(
+    found, (_, request) = call(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         in_turn(answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), answer(ErrorCode.NONE)),
         lambda admin: admin.epoch_ends({TP: 4}),

@@ -1,4 +1,4 @@
-"""What the `Admin` can do, against a running broker."""
+"""The operations of the `Admin`, against a running broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -31,7 +31,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
-def ask(broker: EmbeddedBroker, work: Callable[[Admin], Awaitable[Result]]) -> Result:
+def run_admin(broker: EmbeddedBroker, work: Callable[[Admin], Awaitable[Result]]) -> Result:
     async def run() -> Result:
         async with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
             return await work(admin)
@@ -52,22 +52,22 @@ def test_topics_by_name_and_by_id(broker: EmbeddedBroker) -> None:
         ids = [topic.check().topic_id for topic in created]
         assert [(topic.partitions, topic.replication_factor) for topic in created] == [(2, 1), (1, 1)]
         assert ids[1] is not None
-        nobody = UUID(int=77)
-        named, by_id, missing = await admin.describe_topics(["by-name", ids[1], nobody])
+        unknown = UUID(int=77)
+        named, by_id, missing = await admin.describe_topics(["by-name", ids[1], unknown])
         assert (named.topic_id, named.name, by_id.name) == (ids[0], "by-name", "by-id")
         assert missing.error is ErrorCode.UNKNOWN_TOPIC_ID
-        outcomes = await admin.delete_topics(["by-name", ids[1], nobody])
+        outcomes = await admin.delete_topics(["by-name", ids[1], unknown])
         assert [outcome.error for outcome in outcomes] == [
             ErrorCode.NONE,
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_TOPIC_ID,
         ]
-        assert [outcome.name for outcome in outcomes] == ["by-name", "by-id", str(nobody)]
+        assert [outcome.name for outcome in outcomes] == ["by-name", "by-id", str(unknown)]
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
-def test_partitions_are_added_where_one_wants_them(broker: EmbeddedBroker) -> None:
+def test_partitions_are_added_with_assignments(broker: EmbeddedBroker) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topics([NewTopic(name="grows", partitions=1)])
         (node,) = [member.node_id for member in (await admin.describe_cluster(include_fenced=True)).brokers]
@@ -80,7 +80,7 @@ def test_partitions_are_added_where_one_wants_them(broker: EmbeddedBroker) -> No
             (index, node, (node,)) for index in range(3)
         ]
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
 def test_topics_are_described_page_by_page(broker: EmbeddedBroker) -> None:
@@ -95,7 +95,7 @@ def test_topics_are_described_page_by_page(broker: EmbeddedBroker) -> None:
         everything = await admin.describe_topic_partitions(partitions_per_page=1)
         assert {"page-a", "page-b"} <= {topic.name for topic in everything}
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
 def test_configs_of_several_resources(broker: EmbeddedBroker) -> None:
@@ -120,7 +120,7 @@ def test_configs_of_several_resources(broker: EmbeddedBroker) -> None:
         assert {topic, broker_1} <= set(listed)
         assert set(listed) <= set(await admin.list_config_resources())
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
 def test_records_are_found_and_deleted(broker: EmbeddedBroker) -> None:
@@ -137,7 +137,7 @@ def test_records_are_found_and_deleted(broker: EmbeddedBroker) -> None:
         deleted = await admin.delete_records({tp: 4})
         assert deleted[tp].low_watermark == 4
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
 def test_the_cluster_describes_itself(broker: EmbeddedBroker) -> None:
@@ -153,7 +153,7 @@ def test_the_cluster_describes_itself(broker: EmbeddedBroker) -> None:
         assert versions["FETCH"].maximum >= 17
         assert await admin.api_versions(everything.node_id) == versions
 
-    ask(broker, work)
+    run_admin(broker, work)
 
 
 def test_members_are_removed(broker: EmbeddedBroker) -> None:
@@ -166,13 +166,13 @@ def test_members_are_removed(broker: EmbeddedBroker) -> None:
         assert static.consume(1, 10)
 
         async def work(admin: Admin) -> None:
-            (missing,) = await admin.remove_members("removed", member_ids=["nobody"])
-            assert (missing.name, missing.error) == ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)
+            (missing,) = await admin.remove_members("removed", member_ids=["unknown"])
+            assert (missing.name, missing.error) == ("unknown", ErrorCode.UNKNOWN_MEMBER_ID)
             (gone,) = await admin.remove_members("removed", instance_ids=["one"])
             assert gone.check().instance_id == "one"
             assert await admin.remove_members("removed") == []
 
-        ask(broker, work)
+        run_admin(broker, work)
     finally:
         static.close()
 
@@ -187,4 +187,4 @@ def test_offsets_of_some_partitions(broker: EmbeddedBroker) -> None:
         assert found == {second: OffsetAndMetadata(2, "note")}
         assert await admin.committed_offsets("half", []) == {}
 
-    ask(broker, work)
+    run_admin(broker, work)

@@ -1,4 +1,4 @@
-"""What every method of the `Admin` does with arguments, whatever else it does."""
+"""The checks of arguments and state that all methods of the `Admin` share."""
 
 import asyncio
 import inspect
@@ -12,7 +12,7 @@ from rookery.client import sync
 from rookery.client.admin import Admin
 from rookery.client.errors import ClientStateError
 
-NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
 SEVERAL = (Iterable, Collection, Sequence)
 METHODS = {
     name: method for name, method in inspect.getmembers(Admin, inspect.iscoroutinefunction) if not name.startswith("_")
@@ -20,7 +20,7 @@ METHODS = {
 
 
 def kinds(annotation: Any) -> list[Any]:
-    """What a parameter may be."""
+    """Return the types that a parameter accepts."""
     parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     return [get_origin(part) or part for part in parts]
 
@@ -31,7 +31,7 @@ def parameters(method: Any) -> dict[str, list[Any]]:
 
 
 def filler(allowed: list[Any]) -> Any:
-    """Something that a parameter takes, for those that another is tried out with."""
+    """Return a valid value for a parameter that is not under test."""
     kind = allowed[0]
     return () if kind in SEVERAL else {} if kind is Mapping else kind() if kind in (int, str, bool) else None
 
@@ -44,13 +44,13 @@ TEXT_FOR_SEVERAL = [
 ]
 
 
-def test_there_are_such_methods() -> None:
+def test_there_are_parameters_to_test() -> None:
     assert len(TEXT_FOR_SEVERAL) > 20
 
 
 @pytest.mark.parametrize(("method", "name"), TEXT_FOR_SEVERAL)
-def test_a_text_is_not_several_things(method: Any, name: str) -> None:
-    """Else `delete_topics("abc")` would delete a, b and c."""
+def test_a_string_is_not_accepted_as_a_list(method: Any, name: str) -> None:
+    """If it were, `delete_topics("abc")` would delete the topics a, b and c."""
 
     async def run() -> None:
         required = {
@@ -58,15 +58,15 @@ def test_a_text_is_not_several_things(method: Any, name: str) -> None:
             for other, allowed in parameters(method).items()
             if inspect.signature(method).parameters[other].default is inspect.Parameter.empty
         }
-        await method(Admin(NOBODY), **{**required, name: "abc"})
+        await method(Admin(UNREACHABLE), **{**required, name: "abc"})
 
     with pytest.raises(TypeError, match=rf"{name} .* pass a list, \['abc'\]"):
         asyncio.run(run())
 
 
-def test_a_closed_admin_says_so() -> None:
+def test_a_closed_admin_raises() -> None:
     async def run() -> None:
-        admin = Admin(NOBODY)
+        admin = Admin(UNREACHABLE)
         await admin.close()
         await admin.close()
         with pytest.raises(ClientStateError, match="is closed"):
@@ -77,8 +77,8 @@ def test_a_closed_admin_says_so() -> None:
     asyncio.run(run())
 
 
-def test_a_closed_synchronous_admin_says_so() -> None:
-    admin = sync.Admin(NOBODY)
+def test_a_closed_synchronous_admin_raises() -> None:
+    admin = sync.Admin(UNREACHABLE)
     admin.close()
     admin.close()
     with pytest.raises(ClientStateError, match="is closed"):

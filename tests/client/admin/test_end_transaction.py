@@ -1,4 +1,4 @@
-"""Transactions that one client prepares and another one ends, in both protocols, with answers that get lost."""
+"""Transactions that one client prepares and another one ends, in both protocols, with lost responses."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ _TIMEOUT_MS = 60_000
 _COMMIT_AND_ABORT = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
 
-class Stage:
+class Scenario:
     def __init__(self, broker: EmbeddedBroker, name: str) -> None:
         self.broker = broker
         self.name = name
@@ -30,7 +30,7 @@ class Stage:
         return Producer(config)
 
     def prepare(self, value: bytes = b"prepared") -> PreparedTransaction:
-        """By a producer that is closed afterwards."""
+        """Prepare a transaction with a producer that is closed afterwards."""
         with self.producer() as producer:
             producer.init_transactions()
             producer.begin_transaction()
@@ -62,10 +62,10 @@ def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def stage(broker: EmbeddedBroker) -> Stage:
+def scenario(broker: EmbeddedBroker) -> Scenario:
     name = f"prepared-{next(_NUMBERS)}"
     broker.create_topic(name)
-    return Stage(broker, name)
+    return Scenario(broker, name)
 
 
 def expected(*, commit: bool) -> list[bytes]:
@@ -73,82 +73,82 @@ def expected(*, commit: bool) -> list[bytes]:
 
 
 @_COMMIT_AND_ABORT
-def test_another_client_ends_what_was_prepared_however_often_it_asks(stage: Stage, commit: bool) -> None:
-    prepared = stage.prepare()
-    assert stage.state() == "Ongoing"
-    assert stage.committed() == []
-    assert [stage.end(prepared, commit=commit) for _ in range(3)] == [EndOutcome.DONE] * 3
-    assert stage.committed() == expected(commit=commit)
+def test_another_client_ends_a_prepared_transaction_idempotently(scenario: Scenario, commit: bool) -> None:
+    prepared = scenario.prepare()
+    assert scenario.state() == "Ongoing"
+    assert scenario.committed() == []
+    assert [scenario.end(prepared, commit=commit) for _ in range(3)] == [EndOutcome.DONE] * 3
+    assert scenario.committed() == expected(commit=commit)
 
 
 @_COMMIT_AND_ABORT
-def test_an_answer_that_got_lost(stage: Stage, commit: bool) -> None:
-    prepared = stage.prepare()
-    stage.broker.faults.drop_connection("EndTxn", carry_out=True)
-    assert stage.end(prepared, commit=commit) is EndOutcome.DONE
-    assert stage.committed() == expected(commit=commit)
+def test_a_lost_response(scenario: Scenario, commit: bool) -> None:
+    prepared = scenario.prepare()
+    scenario.broker.faults.drop_connection("EndTxn", carry_out=True)
+    assert scenario.end(prepared, commit=commit) is EndOutcome.DONE
+    assert scenario.committed() == expected(commit=commit)
 
 
 @_COMMIT_AND_ABORT
-def test_it_was_ended_the_other_way(stage: Stage, commit: bool) -> None:
-    prepared = stage.prepare()
-    assert stage.end(prepared, commit=not commit) is EndOutcome.DONE
-    assert stage.end(prepared, commit=commit) is EndOutcome.ENDED_OTHERWISE
-    assert stage.committed() == expected(commit=not commit)
+def test_it_was_ended_the_other_way(scenario: Scenario, commit: bool) -> None:
+    prepared = scenario.prepare()
+    assert scenario.end(prepared, commit=not commit) is EndOutcome.DONE
+    assert scenario.end(prepared, commit=commit) is EndOutcome.ENDED_OTHERWISE
+    assert scenario.committed() == expected(commit=not commit)
 
 
-def test_after_a_restart_of_the_broker(stage: Stage) -> None:
-    prepared = stage.prepare()
-    stage.broker.restart()
-    assert stage.end(prepared, commit=True) is EndOutcome.DONE
-    stage.broker.restart()
-    assert stage.end(prepared, commit=True) is EndOutcome.DONE
-    assert stage.committed() == expected(commit=True)
+def test_after_a_restart_of_the_broker(scenario: Scenario) -> None:
+    prepared = scenario.prepare()
+    scenario.broker.restart()
+    assert scenario.end(prepared, commit=True) is EndOutcome.DONE
+    scenario.broker.restart()
+    assert scenario.end(prepared, commit=True) is EndOutcome.DONE
+    assert scenario.committed() == expected(commit=True)
 
 
-def test_it_timed_out(stage: Stage) -> None:
-    prepared = stage.prepare()
-    stage.broker.advance_time(_TIMEOUT_MS / 1000 + 1)
-    eventually(lambda: stage.state() == "CompleteAbort", "the time-out")
-    assert stage.end(prepared, commit=True) in (EndOutcome.FENCED, EndOutcome.ENDED_OTHERWISE)
-    # A broker may say that it is aborted, or that nobody may ask any more.
-    assert stage.end(prepared, commit=False) in (EndOutcome.DONE, EndOutcome.FENCED)
-    assert stage.committed() == []
+def test_it_timed_out(scenario: Scenario) -> None:
+    prepared = scenario.prepare()
+    scenario.broker.advance_time(_TIMEOUT_MS / 1000 + 1)
+    eventually(lambda: scenario.state() == "CompleteAbort", "the time-out")
+    assert scenario.end(prepared, commit=True) in (EndOutcome.FENCED, EndOutcome.ENDED_OTHERWISE)
+    # A broker may report that it is aborted, or that the producer is fenced.
+    assert scenario.end(prepared, commit=False) in (EndOutcome.DONE, EndOutcome.FENCED)
+    assert scenario.committed() == []
 
 
-def test_a_newer_producer_of_the_id_aborts_it(stage: Stage) -> None:
-    older = stage.prepare(b"older")
-    newer = stage.prepare(b"newer")
+def test_a_newer_producer_of_the_id_aborts_it(scenario: Scenario) -> None:
+    older = scenario.prepare(b"older")
+    newer = scenario.prepare(b"newer")
     assert newer.producer_epoch > older.producer_epoch
-    assert [stage.end(older, commit=commit) for commit in (True, False)] == [EndOutcome.FENCED] * 2
-    assert stage.end(newer, commit=True) is EndOutcome.DONE
-    assert stage.committed() == [b"newer"]
+    assert [scenario.end(older, commit=commit) for commit in (True, False)] == [EndOutcome.FENCED] * 2
+    assert scenario.end(newer, commit=True) is EndOutcome.DONE
+    assert scenario.committed() == [b"newer"]
 
 
-def test_an_id_that_the_broker_does_not_know(stage: Stage) -> None:
-    nobody = PreparedTransaction(f"{stage.name}-nobody", 1, 0)
-    assert stage.end(nobody, commit=True) is EndOutcome.UNKNOWN
-    prepared = stage.prepare()
-    assert stage.end(replace(prepared, producer_id=4711), commit=True) is EndOutcome.UNKNOWN
-    assert stage.end(prepared, commit=False) is EndOutcome.DONE
+def test_an_unknown_transactional_id(scenario: Scenario) -> None:
+    unknown = PreparedTransaction(f"{scenario.name}-unknown", 1, 0)
+    assert scenario.end(unknown, commit=True) is EndOutcome.UNKNOWN
+    prepared = scenario.prepare()
+    assert scenario.end(replace(prepared, producer_id=4711), commit=True) is EndOutcome.UNKNOWN
+    assert scenario.end(prepared, commit=False) is EndOutcome.DONE
 
 
-def test_an_end_that_is_refused(stage: Stage) -> None:
-    prepared = stage.prepare()
-    stage.broker.faults.fail("EndTxn", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    with pytest.raises(ApiError, match=stage.name) as caught:
-        stage.end(prepared, commit=True)
+def test_an_end_that_is_rejected(scenario: Scenario) -> None:
+    prepared = scenario.prepare()
+    scenario.broker.faults.fail("EndTxn", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(ApiError, match=scenario.name) as caught:
+        scenario.end(prepared, commit=True)
     assert caught.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert stage.end(prepared, commit=True) is EndOutcome.DONE
+    assert scenario.end(prepared, commit=True) is EndOutcome.DONE
 
 
 @_COMMIT_AND_ABORT
-def test_the_producer_itself_may_end_it(stage: Stage, commit: bool) -> None:
-    with stage.producer() as producer:
+def test_the_producer_itself_may_end_it(scenario: Scenario, commit: bool) -> None:
+    with scenario.producer() as producer:
         producer.init_transactions()
         for _ in range(2):
             producer.begin_transaction()
-            producer.send(stage.name, b"prepared")
+            producer.send(scenario.name, b"prepared")
             prepared = producer.prepare_transaction()
             with pytest.raises(ClientStateError, match="prepared: end it"):
                 producer.begin_transaction()
@@ -156,24 +156,24 @@ def test_the_producer_itself_may_end_it(stage: Stage, commit: bool) -> None:
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
-    assert stage.end(prepared, commit=commit) is EndOutcome.DONE
-    assert stage.committed() == expected(commit=commit) * 2
+    assert scenario.end(prepared, commit=commit) is EndOutcome.DONE
+    assert scenario.committed() == expected(commit=commit) * 2
 
 
-def test_what_is_prepared_takes_no_more_records(stage: Stage) -> None:
-    with stage.producer() as producer:
+def test_a_prepared_transaction_accepts_no_more_records(scenario: Scenario) -> None:
+    with scenario.producer() as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(stage.name, b"prepared")
+        producer.send(scenario.name, b"prepared")
         prepared = producer.prepare_transaction()
         with pytest.raises(ApiError, match="prepared: end it"):
-            producer.send(stage.name, b"late").result()
-    assert stage.end(prepared, commit=True) is EndOutcome.DONE
-    assert stage.committed() == [b"prepared"]
+            producer.send(scenario.name, b"late").result()
+    assert scenario.end(prepared, commit=True) is EndOutcome.DONE
+    assert scenario.committed() == [b"prepared"]
 
 
-def test_nothing_was_sent(stage: Stage) -> None:
-    with stage.producer() as producer:
+def test_nothing_was_sent(scenario: Scenario) -> None:
+    with scenario.producer() as producer:
         producer.init_transactions()
         producer.begin_transaction()
         with pytest.raises(ClientStateError, match="nothing was sent"):
@@ -181,13 +181,13 @@ def test_nothing_was_sent(stage: Stage) -> None:
         producer.abort_transaction()
 
 
-def test_what_cannot_be_written_is_not_prepared_and_can_be_aborted(stage: Stage) -> None:
-    with stage.producer() as producer:
+def test_a_transaction_with_a_failed_record_is_not_prepared_and_can_be_aborted(scenario: Scenario) -> None:
+    with scenario.producer() as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        stage.broker.faults.fail("Produce", ErrorCode.INVALID_RECORD)
-        producer.send(stage.name, b"refused")
+        scenario.broker.faults.fail("Produce", ErrorCode.INVALID_RECORD)
+        producer.send(scenario.name, b"refused")
         with pytest.raises(TransactionAbortableError):
             producer.prepare_transaction()
         producer.abort_transaction()
-    assert stage.committed() == []
+    assert scenario.committed() == []

@@ -1,4 +1,4 @@
-"""The cluster's features, against answers by script."""
+"""The cluster's features, against a scripted broker."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_update_features_in_every_version(version: int) -> None:
         (1, updated(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION), "row"),
     ],
 )
-def test_an_update_that_is_refused(version: int, answer: Answer, message: str) -> None:
+def test_an_update_that_is_rejected(version: int, answer: Answer, message: str) -> None:
     with pytest.raises(ApiError, match=message) as caught:
         run_with(
             {ApiKey.UPDATE_FEATURES: answer},

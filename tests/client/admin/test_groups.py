@@ -1,4 +1,4 @@
-"""Administration of groups: answers and failures by script, then everything against a running broker."""
+"""Administration of groups: against a scripted broker, then against a running one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 TP = TopicPartition("t", 0)
 
 
-def asked_with(
+def requests_with(
     answers: Mapping[ApiKey, Answer], work: Callable[[Admin], Awaitable[Result]], **versions: int
 ) -> tuple[Result, list[ApiKey]]:
-    """The result, and what the broker was asked besides versions and metadata."""
+    """Return the result of `work`, and the APIs that it called, without versions and metadata."""
     result, broker = run_with(answers, work, **versions)
-    plumbing = (ApiKey.API_VERSIONS, ApiKey.METADATA)
-    return result, [key for key, _, _ in broker.requests if key not in plumbing]
+    ignored = (ApiKey.API_VERSIONS, ApiKey.METADATA)
+    return result, [key for key, _, _ in broker.requests if key not in ignored]
 
 
 def deleted(code: ErrorCode) -> Answer:
@@ -38,14 +38,14 @@ def deleted(code: ErrorCode) -> Answer:
 
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.FIND_COORDINATOR].maximum + 1))
-def test_a_coordinator_is_found_in_every_version_and_remembered(version: int) -> None:
+def test_a_coordinator_is_found_in_every_version_and_cached(version: int) -> None:
     async def work(groups: Admin) -> list[Outcome]:
         await groups.delete_groups(["g"])
         return await groups.delete_groups(["g"])
 
-    outcomes, asked = asked_with({ApiKey.DELETE_GROUPS: deleted(ErrorCode.NONE)}, work, FIND_COORDINATOR=version)
+    outcomes, requested = requests_with({ApiKey.DELETE_GROUPS: deleted(ErrorCode.NONE)}, work, FIND_COORDINATOR=version)
     assert outcomes == [Outcome("g", ErrorCode.NONE, None)]
-    assert asked == [ApiKey.FIND_COORDINATOR, ApiKey.DELETE_GROUPS, ApiKey.DELETE_GROUPS]
+    assert requested == [ApiKey.FIND_COORDINATOR, ApiKey.DELETE_GROUPS, ApiKey.DELETE_GROUPS]
 
 
 @pytest.mark.parametrize(
@@ -57,28 +57,28 @@ def test_a_coordinator_is_found_in_every_version_and_remembered(version: int) ->
         (lambda version, request: HANG_UP, True),
     ],
 )
-def test_a_coordinator_that_moves_is_looked_for_again(failure: Answer, asks_again: bool) -> None:
+def test_a_coordinator_that_moves_is_looked_up_again(failure: Answer, looks_up_again: bool) -> None:
     answer = in_turn(failure, deleted(ErrorCode.NON_EMPTY_GROUP))
-    outcomes, asked = asked_with({ApiKey.DELETE_GROUPS: answer}, lambda groups: groups.delete_groups(["g"]))
+    outcomes, requested = requests_with({ApiKey.DELETE_GROUPS: answer}, lambda groups: groups.delete_groups(["g"]))
     assert outcomes == [Outcome("g", ErrorCode.NON_EMPTY_GROUP, None)]
-    look_ups = asked.count(ApiKey.FIND_COORDINATOR)
-    assert (look_ups, asked.count(ApiKey.DELETE_GROUPS)) == (2 if asks_again else 1, 2)
+    look_ups = requested.count(ApiKey.FIND_COORDINATOR)
+    assert (look_ups, requested.count(ApiKey.DELETE_GROUPS)) == (2 if looks_up_again else 1, 2)
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["an error", "no row"])
-def test_a_coordinator_that_is_not_there_yet_is_waited_for(is_named: bool) -> None:
+def test_a_missing_coordinator_is_retried(is_named: bool) -> None:
     def absent(version: int, request: Message) -> Message:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         row = Message(key="g", node_id=-1, host="", port=-1, error_code=code, error_message=None)
         return Message(throttle_time_ms=0, coordinators=[row] if is_named else [])
 
     answers = {ApiKey.FIND_COORDINATOR: in_turn(absent, coordinator), ApiKey.DELETE_GROUPS: deleted(ErrorCode.NONE)}
-    _, asked = asked_with(answers, lambda groups: groups.delete_groups(["g"]))
-    assert asked == [ApiKey.FIND_COORDINATOR, ApiKey.FIND_COORDINATOR, ApiKey.DELETE_GROUPS]
+    _, requested = requests_with(answers, lambda groups: groups.delete_groups(["g"]))
+    assert requested == [ApiKey.FIND_COORDINATOR, ApiKey.FIND_COORDINATOR, ApiKey.DELETE_GROUPS]
 
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.LIST_GROUPS].maximum + 1))
-def test_filters_hold_whatever_the_broker_knows_of_them(version: int) -> None:
+def test_filters_apply_even_if_the_broker_ignores_them(version: int) -> None:
     def answer(version: int, request: Message) -> Message:
         rows = [
             Message(group_id="b", protocol_type="consumer", group_state="Stable", group_type="consumer"),
@@ -89,14 +89,14 @@ def test_filters_hold_whatever_the_broker_knows_of_them(version: int) -> None:
     async def work(groups: Admin) -> tuple[list[GroupListing], list[GroupListing]]:
         return await groups.list_groups(), await groups.list_groups(states=["empty"])
 
-    (everything, empty), _ = asked_with({ApiKey.LIST_GROUPS: answer}, work, LIST_GROUPS=version)
+    (everything, empty), _ = requests_with({ApiKey.LIST_GROUPS: answer}, work, LIST_GROUPS=version)
     assert [group.group_id for group in everything] == ["a", "b"]
     assert [group.group_id for group in empty] == (["a"] if version >= 4 else [])
 
 
 @pytest.mark.parametrize("version", range(2, DEFINED[ApiKey.OFFSET_FETCH].maximum + 1))
 def test_committed_offsets_in_every_version(version: int) -> None:
-    """From version 10 on topics have ids only; what a client asks about deleted topics needs names."""
+    """From version 10 on, topics have ids only; offsets of deleted topics need names."""
 
     def answer(version: int, request: Message) -> Message:
         assert version < 10
@@ -106,19 +106,19 @@ def test_committed_offsets_in_every_version(version: int) -> None:
         group = Message(group_id="g", topics=topics, error_code=0)
         return Message(throttle_time_ms=0, topics=topics, error_code=0, groups=[group])
 
-    found, _ = asked_with(
+    found, _ = requests_with(
         {ApiKey.OFFSET_FETCH: answer}, lambda groups: groups.committed_offsets("g"), OFFSET_FETCH=version
     )
     assert found == {TP: OffsetAndMetadata(5, "note", 3 if version >= 5 else -1)}
 
 
-def test_a_response_without_the_group_is_no_group_without_offsets() -> None:
-    with pytest.raises(ApiError) as refusal:
-        asked_with(
+def test_a_response_without_the_group_is_an_error() -> None:
+    with pytest.raises(ApiError) as raised:
+        requests_with(
             {ApiKey.OFFSET_FETCH: lambda version, request: Message(throttle_time_ms=0, groups=[])},
             lambda groups: groups.committed_offsets("g"),
         )
-    assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def classic_group(state: str, code: ErrorCode = ErrorCode.NONE) -> Answer:
@@ -149,7 +149,7 @@ def classic_group(state: str, code: ErrorCode = ErrorCode.NONE) -> Answer:
 
 @pytest.mark.parametrize("version", range(DEFINED[ApiKey.DESCRIBE_GROUPS].maximum + 1))
 def test_a_broker_without_the_new_protocol_describes_classic_groups(version: int) -> None:
-    (described,), _ = asked_with(
+    (described,), _ = requests_with(
         {ApiKey.DESCRIBE_GROUPS: classic_group("Stable")},
         lambda groups: groups.describe_groups(["g"]),
         DESCRIBE_GROUPS=version,
@@ -160,13 +160,13 @@ def test_a_broker_without_the_new_protocol_describes_classic_groups(version: int
 
 @pytest.mark.parametrize("answer", [classic_group("Dead"), classic_group("", ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_a_group_that_does_not_exist(answer: Answer) -> None:
-    (described,), _ = asked_with({ApiKey.DESCRIBE_GROUPS: answer}, lambda groups: groups.describe_groups(["g"]))
+    (described,), _ = requests_with({ApiKey.DESCRIBE_GROUPS: answer}, lambda groups: groups.describe_groups(["g"]))
     assert described.error is ErrorCode.GROUP_ID_NOT_FOUND
     with pytest.raises(ApiError, match="group g"):
         described.check()
 
 
-def test_lag_is_told_where_it_can_be() -> None:
+def test_lag_needs_a_committed_offset_and_an_end() -> None:
     assert PartitionLag(TP, 3, 10).lag == 7
     assert PartitionLag(TP, 12, 10).lag == 0
     assert PartitionLag(TP, None, 10).lag is None
@@ -189,12 +189,12 @@ def against(broker: BrokerProcess, work: Callable[[Cluster], Awaitable[Result]])
 
 
 def config(cluster: Cluster) -> dict[str, object]:
-    """For a client of its own of the same broker."""
+    """Return the configuration of another client of the same broker."""
     return {"bootstrap.servers": str(cluster.settings.bootstrap_servers[0])}
 
 
 async def fill(cluster: Cluster, topic: str, *, partitions: int, records: int) -> None:
-    """A topic with so many records in each partition."""
+    """Create a topic with `records` records in each partition."""
     (outcome,) = await Admin.over(cluster).create_topics([NewTopic(name=topic, partitions=partitions)])
     outcome.check()
     async with Producer[bytes, bytes](config(cluster)) as producer:
@@ -202,7 +202,7 @@ async def fill(cluster: Cluster, topic: str, *, partitions: int, records: int) -
             await producer.send(topic, b"%d" % number, partition=number % partitions)
 
 
-def test_offsets_are_set_read_and_deleted_from_outside(broker: BrokerProcess) -> None:
+def test_offsets_are_set_read_and_deleted_by_a_non_member(broker: BrokerProcess) -> None:
     async def work(cluster: Cluster) -> None:
         await fill(cluster, "outside", partitions=2, records=10)
         groups = Admin.over(cluster)
@@ -253,8 +253,8 @@ def test_a_classic_group_is_described(broker: BrokerProcess) -> None:
             assert (member.client_id, member.instance_id, member.epoch) == ("foreign", "one", None)
             assert member.assignment == (TopicPartition("classic", 0), TopicPartition("classic", 1))
             assert [row.lag for row in await groups.lags("classic", member.assignment)] == [0, 0]
-            refused = await groups.commit_offsets("classic", {member.assignment[0]: OffsetAndMetadata(0)})
-            assert set(refused.values()) == {ErrorCode.UNKNOWN_MEMBER_ID}
+            rejected = await groups.commit_offsets("classic", {member.assignment[0]: OffsetAndMetadata(0)})
+            assert set(rejected.values()) == {ErrorCode.UNKNOWN_MEMBER_ID}
             (outcome,) = await groups.delete_groups(["classic"])
             assert outcome.error == ErrorCode.NON_EMPTY_GROUP
             subscribed = await groups.delete_offsets("classic", member.assignment)
@@ -265,7 +265,7 @@ def test_a_classic_group_is_described(broker: BrokerProcess) -> None:
         consumer.close()
 
 
-def test_a_group_of_the_new_kind_is_described(broker: BrokerProcess) -> None:
+def test_a_consumer_group_is_described(broker: BrokerProcess) -> None:
     async def work(cluster: Cluster) -> None:
         await fill(cluster, "new", partitions=3, records=1)
         groups = Admin.over(cluster)

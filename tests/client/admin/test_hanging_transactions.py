@@ -1,4 +1,4 @@
-"""The search for hanging transactions, against answers by script."""
+"""The search for hanging transactions, against a scripted broker."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ LATE, IN_TIME = NOW_MS - LONG_MS - 1, NOW_MS - LONG_MS
         (listed(("x", 9)), described(0, state="PrepareAbort"), False),
     ],
 )
-def test_what_no_coordinator_will_end_hangs(listing: Answer, description: Answer, hangs: bool) -> None:
+def test_a_transaction_that_no_coordinator_will_end_hangs(listing: Answer, description: Answer, hangs: bool) -> None:
     open_at_0 = producing({0: [producer(9, start=4, last_ms=LATE)]})
     answers = {
         ApiKey.DESCRIBE_PRODUCERS: open_at_0,
@@ -53,16 +53,16 @@ def test_what_no_coordinator_will_end_hangs(listing: Answer, description: Answer
     }
     hanging, progress = search(answers)
     assert hanging == ([OpenTransaction(T0, active(9, 4, last_ms=LATE))] if hangs else [])
-    assert progress == [2], "the partition without a leader is not asked about"
+    assert progress == [2], "the partition without a leader is not searched"
 
 
 @pytest.mark.parametrize("seen", [producer(9, start=4, last_ms=IN_TIME), producer(9, last_ms=LATE)])
-def test_what_may_still_go_on_is_no_suspect(seen: Message) -> None:
+def test_a_transaction_that_may_still_be_active_is_not_suspect(seen: Message) -> None:
     hanging, _ = search({ApiKey.DESCRIBE_PRODUCERS: producing({0: [seen]})})
     assert hanging == [], "and no coordinator was asked"
 
 
-def test_what_ended_meanwhile_does_not_hang() -> None:
+def test_a_transaction_that_ends_during_the_search_does_not_hang() -> None:
     once = producing({0: [producer(9, start=4, last_ms=LATE)]})
     answers = {ApiKey.DESCRIBE_PRODUCERS: in_turn(once, producing({})), ApiKey.LIST_TRANSACTIONS: listed()}
     assert search(answers)[0] == []

@@ -1,4 +1,4 @@
-"""Requests to many partitions' leaders: what one partition lacks does not cost the others their answers."""
+"""Requests to the leaders of many partitions: the failure of one partition does not affect the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ NEGATIVE = TopicPartition("t", -1)
 NO_TOPIC = TopicPartition("missing", 0)
 ALL = (GOOD, STUCK, LEADERLESS, NO_PARTITION, NEGATIVE, NO_TOPIC)
 
-# Of each method: how to call it, and its API.
+# The API of each method, and a call of it.
 CALLS: list[tuple[ApiKey, Callable[[Admin], Awaitable[Any]]]] = [
     (ApiKey.LIST_OFFSETS, lambda admin: admin.list_offsets(dict.fromkeys(ALL, -1))),
     (ApiKey.DELETE_RECORDS, lambda admin: admin.delete_records(dict.fromkeys(ALL, 5))),
@@ -31,8 +31,8 @@ CALLS: list[tuple[ApiKey, Callable[[Admin], Awaitable[Any]]]] = [
 EACH_CALL = pytest.mark.parametrize(("api_key", "call"), CALLS, ids=[api_key.name for api_key, _ in CALLS])
 
 
-def asked(request: Message) -> list[TopicPartition]:
-    """The partitions of a request, of whichever API."""
+def requested(request: Message) -> list[TopicPartition]:
+    """Return the partitions of a request of any of the APIs."""
     return [
         TopicPartition(topic.get("name") or topic.topic, index)
         for topic in request.topics
@@ -42,7 +42,7 @@ def asked(request: Message) -> list[TopicPartition]:
 
 
 def answer(version: int, request: Message) -> Message:
-    """Of whichever API: partition 1 loses its leader for ever."""
+    """Answer any of the APIs; partition 1 never has a leader."""
     rows = [
         Message(
             partition_index=tp.partition,
@@ -56,7 +56,7 @@ def answer(version: int, request: Message) -> Message:
             end_offset=7,
             active_producers=[],
         )
-        for tp in asked(request)
+        for tp in requested(request)
     ]
     return Message(throttle_time_ms=0, topics=[Message(name="t", topic="t", partitions=rows)])
 
@@ -77,7 +77,7 @@ def test_each_partition_has_its_own_outcome(api_key: ApiKey, call: Callable[[Adm
                 NEGATIVE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 NO_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             }
-            first, *others = [asked(request) for request in broker.requests_of(api_key)]
+            first, *others = [requested(request) for request in broker.requests_of(api_key)]
             assert first == [GOOD, STUCK]
             assert [partitions for partitions in others if partitions != [STUCK]] == []
 
@@ -85,8 +85,8 @@ def test_each_partition_has_its_own_outcome(api_key: ApiKey, call: Callable[[Adm
 
 
 @EACH_CALL
-def test_what_passes_is_waited_for(api_key: ApiKey, call: Callable[[Admin], Awaitable[Any]]) -> None:
-    """A broker that hangs up once, and a partition that finds its leader."""
+def test_transient_errors_are_retried(api_key: ApiKey, call: Callable[[Admin], Awaitable[Any]]) -> None:
+    """A broker that closes the connection once, and a partition that gets a leader."""
     turns = iter([HANG_UP, None])
 
     def recovering(version: int, request: Message) -> Message:
@@ -109,7 +109,7 @@ def test_an_api_that_no_leader_serves_is_raised() -> None:
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_cluster_that_nobody_reaches_is_raised() -> None:
+def test_a_cluster_that_cannot_be_reached_is_an_error() -> None:
     async def run() -> None:
         settings = plain_settings("127.0.0.1:1", client_id="test", timeout_s=10)
         cluster = Cluster(replace(settings, default_api_timeout_ms=1))
@@ -120,7 +120,7 @@ def test_a_cluster_that_nobody_reaches_is_raised() -> None:
     asyncio.run(run())
 
 
-def test_a_partition_that_the_leader_passes_over_is_told() -> None:
+def test_a_partition_without_a_row_is_an_error() -> None:
     nothing = Message(throttle_time_ms=0, topics=[])
     found, _ = run_with({ApiKey.DELETE_RECORDS: lambda v, r: nothing}, lambda admin: admin.delete_records({GOOD: 5}))
     assert found[GOOD].error == ErrorCode.UNKNOWN_SERVER_ERROR

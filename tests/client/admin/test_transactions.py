@@ -1,4 +1,4 @@
-"""Administration of transactions, against answers by script."""
+"""Administration of transactions, against a scripted broker."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -117,7 +117,7 @@ def test_list_in_every_version(version: int) -> None:
     ("filters", "since"), [({"running_longer_than_ms": 0}, 1), ({"id_pattern": "a.*"}, 2)], ids=["duration", "pattern"]
 )
 def test_a_broker_that_is_too_old_for_a_filter(filters: dict[str, Any], since: int) -> None:
-    def ask(version: int) -> FakeBroker:
+    def list_with(version: int) -> FakeBroker:
         answers = {ApiKey.LIST_TRANSACTIONS: listed()}
         _, broker = run_with(
             answers,
@@ -126,10 +126,10 @@ def test_a_broker_that_is_too_old_for_a_filter(filters: dict[str, Any], since: i
         )
         return broker
 
-    (request,) = ask(since).requests_of(ApiKey.LIST_TRANSACTIONS)
+    (request,) = list_with(since).requests_of(ApiKey.LIST_TRANSACTIONS)
     assert (request.get("duration_filter"), request.get("transactional_id_pattern")) in ((0, None), (-1, "a.*"))
     with pytest.raises(ApiError, match="too old") as caught:
-        ask(since - 1)
+        list_with(since - 1)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -149,10 +149,10 @@ def test_describe() -> None:
         start_ms=5,
         partitions=(T0, T1),
     )
-    assert len(broker.requests_of(ApiKey.FIND_COORDINATOR)) == 3, "looked for again where it had moved"
+    assert len(broker.requests_of(ApiKey.FIND_COORDINATOR)) == 3, "looked up again after it moved"
 
 
-def test_describe_what_is_not_there() -> None:
+def test_describe_an_unknown_id() -> None:
     answers = {ApiKey.DESCRIBE_TRANSACTIONS: described(code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)}
     (description,), _ = run_with(answers, lambda admin: admin.describe_transactions(["x"]))
     assert description.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -208,7 +208,7 @@ def test_abort_writes_a_marker_at_the_leader(version: int, known_epoch: int | No
     assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", [1])]
 
 
-def test_an_abort_that_is_refused() -> None:
+def test_an_abort_that_is_rejected() -> None:
     target = AbortTarget(partition=T0, producer_id=3, producer_epoch=2, coordinator_epoch=0)
     answers = {ApiKey.WRITE_TXN_MARKERS: marked(ErrorCode.INVALID_PRODUCER_EPOCH)}
     with pytest.raises(ApiError, match="t-0, producer id 3") as caught:

@@ -1,4 +1,4 @@
-"""Administration of a cluster: `Admin`, and the values that it takes and gives."""
+"""Administration of a cluster: `Admin`, and the values that it accepts and returns."""
 
 from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType, UpgradeType
 from rookery.client.admin.admin import Admin

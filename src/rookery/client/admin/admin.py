@@ -1,9 +1,9 @@
-"""`Admin`: everything that can be asked of a cluster and changed in it, with typed results.
+"""`Admin`: queries and changes of a cluster, with typed results.
 
-Operations on several things answer with one outcome per thing, because some may fail and others not: each has an
-`error`, and a `check` that raises it. Failures of the network and absent controllers, leaders and coordinators are
-retried inside, up to `default.api.timeout.ms`. An API that the broker lacks is UNSUPPORTED_VERSION, naming the API.
-The parts are in the modules beside this one; `cli` and the other programs of Rookery use only this.
+Operations on several resources return one outcome for each, because some may fail and others succeed: each has an
+`error`, and a `check` that raises it. Network failures and missing controllers, leaders and coordinators are retried,
+up to `default.api.timeout.ms`. An API that the broker does not serve raises UNSUPPORTED_VERSION, naming the API. The
+other modules of this package implement the parts; `cli` and the other programs of Rookery use only this class.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from rookery.client.settings.admin import AdminSettings
 
 
 class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, FeatureAdmin, ClusterAdmin):
-    """`config` has Kafka's keys: `Admin({"bootstrap.servers": "localhost:9092"})`.
+    """`config` holds settings under Kafka's names: `Admin({"bootstrap.servers": "localhost:9092"})`.
 
-    Connects when it is entered or first used. Safe to use from many tasks of one event loop.
+    Connects when it is entered or first used. May be used by several tasks of one event loop.
     """
 
     def __init__(self, config: Mapping[str, object]) -> None:
@@ -38,7 +38,7 @@ class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, FeatureAdmin, ClusterAdmin):
 
     @classmethod
     def over(cls, cluster: Cluster) -> Self:
-        """An admin that shares a cluster's connections, and leaves them open when it is closed."""
+        """Return an admin that shares the connections of `cluster`, and does not close them."""
         admin = cls.__new__(cls)
         admin._owns_cluster = False
         admin._metrics = None
@@ -46,7 +46,7 @@ class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, FeatureAdmin, ClusterAdmin):
         return admin
 
     async def __aenter__(self) -> Self:
-        """Connect to one broker: that nobody is there is told at once and not retried."""
+        """Connect to one broker. Raises immediately, without retries, if no broker can be reached."""
         await self._cluster.connection()
         return self
 
@@ -56,10 +56,10 @@ class Admin(GroupAdmin, HangingAdmin, ConfigAdmin, FeatureAdmin, ClusterAdmin):
         await self.close()
 
     def metrics(self) -> dict[MetricName, float]:
-        """Kafka's names; see `rookery.client.metrics`. None of an admin over another's cluster."""
+        """Return all metrics under Kafka's names; see `rookery.client.metrics`. Empty for an admin made by `over`."""
         return {} if self._metrics is None else self._metrics.metrics()
 
     async def close(self) -> None:
-        """End all requests. More than once is no error."""
+        """Cancel all requests and close the connections. Further calls do nothing."""
         if self._owns_cluster:
             await self._cluster.close()

@@ -1,8 +1,8 @@
-"""What all parts of the `Admin` share: the cluster, the coordinators, and the retries.
+"""The base of all parts of the `Admin`: the cluster, the coordinators, and the retries.
 
-Failures of the network, the absence of a controller, leader or coordinator are retried here, up to the cluster's
-time-out. That a topic does not exist is retriable for a producer that waits for it, and a plain answer for an
-administrator who mistyped it.
+Network failures and missing controllers, leaders and coordinators are retried here, up to the cluster's time-out. A
+topic that does not exist is retriable for a producer that waits for it; here it is a final error, because the name may
+be mistyped.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Request, ResponseT
 
 Result = TypeVar("Result")
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 ResultRowT = TypeVar("ResultRowT", bound="ResultRow")
 PartitionRowT = TypeVar("PartitionRowT", bound="PartitionRow")
 PartitionRowT_co = TypeVar("PartitionRowT_co", bound="PartitionRow", covariant=True)
@@ -27,21 +27,21 @@ _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPI
 
 
 class ResultRow(Protocol):
-    """A row of a response: how one of several things went."""
+    """A row of a response: the result for one of several resources."""
 
     @property
     def error_code(self) -> int: ...
 
 
 class PartitionRow(Protocol):
-    """A partition's row, as most responses name it."""
+    """A partition's row, with the field names of most responses."""
 
     @property
     def partition_index(self) -> PartitionIndex: ...
 
 
 class TopicRow(Protocol[PartitionRowT_co]):
-    """A topic's row, as most responses name it."""
+    """A topic's row, with the field names of most responses."""
 
     @property
     def name(self) -> TopicName: ...
@@ -69,18 +69,18 @@ class AdminPart:
     async def _retry(self, operation: Callable[[], Awaitable[Result]]) -> Result:
         return await self._cluster.retry(operation, retriable=is_transient)
 
-    async def _ask(self, api_key: ApiKey, request: Request[ResponseT], *, node: NodeId | None = None) -> ResponseT:
-        """One request to a node, or to any broker."""
+    async def _call(self, api_key: ApiKey, request: Request[ResponseT], *, node: NodeId | None = None) -> ResponseT:
+        """Send one request to `node`, or to any broker."""
         if node is not None:
-            await self._know_broker(node)
+            await self._ensure_broker_known(node)
         return await self._cluster.call(api_key, request, node=node)
 
-    async def _ask_controller(
+    async def _call_controller(
         self, api_key: ApiKey, request: Request[ResponseT], rows: Callable[[ResponseT], list[ResultRowT]]
     ) -> list[ResultRowT]:
-        """The rows of the controller's answer, asked again while there is none."""
+        """Return the rows of the controller's response; retry while there is no controller."""
 
-        async def ask() -> list[ResultRowT]:
+        async def attempt() -> list[ResultRowT]:
             found = rows(await self._cluster.call_controller(api_key, request))
             for row in found:
                 if row.error_code == ErrorCode.NOT_CONTROLLER:
@@ -88,9 +88,9 @@ class AdminPart:
                     raise ApiError(ErrorCode.NOT_CONTROLLER, vars(row).get("error_message"))
             return found
 
-        return await self._retry(ask)
+        return await self._retry(attempt)
 
-    async def _ask_leaders(
+    async def _call_leaders(
         self,
         api_key: ApiKey,
         partitions: Iterable[TopicPartition],
@@ -99,44 +99,45 @@ class AdminPart:
         rows: Callable[[ResponseT], Iterable[tuple[TopicPartition, ResultRowT]]],
         failed: Callable[[TopicPartition, ApiError], ResultRowT],
     ) -> dict[TopicPartition, ResultRowT]:
-        """The answer of each partition's leader, in the partitions' order.
+        """Return the row of each partition from its leader's response, sorted by partition.
 
-        What fails for a while is asked for again, and only that. A partition that is not answered for in the end, or
-        does not exist, gets the row that `failed` makes: what was done for others is not lost by it. Raises ApiError
-        where nothing is known of any: no broker reports the leaders, or none of them serves the API.
+        Only partitions with transient errors are requested again. A partition without a row when the time-out expires,
+        and one that does not exist, gets the row that `failed` returns: the results of the other partitions are kept.
+        Raises ApiError if there is no result for any partition: no broker returns the leaders, or no leader serves the
+        API.
         """
         wanted = sorted(set(partitions))
-        answers = _LeaderAnswers(failed)
+        replies = _LeaderReplies(failed)
 
-        async def ask() -> None:
-            missing = [tp for tp in wanted if tp not in answers.rows]
-            theirs = answers.take_leaders(await self._cluster.leaders(missing))
+        async def attempt() -> None:
+            missing = [tp for tp in wanted if tp not in replies.rows]
+            theirs = replies.begin_round(await self._cluster.leaders(missing))
             for node in sorted(theirs):
                 try:
                     response = await self._cluster.call(api_key, request(theirs[node]), node=node)
                 except ApiError as error:
-                    answers.take_failure(theirs[node], error)
+                    replies.add_failure(theirs[node], error)
                 else:
-                    answers.take_rows(theirs[node], dict(rows(response)))
-            if answers.transient:
-                raise next(iter(answers.transient.values()))
+                    replies.add_rows(theirs[node], dict(rows(response)))
+            if replies.transient:
+                raise next(iter(replies.transient.values()))
 
         try:
-            await self._retry(ask)
+            await self._retry(attempt)
         except ApiError as error:
-            if not answers.rows and not answers.transient:
+            if not replies.rows and not replies.transient:
                 raise
-            answers.give_up([tp for tp in wanted if tp not in answers.rows], error)
-        answers.check_served()
-        return {tp: answers.rows[tp] for tp in wanted}
+            replies.fail_rest([tp for tp in wanted if tp not in replies.rows], error)
+        replies.check_served()
+        return {tp: replies.rows[tp] for tp in wanted}
 
     async def _require(self, api_key: ApiKey, version: int, otherwise: str) -> None:
-        """UNSUPPORTED_VERSION unless the broker is new enough; `otherwise` says what an older one does."""
+        """Raise UNSUPPORTED_VERSION if the broker is too old; `otherwise` is the text that says what it does."""
         connection = await self._cluster.connection()
         if connection.version(api_key) < version:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api_key.name}: {connection.address} {otherwise}")
 
-    async def _know_broker(self, node: NodeId) -> None:
+    async def _ensure_broker_known(self, node: NodeId) -> None:
         if node not in self._cluster.metadata.brokers:
             await self._cluster.refresh(topics=())
 
@@ -145,8 +146,8 @@ class AdminPart:
         return sorted(metadata.brokers)
 
 
-class _LeaderAnswers(Generic[ResultRowT]):
-    """What is known of partitions so far: rows for good, and errors that may pass."""
+class _LeaderReplies(Generic[ResultRowT]):
+    """The final rows of partitions so far, and the transient errors of the current round."""
 
     def __init__(self, failed: Callable[[TopicPartition, ApiError], ResultRowT]) -> None:
         self.rows: dict[TopicPartition, ResultRowT] = {}
@@ -154,28 +155,30 @@ class _LeaderAnswers(Generic[ResultRowT]):
         self._failed = failed
         self._not_served: dict[TopicPartition, ApiError] = {}
 
-    def take_leaders(self, leaders: Mapping[TopicPartition, NodeId | ApiError]) -> dict[NodeId, list[TopicPartition]]:
-        """The partitions to ask each node about. A new round begins: what was transient is asked for again."""
+    def begin_round(self, leaders: Mapping[TopicPartition, NodeId | ApiError]) -> dict[NodeId, list[TopicPartition]]:
+        """Begin another round: return the partitions to request from each node. Transient errors are cleared."""
         self.transient.clear()
         theirs: dict[NodeId, list[TopicPartition]] = {}
         for tp, leader in leaders.items():
             if isinstance(leader, ApiError):
-                self.take_failure([tp], leader)
+                self.add_failure([tp], leader)
             else:
                 theirs.setdefault(leader, []).append(tp)
         return theirs
 
-    def take_rows(self, asked: Iterable[TopicPartition], found: Mapping[TopicPartition, ResultRowT]) -> None:
-        for tp in asked:
+    def add_rows(self, requested: Iterable[TopicPartition], found: Mapping[TopicPartition, ResultRowT]) -> None:
+        for tp in requested:
             row = found.get(tp)
             if row is None:
-                self.take_failure([tp], ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for partition {tp}"))
+                self.add_failure(
+                    [tp], ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader did not answer for partition {tp}")
+                )
             elif is_transient(ErrorCode(row.error_code)):
                 self.transient[tp] = ApiError(ErrorCode(row.error_code), f"partition {tp}")
             else:
                 self.rows[tp] = row
 
-    def take_failure(self, partitions: Iterable[TopicPartition], error: ApiError) -> None:
+    def add_failure(self, partitions: Iterable[TopicPartition], error: ApiError) -> None:
         for tp in partitions:
             if is_transient(error.code):
                 self.transient[tp] = error
@@ -184,8 +187,8 @@ class _LeaderAnswers(Generic[ResultRowT]):
             if error.code == ErrorCode.UNSUPPORTED_VERSION:
                 self._not_served[tp] = error
 
-    def give_up(self, partitions: Iterable[TopicPartition], error: ApiError) -> None:
-        """Time is up: what might have passed did not. `error` is of those that could not even be looked up."""
+    def fail_rest(self, partitions: Iterable[TopicPartition], error: ApiError) -> None:
+        """Fail `partitions` with their transient errors, or with `error`: the time-out has expired."""
         for tp in partitions:
             self.rows[tp] = self._failed(tp, self.transient.get(tp, error))
 
@@ -194,15 +197,18 @@ class _LeaderAnswers(Generic[ResultRowT]):
             raise next(iter(self._not_served.values()))
 
 
-def several(things: Iterable[Thing], name: str) -> list[Thing]:
-    """An argument that is to be several things. A text is several letters, and never what was meant."""
-    if isinstance(things, str | bytes):
-        raise TypeError(f"{name} takes several things: pass a list, [{things!r}], not {things!r} alone")
-    return list(things)
+def as_list(items: Iterable[Item], name: str) -> list[Item]:
+    """Return the argument `name` as a list. Raises TypeError for a string.
+
+    A string is an iterable of letters: without this check, `delete_topics("abc")` would delete the topics a, b and c.
+    """
+    if isinstance(items, str | bytes):
+        raise TypeError(f"{name} takes several values: pass a list, [{items!r}], not {items!r} alone")
+    return list(items)
 
 
 def partition_rows(topics: Iterable[TopicRow[PartitionRowT]]) -> Iterable[tuple[TopicPartition, PartitionRowT]]:
-    """Partitions as most responses list them."""
+    """Yield the partitions of `topics` with their rows."""
     for topic in topics:
         for row in topic.partitions:
             yield TopicPartition(topic.name, row.partition_index), row

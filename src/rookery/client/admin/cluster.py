@@ -1,4 +1,4 @@
-"""The cluster itself: its brokers, their log directories, and the APIs that they serve."""
+"""Describes the cluster: its brokers, their log directories, and the APIs that they serve."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NodeId, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, partition_rows, several
+from rookery.client.admin.base import AdminPart, as_list, partition_rows
 from rookery.client.admin.outcomes import check
 from rookery.client.metadata import Broker
 from rookery.net.channel import software
@@ -23,7 +23,7 @@ _FENCED_SINCE = 2
 
 @value_class(kw_only=True)
 class ClusterDescription:
-    """`fenced` are the ids of registered brokers that do not serve at present; only if they were asked for."""
+    """`fenced` holds the ids of registered brokers that are fenced, if they were requested."""
 
     cluster_id: str
     controller_id: NodeId
@@ -33,7 +33,7 @@ class ClusterDescription:
 
 @value_class(kw_only=True)
 class LogDirectory:
-    """One directory of one broker; sizes are -1 where the broker does not tell."""
+    """One log directory of one broker; sizes are -1 if the broker does not report them."""
 
     node_id: NodeId
     path: str
@@ -49,7 +49,7 @@ class ClusterAdmin(AdminPart):
             include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=include_fenced
         )
 
-        async def ask() -> ClusterDescription:
+        async def attempt() -> ClusterDescription:
             response = await self._cluster.call(ApiKey.DESCRIBE_CLUSTER, request)
             check(response.error_code, response.error_message or "cluster")
             brokers = (Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
@@ -62,26 +62,26 @@ class ClusterAdmin(AdminPart):
 
         if include_fenced:
             await self._retry(partial(self._require, ApiKey.DESCRIBE_CLUSTER, _FENCED_SINCE, "hides fenced brokers"))
-        return await self._retry(ask)
+        return await self._retry(attempt)
 
     async def describe_log_dirs(
         self, nodes: Iterable[NodeId] | None = None, *, partitions: Iterable[TopicPartition] | None = None
     ) -> list[LogDirectory]:
-        """The log directories of these brokers (None: of all), with the sizes of these partitions (None: of all)."""
-        topics = None if partitions is None else _describable(several(partitions, "partitions"))
-        asked = None if nodes is None else several(nodes, "nodes")
+        """Return the log directories of `nodes` (None: all brokers), with the sizes of `partitions` (None: all)."""
+        topics = None if partitions is None else _describable(as_list(partitions, "partitions"))
+        wanted = None if nodes is None else as_list(nodes, "nodes")
         found: list[LogDirectory] = []
-        for node in await self._broker_ids() if asked is None else asked:
+        for node in await self._broker_ids() if wanted is None else wanted:
             response = await self._retry(
-                partial(self._ask, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics), node=node)
+                partial(self._call, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics), node=node)
             )
             check(response.get("error_code", 0), f"broker {node}")
             found += [_log_directory(node, row) for row in response.results]
         return found
 
     async def api_versions(self, node: NodeId | None = None) -> dict[str, VersionRange]:
-        """The APIs that a broker serves, by Kafka's names, and their versions."""
-        response = await self._retry(partial(self._ask, ApiKey.API_VERSIONS, software(), node=node))
+        """Return the versions of the APIs that a broker serves, by Kafka's names."""
+        response = await self._retry(partial(self._call, ApiKey.API_VERSIONS, software(), node=node))
         check(response.error_code, "API versions")
         known = {int(key) for key in ApiKey}
         return {

@@ -1,6 +1,6 @@
-"""Configs of topics, brokers, groups and client metrics: list what has them, describe, alter.
+"""Lists, describes and alters the configs of topics, brokers, groups and client metrics.
 
-A broker's own configs are known to that broker only and asked for there; everything else any broker knows.
+Only the broker itself knows its own configs: requests for them go there. All others go to any broker.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from rookery.base.codes import ConfigOperation, ConfigSource, ResourceType
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, is_transient, several
+from rookery.client.admin.base import AdminPart, as_list, is_transient
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.protocol.api import ApiKey
 from rookery.protocol.messages import (
@@ -30,7 +30,7 @@ _TYPES_SINCE = 1
 
 @value_class
 class ConfigResource:
-    """A topic, or a broker by its id; the empty broker name means all brokers of the cluster."""
+    """A resource with configs, such as a topic, or a broker by its id; an empty broker name means all brokers."""
 
     kind: ResourceType
     name: str
@@ -63,7 +63,7 @@ class ConfigEntry:
 
 @value_class(kw_only=True)
 class ResourceConfigs:
-    """The configs of one resource, by name; or why there are none."""
+    """The configs of one resource, sorted by name, or the error of describing it."""
 
     resource: ConfigResource
     entries: tuple[ConfigEntry, ...]
@@ -71,7 +71,7 @@ class ResourceConfigs:
     message: str | None = None
 
     def check(self) -> Self:
-        """Itself, or ApiError."""
+        """Return this value, or raise its error as ApiError."""
         check(self.error, self.message or str(self.resource))
         return self
 
@@ -98,11 +98,10 @@ class _Result(Protocol):
 
 class ConfigAdmin(AdminPart):
     async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """What has a configuration, of these types or of all."""
+        """Return the resources with configs, of `types` or of all types."""
+        kinds = as_list(types, "types")
 
-        kinds = several(types, "types")
-
-        async def ask() -> list[ConfigResource]:
+        async def send() -> list[ConfigResource]:
             if set(kinds) != {ResourceType.CLIENT_METRICS}:
                 await self._require(ApiKey.LIST_CONFIG_RESOURCES, _TYPES_SINCE, "lists client metrics only")
             response = await self._cluster.call(
@@ -115,41 +114,41 @@ class ConfigAdmin(AdminPart):
             ]
             return sorted(found, key=lambda resource: (resource.kind, resource.name))
 
-        return await self._retry(ask)
+        return await self._retry(send)
 
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, names: Sequence[str] | None = None, documentation: bool = False
     ) -> list[ResourceConfigs]:
-        """All configs of resources, or those named; in the order asked."""
-        wanted = list(dict.fromkeys(several(resources, "resources")))
-        keys = None if names is None else several(names, "names")
+        """Return all configs of `resources`, or those in `names`; in the order of `resources`."""
+        wanted = list(dict.fromkeys(as_list(resources, "resources")))
+        keys = None if names is None else as_list(names, "names")
 
-        async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[ResourceConfigs]:
+        async def send(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[ResourceConfigs]:
             rows = [
                 DescribeConfigsResource(resource_type=r.kind, resource_name=r.name, configuration_keys=keys)
                 for r in theirs
             ]
             request = DescribeConfigsRequest(resources=rows, include_synonyms=True, include_documentation=documentation)
-            response = await self._ask(ApiKey.DESCRIBE_CONFIGS, request, node=node)
+            response = await self._call(ApiKey.DESCRIBE_CONFIGS, request, node=node)
             _check_transient(response.results)
             return [_described(row) for row in response.results]
 
         found: dict[ConfigResource, ResourceConfigs] = {}
         for node, theirs in _by_node(wanted).items():
-            found |= {described.resource: described for described in await self._retry(partial(ask, node, theirs))}
+            found |= {described.resource: described for described in await self._retry(partial(send, node, theirs))}
         return [found[resource] for resource in wanted]
 
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> list[Outcome]:
-        """Change some configs of resources and leave the others; a resource changes as a whole or not at all."""
+        """Change some configs of resources and keep the others. For one resource, all changes are made or none."""
         wanted = {resource: list(theirs) for resource, theirs in changes.items()}
 
-        async def ask(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[Outcome]:
+        async def send(node: NodeId | None, theirs: Sequence[ConfigResource]) -> list[Outcome]:
             request = IncrementalAlterConfigsRequest(
                 resources=[_altered(r, wanted[r]) for r in theirs], validate_only=validate_only
             )
-            response = await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, node=node)
+            response = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, node=node)
             _check_transient(response.responses)
             return [
                 Outcome.of(str(_resource(row.resource_type, row.resource_name)), row.error_code, row.error_message)
@@ -158,7 +157,7 @@ class ConfigAdmin(AdminPart):
 
         outcomes: list[Outcome] = []
         for node, theirs in _by_node(wanted).items():
-            outcomes += await self._retry(partial(ask, node, theirs))
+            outcomes += await self._retry(partial(send, node, theirs))
         return outcomes
 
 
@@ -171,7 +170,7 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[NodeId | None, list[Co
 
 
 def _check_transient(rows: Iterable[_Result]) -> None:
-    """Both APIs may be repeated: what was altered already is altered to the same."""
+    """Raise transient errors, so that the whole request is retried: both APIs are idempotent."""
     for row in rows:
         if is_transient(ErrorCode(row.error_code)):
             raise ApiError(ErrorCode(row.error_code), row.error_message)

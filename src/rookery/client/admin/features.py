@@ -1,4 +1,4 @@
-"""The cluster's features: which levels brokers support, at which the cluster works, and changing that (KIP-584)."""
+"""Describes and updates the cluster's features: supported and finalized levels (KIP-584)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ _FEATURES_SINCE = 3
 
 @value_class(kw_only=True)
 class Feature:
-    """`level` is what the cluster agreed on, 0 if nothing. Brokers do not tell all that they support to old clients."""
+    """`level` is the finalized level, 0 if there is none. Brokers do not report all supported levels to old clients."""
 
     name: str
     supported_min: int | None
@@ -26,7 +26,7 @@ class Feature:
 
 @value_class
 class Features:
-    """`epoch` grows with the metadata; -1 where the broker does not know."""
+    """`epoch` grows with the metadata; -1 if the broker does not report it."""
 
     epoch: int
     features: tuple[Feature, ...]
@@ -34,7 +34,7 @@ class Features:
 
 class FeatureAdmin(AdminPart):
     async def describe_features(self) -> Features:
-        """As one broker knows them."""
+        """Return the features according to one broker."""
         return await self._retry(self._describe_features)
 
     async def _describe_features(self) -> Features:
@@ -51,7 +51,7 @@ class FeatureAdmin(AdminPart):
     async def update_features(
         self, levels: Mapping[str, int], upgrade_type: UpgradeType, *, validate_only: bool = False
     ) -> None:
-        """Set levels, all of them or none. Raises ApiError."""
+        """Set `levels`, all of them or none. Raises ApiError."""
         await self._retry(partial(self._update_features, levels, upgrade_type, validate_only))
 
     async def _update_features(self, levels: Mapping[str, int], upgrade_type: UpgradeType, validate_only: bool) -> None:
@@ -66,10 +66,10 @@ class FeatureAdmin(AdminPart):
             timeout_ms=self._timeout_ms, feature_updates=updates, validate_only=validate_only
         )
         response = await self._cluster.call_controller(ApiKey.UPDATE_FEATURES, request)
-        # Brokers before version 2 may tell a feature's own error only there.
-        for answer in (response, *(response.get("results", ()))):
-            if answer.error_code != ErrorCode.NONE:
-                raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        # Before version 2, the error of a feature may be in its row only.
+        for row in (response, *(response.get("results", ()))):
+            if row.error_code != ErrorCode.NONE:
+                raise ApiError(ErrorCode(row.error_code), row.error_message)
 
 
 def _feature(name: str, supported: SupportedFeatureKey | None, level: int) -> Feature:

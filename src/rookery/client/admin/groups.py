@@ -1,7 +1,7 @@
-"""Consumer groups: list, describe, remove members, delete; their offsets and their lag.
+"""Lists, describes and deletes consumer groups, removes their members, and manages their offsets and lag.
 
-Requests go to each group's coordinator. A group is of the classic kind (its members agree among themselves) or of the
-new kind (KIP-848, the coordinator assigns); both are described alike.
+Requests go to each group's coordinator. A group is a classic group (its leader assigns the partitions) or a consumer
+group of KIP-848 (the coordinator does); both have the same description.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Self
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, Offset, TopicPartition, indexes_by_topic
 from rookery.base.values import value_class
-from rookery.client.admin.base import ResultRow, partition_rows, several
+from rookery.client.admin.base import ResultRow, as_list, partition_rows
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.client.admin.records import RecordAdmin
 from rookery.client.membership.interfaces import ConsumerGroupMetadata, OffsetAndMetadata
@@ -64,7 +64,7 @@ REMOVAL_REASON = "removed by an administrator"
 
 @value_class
 class GroupListing:
-    """`state` and `group_type` are empty where the broker is too old to tell."""
+    """`state` and `group_type` are empty if the broker is too old to report them."""
 
     group_id: str
     protocol_type: str
@@ -74,7 +74,7 @@ class GroupListing:
 
 @value_class(kw_only=True)
 class GroupMember:
-    """`epoch` and `target` are told by groups of the new kind only."""
+    """`epoch` and `target` are None in classic groups."""
 
     member_id: str
     instance_id: str | None
@@ -87,7 +87,7 @@ class GroupMember:
 
 @value_class(kw_only=True)
 class GroupDescription:
-    """`epoch` and `assignment_epoch` are told by groups of the new kind only."""
+    """`epoch` and `assignment_epoch` are None for classic groups."""
 
     group_id: str
     group_type: str = ""
@@ -102,21 +102,21 @@ class GroupDescription:
     message: str | None = None
 
     def check(self) -> Self:
-        """Itself, or ApiError."""
+        """Return this description, or raise its error as ApiError."""
         check(self.error, self.message or f"group {self.group_id}")
         return self
 
 
 @value_class
 class RemovedMember(Outcome):
-    """`name` is the member's id, or its instance id if it was named by that."""
+    """`name` is the member's id, or its instance id if that was requested."""
 
     instance_id: str | None = None
 
 
 @value_class
 class PartitionLag:
-    """`committed` is None where nothing was committed, `end` where the partition is gone or has no leader."""
+    """`committed` is None if nothing is committed, `end` if the partition does not exist or has no leader."""
 
     partition: TopicPartition
     committed: Offset | None
@@ -124,7 +124,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """What is still to be read; a commit beyond the end of the log counts as none."""
+        """The number of offsets still to be read; 0 if the committed offset is after the end of the log."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -132,12 +132,12 @@ class PartitionLag:
 
 class GroupAdmin(RecordAdmin):
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """The groups of all brokers, by name; every state and type if none is named."""
-        request = ListGroupsRequest(states_filter=several(states, "states"), types_filter=several(types, "types"))
+        """Return the groups of all brokers, sorted by id; of all states and types if none are named."""
+        request = ListGroupsRequest(states_filter=as_list(states, "states"), types_filter=as_list(types, "types"))
         found: list[GroupListing] = []
         for node in await self._broker_ids():
             found += await self._retry(partial(self._list_groups_of, node, request))
-        # Brokers older than a filter ignore it.
+        # Brokers that are too old for a filter ignore it.
         wanted_states, wanted_types = {s.lower() for s in states}, {t.lower() for t in types}
         kept = (
             group
@@ -148,7 +148,7 @@ class GroupAdmin(RecordAdmin):
         return sorted(kept, key=lambda group: group.group_id)
 
     async def _list_groups_of(self, node: NodeId, request: ListGroupsRequest) -> list[GroupListing]:
-        response = await self._ask(ApiKey.LIST_GROUPS, request, node=node)
+        response = await self._call(ApiKey.LIST_GROUPS, request, node=node)
         check(response.error_code, f"groups of broker {node}")
         return [
             GroupListing(row.group_id, row.protocol_type, row.get("group_state", ""), row.get("group_type", ""))
@@ -156,8 +156,8 @@ class GroupAdmin(RecordAdmin):
         ]
 
     async def describe_groups(self, group_ids: Iterable[str]) -> list[GroupDescription]:
-        """In the order asked; a group that does not exist carries GROUP_ID_NOT_FOUND."""
-        return [await self._describe_group(each) for each in dict.fromkeys(several(group_ids, "group_ids"))]
+        """Describe groups in the given order; a group that does not exist has the error GROUP_ID_NOT_FOUND."""
+        return [await self._describe_group(each) for each in dict.fromkeys(as_list(group_ids, "group_ids"))]
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
         try:
@@ -167,11 +167,11 @@ class GroupAdmin(RecordAdmin):
             return GroupDescription(group_id=group_id, error=error.code, message=error.message)
 
     async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
-        """None if the broker does not know the group as one of the new kind."""
+        """Return None if the group is not one of KIP-848, or the broker does not support those."""
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
         try:
             response = await self._groups.call(
-                group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, lambda: request, codes=lambda answer: _codes(answer.groups)
+                group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, lambda: request, codes=lambda reply: _codes(reply.groups)
             )
             row = response.groups[0]
             check(row.error_code, f"group {group_id}")
@@ -194,12 +194,12 @@ class GroupAdmin(RecordAdmin):
     async def _describe_classic(self, group_id: str) -> GroupDescription:
         request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
         response = await self._groups.call(
-            group_id, ApiKey.DESCRIBE_GROUPS, lambda: request, codes=lambda answer: _codes(answer.groups)
+            group_id, ApiKey.DESCRIBE_GROUPS, lambda: request, codes=lambda reply: _codes(reply.groups)
         )
         row = response.groups[0]
         check(row.error_code, f"group {group_id}")
         if row.group_state == _DEAD:
-            # What brokers answered before version 6 for a group that does not exist.
+            # Before version 6, brokers describe a group that does not exist as dead.
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
         return GroupDescription(
             group_id=group_id,
@@ -214,14 +214,14 @@ class GroupAdmin(RecordAdmin):
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that the group committed, or what it committed for these partitions; empty where there is nothing.
+        """Return the group's committed offsets, all or those of `partitions`; partitions without one are left out.
 
-        With `require_stable`, offsets that an open transaction is about to commit are waited for.
+        With `require_stable`, wait for open transactions that are about to commit offsets.
         """
-        wanted = None if partitions is None else several(partitions, "partitions")
+        wanted = None if partitions is None else as_list(partitions, "partitions")
         request = fetch_request(ConsumerGroupMetadata(group_id), wanted, as_member=False, require_stable=require_stable)
 
-        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
             response = await self._groups.call(
                 group_id, ApiKey.OFFSET_FETCH, lambda: request, codes=fetch_codes, version_max=OFFSETS_VERSION_MAX
             )
@@ -229,12 +229,12 @@ class GroupAdmin(RecordAdmin):
                 check(code, f"group {group_id}" if tp is None else f"group {group_id}, partition {tp}")
             return fetched_offsets(response)
 
-        return await self._cluster.retry(ask, retriable=lambda code: code is ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return await self._cluster.retry(attempt, retriable=lambda code: code is ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Set a group's offsets from outside, which only works while it has no members."""
+        """Set the offsets of a group, which must have no members."""
         request = commit_request(ConsumerGroupMetadata(group_id), offsets)
         response = await self._groups.call(
             group_id, ApiKey.OFFSET_COMMIT, lambda: request, codes=commit_codes, version_max=OFFSETS_VERSION_MAX
@@ -244,29 +244,29 @@ class GroupAdmin(RecordAdmin):
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Forget what was committed for partitions of topics that no member subscribes to."""
+        """Delete the committed offsets of `partitions`. No member may subscribe to their topics."""
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
             )
-            for topic, indexes in indexes_by_topic(several(partitions, "partitions")).items()
+            for topic, indexes in indexes_by_topic(as_list(partitions, "partitions")).items()
         ]
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
         response = await self._groups.call(
-            group_id, ApiKey.OFFSET_DELETE, lambda: request, codes=lambda answer: [answer.error_code]
+            group_id, ApiKey.OFFSET_DELETE, lambda: request, codes=lambda reply: [reply.error_code]
         )
         check(response.error_code, f"group {group_id}")
         return {tp: ErrorCode(row.error_code) for tp, row in partition_rows(response.topics)}
 
     async def delete_groups(self, group_ids: Iterable[str]) -> list[Outcome]:
-        """Delete groups that have no members, with their offsets."""
-        return [await self._delete_group(each) for each in dict.fromkeys(several(group_ids, "group_ids"))]
+        """Delete groups without members, with their offsets."""
+        return [await self._delete_group(each) for each in dict.fromkeys(as_list(group_ids, "group_ids"))]
 
     async def _delete_group(self, group_id: str) -> Outcome:
         request = DeleteGroupsRequest(groups_names=[group_id])
         try:
             response = await self._groups.call(
-                group_id, ApiKey.DELETE_GROUPS, lambda: request, codes=lambda answer: _codes(answer.results)
+                group_id, ApiKey.DELETE_GROUPS, lambda: request, codes=lambda reply: _codes(reply.results)
             )
         except ApiError as error:
             return Outcome.failed(group_id, error)
@@ -280,9 +280,11 @@ class GroupAdmin(RecordAdmin):
         instance_ids: Collection[str] = (),
         reason: str = REMOVAL_REASON,
     ) -> list[RemovedMember]:
-        """Remove members from a group, dynamic ones by their ids and static ones by their instance ids; if neither is
-        given, all. A removed member that is alive joins again."""
-        dynamic, static = several(member_ids or (), "member_ids"), several(instance_ids, "instance_ids")
+        """Remove members from a group: dynamic ones by member id, static ones by instance id; all if neither is given.
+
+        A removed member that is still running joins again.
+        """
+        dynamic, static = as_list(member_ids or (), "member_ids"), as_list(instance_ids, "instance_ids")
         members = [MemberIdentity(member_id=member, group_instance_id=None, reason=reason) for member in dynamic]
         members += [MemberIdentity(member_id="", group_instance_id=instance, reason=reason) for instance in static]
         if member_ids is None and not static:
@@ -296,10 +298,10 @@ class GroupAdmin(RecordAdmin):
         return await self._remove(group_id, members)
 
     async def _remove(self, group_id: str, members: list[MemberIdentity]) -> list[RemovedMember]:
-        await self._require(ApiKey.LEAVE_GROUP, _SEVERAL_MEMBERS_SINCE, "removes no members of others")
+        await self._require(ApiKey.LEAVE_GROUP, _SEVERAL_MEMBERS_SINCE, "cannot remove other members")
         request = LeaveGroupRequest(group_id=group_id, member_id="", members=members)
         response = await self._groups.call(
-            group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=lambda answer: [answer.error_code]
+            group_id, ApiKey.LEAVE_GROUP, lambda: request, codes=lambda reply: [reply.error_code]
         )
         check(response.error_code, f"group {group_id}")
         return [
@@ -312,10 +314,10 @@ class GroupAdmin(RecordAdmin):
         ]
 
     async def lags(self, group_id: str, assigned: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
-        """Committed and end offsets of all partitions that the group committed or was assigned."""
-        also = several(assigned, "assigned")
+        """Return committed and end offsets of the partitions with a committed offset, and of those in `assigned`."""
+        additional = as_list(assigned, "assigned")
         committed = await self.committed_offsets(group_id)
-        partitions = sorted({*committed, *also})
+        partitions = sorted({*committed, *additional})
         ends = await self.end_offsets(partitions)
         return [PartitionLag(tp, committed[tp].offset if tp in committed else None, ends.get(tp)) for tp in partitions]
 

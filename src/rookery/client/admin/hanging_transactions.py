@@ -1,8 +1,8 @@
 """Finds hanging transactions: open on a partition, and no coordinator will end them (KIP-664).
 
-A transaction that has written nothing for longer than any may last is suspect. It hangs if no transactional id has its
-producer id, or the one that has it does not count the partition to its transaction. What ended while we looked is left
-out.
+A transaction without writes for longer than the maximum duration is suspect. It hangs if no transactional id has its
+producer id, or if the transaction of that id does not include the partition. Transactions that end during the search
+are left out.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,21 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NodeId, PartitionIndex, ProducerId, TimestampMs, TopicName, TopicPartition
 from rookery.base.values import value_class
-from rookery.client.admin.base import several
+from rookery.client.admin.base import as_list
 from rookery.client.admin.outcomes import check
 from rookery.client.admin.topics import TopicAdmin
 from rookery.client.admin.transactions import OpenTransaction, TransactionAdmin
 
-# How many partitions a request asks about.
+# The maximum number of partitions in one request.
 PARTITIONS_PER_REQUEST = 500
 
-# Called with the number of partitions that were looked at since the last call.
+# Called with the number of partitions that were searched since the last call.
 OnProgress = Callable[[int], None]
 
 
 @value_class(kw_only=True)
 class Scope:
-    """Where to look: everything, or what a broker, a topic, a partition narrows it down to."""
+    """The partitions to search: all, or only those of a broker, a topic, or one partition of a topic."""
 
     node: NodeId | None = None
     topic: TopicName | None = None
@@ -33,7 +33,7 @@ class Scope:
 
 class HangingAdmin(TransactionAdmin, TopicAdmin):
     async def partitions_in(self, scope: Scope) -> list[TopicPartition]:
-        """What there is to look at. Raises ApiError where the topic, the partition or the broker does not exist."""
+        """Return the partitions in `scope`. Raises ApiError if its topic, partition or broker does not exist."""
         topics = await (self.list_topics() if scope.topic is None else self.describe_topics([scope.topic]))
         for topic in topics:
             check(topic.error, f"topic {topic.name}")
@@ -46,7 +46,7 @@ class HangingAdmin(TransactionAdmin, TopicAdmin):
             tp
             for tp, partition in known
             if scope.partition in (None, tp.partition)
-            # Without a leader there is nobody to ask, and nobody who could end a transaction.
+            # A partition without a leader cannot be searched, and its transactions cannot be ended.
             and (partition.leader >= 0 if scope.node is None else scope.node in partition.replicas)
         ]
 
@@ -59,15 +59,15 @@ class HangingAdmin(TransactionAdmin, TopicAdmin):
         node: NodeId | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[OpenTransaction]:
-        """Asks `node`, else leaders; a transaction is suspect that has written nothing for `longer_than_ms`."""
+        """Return the hanging transactions without writes for `longer_than_ms`, according to `node` or the leaders."""
         suspects: list[OpenTransaction] = []
-        wanted = several(partitions, "partitions")
+        wanted = as_list(partitions, "partitions")
         for start in range(0, len(wanted), PARTITIONS_PER_REQUEST):
-            asked = wanted[start : start + PARTITIONS_PER_REQUEST]
-            opened = await self.open_transactions(asked, node=node)
+            batch = wanted[start : start + PARTITIONS_PER_REQUEST]
+            opened = await self.open_transactions(batch, node=node)
             suspects += [found for found in opened if now_ms - found.producer.last_timestamp_ms > longer_than_ms]
             if on_progress is not None:
-                on_progress(len(asked))
+                on_progress(len(batch))
         return await self._still_open(await self._unknown_to_coordinators(suspects), node)
 
     async def _unknown_to_coordinators(self, suspects: Sequence[OpenTransaction]) -> list[OpenTransaction]:
@@ -81,7 +81,7 @@ class HangingAdmin(TransactionAdmin, TopicAdmin):
         ]
 
     async def _expected(self, producer_ids: Collection[ProducerId]) -> dict[ProducerId, frozenset[TopicPartition]]:
-        """The partitions that coordinators will write markers to, by producer id."""
+        """Return the partitions that coordinators will write markers to, by producer id."""
         listings = await self.list_transactions(producer_ids=sorted(producer_ids))
         owners = {listing.transactional_id: listing.producer_id for listing in listings}
         expected: dict[ProducerId, frozenset[TopicPartition]] = {}

@@ -1,7 +1,6 @@
-"""How one of several things went: what every operation of the `Admin` on several things answers with.
+"""`Outcome`: the result for one of several resources, which the operations of the `Admin` return.
 
-An error of one thing does not keep the others from being done, so it is a value here; `check` raises it for those who
-want that.
+The error of one resource does not affect the others, so it is a value here; `check` raises it.
 """
 
 from typing import Self
@@ -17,20 +16,20 @@ def check(code: int, what: str) -> None:
 
 @value_class
 class Outcome:
-    """`name` says of what: a topic, a group, a partition."""
+    """The result for the resource `name`: a topic, a group, a partition."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
     def check(self) -> Self:
-        """Itself, or ApiError."""
+        """Return this outcome, or raise its error as ApiError."""
         check(self.error, self.message or self.name)
         return self
 
     @classmethod
     def of(cls, name: str, code: int, message: str | None = None) -> "Outcome":
-        """From the fields of a response's row; old versions of most APIs have no message."""
+        """Build an outcome from the fields of a response's row; old versions of most APIs have no message."""
         return Outcome(name, ErrorCode(code), message)
 
     @classmethod

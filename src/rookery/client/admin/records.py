@@ -1,4 +1,4 @@
-"""Records: where they lie in partitions (by timestamp, by leader epoch), and deleting the oldest."""
+"""Looks up offsets (by timestamp, by leader epoch), and deletes the oldest records."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from rookery.base.types import (
     indexes_by_topic,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import partition_rows, several
+from rookery.client.admin.base import as_list, partition_rows
 from rookery.client.admin.topics import TopicAdmin
 from rookery.protocol.api import ApiKey
 from rookery.protocol.messages import (
@@ -30,7 +30,7 @@ from rookery.protocol.messages import (
     OffsetForLeaderTopic,
 )
 
-# Timestamps with a meaning of their own in ListOffsets.
+# Special timestamps of ListOffsets.
 LATEST: TimestampMs = -1
 EARLIEST: TimestampMs = -2
 MAX_TIMESTAMP: TimestampMs = -3
@@ -43,7 +43,7 @@ _ANY_EPOCH: LeaderEpoch = -1
 
 @value_class
 class OffsetResult:
-    """The first offset at or after a timestamp; offset -1 where there is none."""
+    """The first offset at or after a timestamp; -1 if there is none."""
 
     offset: Offset
     timestamp_ms: TimestampMs
@@ -53,7 +53,7 @@ class OffsetResult:
 
 @value_class
 class DeletedRecords:
-    """`low_watermark` is the first offset that is left."""
+    """`low_watermark` is the first offset that remains."""
 
     low_watermark: Offset
     error: ErrorCode
@@ -61,7 +61,7 @@ class DeletedRecords:
 
 @value_class
 class EpochEnd:
-    """Where the newest epoch ends that is not newer than the one asked for; -1 and -1 where none is known."""
+    """The end offset of the newest epoch that is not newer than the requested one; both are -1 if there is none."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset
@@ -72,7 +72,7 @@ class RecordAdmin(TopicAdmin):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, TimestampMs], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetResult]:
-        """Offsets by timestamp, or by LATEST, EARLIEST, MAX_TIMESTAMP; asked of each partition's leader."""
+        """Look up offsets by timestamp, or by LATEST, EARLIEST or MAX_TIMESTAMP, at the partitions' leaders."""
         isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
 
         def request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -90,7 +90,7 @@ class RecordAdmin(TopicAdmin):
                 replica_id=_CONSUMER_REPLICA, isolation_level=isolation, topics=topics, timeout_ms=self._timeout_ms
             )
 
-        rows = await self._ask_leaders(
+        rows = await self._call_leaders(
             ApiKey.LIST_OFFSETS,
             wanted,
             request,
@@ -105,15 +105,15 @@ class RecordAdmin(TopicAdmin):
         }
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Without the partitions that do not exist or have no leader."""
-        wanted = several(partitions, "partitions")
+        """Return the end offsets; partitions that do not exist or have no leader are left out."""
+        wanted = as_list(partitions, "partitions")
         topics = await self.describe_topics({tp.topic for tp in wanted}) if wanted else []
         led = {TopicPartition(t.name, p.index) for t in topics for p in t.partitions if p.leader >= 0}
         found = await self.list_offsets({tp: LATEST for tp in wanted if tp in led})
         return {tp: result.offset for tp, result in found.items() if result.error == ErrorCode.NONE}
 
     async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, DeletedRecords]:
-        """Delete what lies below these offsets; -1 means everything up to the high watermark."""
+        """Delete the records below these offsets; -1 means all records up to the high watermark."""
 
         def request(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
             topics = [
@@ -128,7 +128,7 @@ class RecordAdmin(TopicAdmin):
             ]
             return DeleteRecordsRequest(topics=topics, timeout_ms=self._timeout_ms)
 
-        rows = await self._ask_leaders(
+        rows = await self._call_leaders(
             ApiKey.DELETE_RECORDS,
             before,
             request,
@@ -140,9 +140,9 @@ class RecordAdmin(TopicAdmin):
         return {tp: DeletedRecords(row.low_watermark, ErrorCode(row.error_code)) for tp, row in rows.items()}
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, EpochEnd]:
-        """Where leaders' epochs end in partitions: how to tell whether a log was truncated."""
+        """Return the end offsets of leader epochs, which show whether a log was truncated."""
 
-        rows = await self._ask_leaders(
+        rows = await self._call_leaders(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             epochs,
             lambda partitions: _epochs_request({tp: epochs[tp] for tp in partitions}),

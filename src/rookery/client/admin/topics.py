@@ -1,4 +1,4 @@
-"""Topics: create, delete, describe, and add partitions."""
+"""Creates, deletes and describes topics, and adds partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from rookery.base.types import (
     TopicName,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, several
+from rookery.client.admin.base import AdminPart, as_list
 from rookery.client.admin.outcomes import Outcome
 from rookery.client.metadata import ClusterMetadata, Topic, read_metadata
 from rookery.protocol.api import ApiKey
@@ -37,19 +37,19 @@ from rookery.protocol.messages import (
     MetadataRequestTopic,
 )
 
-# The broker's own defaults, in CreateTopics (KIP-464).
+# Stands for the broker's default in CreateTopics (KIP-464).
 BROKER_DEFAULT = -1
 
-# The first versions that know topics by id.
+# The first versions that identify topics by id.
 _DELETE_BY_ID_SINCE = 6
 _METADATA_BY_ID_SINCE = 12
-# What Java's admin asks for at once, too.
+# The page size of Java's admin client.
 PARTITIONS_PER_PAGE = 2000
 
 
 @value_class
 class NewTopic:
-    """`assignments`, the replicas of each partition, stand instead of the two numbers."""
+    """`assignments`, the replicas of each partition, replace `partitions` and `replication_factor`."""
 
     name: TopicName
     partitions: int = BROKER_DEFAULT
@@ -60,7 +60,7 @@ class NewTopic:
 
 @value_class
 class CreatedTopic(Outcome):
-    """What the topic got; None where it failed or the broker is too old to tell."""
+    """The properties of the created topic; None if it failed, or if the broker is too old to report them."""
 
     topic_id: TopicId | None = None
     partitions: int | None = None
@@ -69,7 +69,7 @@ class CreatedTopic(Outcome):
 
 @value_class
 class NewPartitions:
-    """`total` is the new number of partitions; `assignments` are the replicas of each that is added."""
+    """`total` is the new number of partitions; `assignments` are the replicas of each new one."""
 
     total: int
     assignments: Sequence[Sequence[NodeId]] | None = None
@@ -77,7 +77,7 @@ class NewPartitions:
 
 @value_class(kw_only=True)
 class PartitionDetails:
-    """`eligible_leaders` may lead without loss though they are not in sync; None where the cluster has no such."""
+    """`eligible_leaders` can be elected without data loss though not in sync; None if the cluster has none."""
 
     index: PartitionIndex
     leader: NodeId
@@ -101,25 +101,25 @@ class TopicDetails:
 
 class TopicAdmin(AdminPart):
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
-        """Create topics. One whose first answer got lost is asked for again, and is then TOPIC_ALREADY_EXISTS."""
+        """Create topics. If the first response is lost, the retry may report TOPIC_ALREADY_EXISTS."""
         request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in several(topics, "topics")],
+            topics=[_creatable(topic) for topic in as_list(topics, "topics")],
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        rows = await self._ask_controller(ApiKey.CREATE_TOPICS, request, lambda response: response.topics)
+        rows = await self._call_controller(ApiKey.CREATE_TOPICS, request, lambda response: response.topics)
         return [_created(row) for row in rows]
 
     async def delete_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Outcome]:
-        """Delete topics, by name or by id; outcomes of ids that do not exist are named by the id."""
-        wanted = several(topics, "topics")
+        """Delete topics by name or by id; the outcome of an id that does not exist is named by the id."""
+        wanted = as_list(topics, "topics")
         names = [topic for topic in wanted if isinstance(topic, str)]
         if len(names) < len(wanted):
             await self._require(ApiKey.DELETE_TOPICS, _DELETE_BY_ID_SINCE, "deletes topics by name only")
         request = DeleteTopicsRequest(
             topics=[_deletable(topic) for topic in wanted], topic_names=names, timeout_ms=self._timeout_ms
         )
-        rows = await self._ask_controller(ApiKey.DELETE_TOPICS, request, lambda response: response.responses)
+        rows = await self._call_controller(ApiKey.DELETE_TOPICS, request, lambda response: response.responses)
         return [
             Outcome.of(row.name or str(row.get("topic_id")), row.error_code, row.get("error_message")) for row in rows
         ]
@@ -127,20 +127,20 @@ class TopicAdmin(AdminPart):
     async def create_partitions(
         self, totals: Mapping[TopicName, int | NewPartitions], *, validate_only: bool = False
     ) -> list[Outcome]:
-        """Raise topics to these total numbers of partitions."""
+        """Increase the number of partitions of topics to these totals."""
         topics = [_enlarged(name, total) for name, total in totals.items()]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=self._timeout_ms, validate_only=validate_only)
-        rows = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request, lambda response: response.results)
+        rows = await self._call_controller(ApiKey.CREATE_PARTITIONS, request, lambda response: response.results)
         return [Outcome.of(row.name, row.error_code, row.error_message) for row in rows]
 
     async def list_topics(self) -> list[Topic]:
-        """All topics, by name."""
+        """Return all topics, sorted by name."""
         metadata = await self._retry(self._cluster.refresh)
         return sorted(metadata.topics.values(), key=lambda topic: topic.name)
 
     async def describe_topics(self, topics: Iterable[TopicName | TopicId]) -> list[Topic]:
-        """In the order asked, each once; a topic that does not exist carries its error."""
-        wanted = list(dict.fromkeys(several(topics, "topics")))
+        """Describe topics in the given order, each once; a topic that does not exist has an error."""
+        wanted = list(dict.fromkeys(as_list(topics, "topics")))
         names = [topic for topic in wanted if isinstance(topic, str)]
         ids = [topic for topic in wanted if not isinstance(topic, str)]
         by_name = (await self._retry(partial(self._cluster.refresh, names))).topics if names else {}
@@ -156,21 +156,21 @@ class TopicAdmin(AdminPart):
             include_topic_authorized_operations=False,
         )
 
-        async def ask() -> ClusterMetadata:
+        async def attempt() -> ClusterMetadata:
             response = await self._cluster.call(ApiKey.METADATA, request)
             for row in response.topics:
-                # Metadata are kept by name, and a topic that does not exist has none.
+                # `read_metadata` uses the name as the key, and a topic that does not exist has none.
                 row.name = row.name or str(row.get("topic_id"))
             return read_metadata(response)
 
-        return list((await self._retry(ask)).topics.values())
+        return list((await self._retry(attempt)).topics.values())
 
     async def describe_topic_partitions(
         self, topics: Iterable[TopicName] = (), *, partitions_per_page: int = PARTITIONS_PER_PAGE
     ) -> list[TopicDetails]:
-        """Topics (none named: all) in great detail, by name, asked for page by page (KIP-966)."""
+        """Return the details of topics (empty: all), sorted by name, requested page by page (KIP-966)."""
         wanted = [
-            DescribeTopicPartitionsRequestTopicRequest(name=name) for name in sorted(set(several(topics, "topics")))
+            DescribeTopicPartitionsRequestTopicRequest(name=name) for name in sorted(set(as_list(topics, "topics")))
         ]
         found: dict[TopicName, TopicDetails] = {}
         cursor: DescribeTopicPartitionsRequestCursor | None = None
@@ -234,7 +234,7 @@ def _enlarged(name: TopicName, wanted: int | NewPartitions) -> CreatePartitionsT
 
 
 def _details(row: DescribeTopicPartitionsResponseTopic, before: tuple[PartitionDetails, ...] = ()) -> TopicDetails:
-    """`before` are the partitions that earlier pages had."""
+    """`before` are the partitions from earlier pages."""
     return TopicDetails(
         name=row.name or "",
         topic_id=row.topic_id,

@@ -1,10 +1,10 @@
-"""Transactions: list, describe, fence producers, and abort what hangs (KIP-664).
+"""Lists and describes transactions, fences producers, and aborts hanging transactions (KIP-664).
 
-Two sides know of a transaction: its coordinator, by the transactional id, and the leader of each partition, by the
-producer id of the open batches there. `list_transactions` and `describe_transactions` ask the first, and
-`describe_producers` the second. A transaction hangs on a partition if only the second knows of it
-(`hanging_transactions` finds those): no coordinator will end it, and readers of committed records wait before it.
-`abort_transaction` ends it there. `fence_producers` ends transactions that their coordinators know, and fences their
+The state of a transaction is stored in two places: at its coordinator, by transactional id, and at the leader of each
+partition, by the producer id of the open batches there. `list_transactions` and `describe_transactions` ask the
+coordinators, `describe_producers` the leaders. A transaction hangs on a partition if only the leader has it
+(`hanging_transactions` finds those): no coordinator will end it, and readers of committed records cannot read past it.
+`abort_transaction` ends it there. `fence_producers` ends transactions at their coordinators, and fences their
 producers. `end_transaction` ends one that its producer prepared and left open.
 """
 
@@ -23,7 +23,7 @@ from rookery.base.types import (
     indexes_by_topic,
 )
 from rookery.base.values import value_class
-from rookery.client.admin.base import AdminPart, partition_rows, several
+from rookery.client.admin.base import AdminPart, as_list, partition_rows
 from rookery.client.admin.outcomes import Outcome, check
 from rookery.client.prepared import EndOutcome, PreparedTransaction
 from rookery.protocol.api import ApiKey
@@ -49,10 +49,10 @@ TRANSACTION_STATES = ("Empty", ONGOING, *ENDING, "CompleteCommit", "CompleteAbor
 _NO_FILTER = -1
 _DURATION_FILTER_SINCE = 1
 _ID_PATTERN_SINCE = 2
-# The oldest coordinator epoch there can be: for a producer whose transactions never ended here.
+# The lowest coordinator epoch: for a producer whose transactions never ended on this partition.
 _FIRST_COORDINATOR_EPOCH = 0
 TRANSACTION_TIMEOUT_MS = 60_000
-# By protocol: EndTxn 5 means transactions v2 (KIP-890).
+# The version of EndTxn selects the protocol: version 5 means transactions v2 (KIP-890).
 _END_VERSIONS = {False: 4, True: 5}
 _END_OUTCOMES = {
     ErrorCode.NONE: EndOutcome.DONE,
@@ -73,9 +73,9 @@ class TransactionListing:
 
 @value_class(kw_only=True)
 class TransactionDescription:
-    """`partitions` are those of the ongoing transaction; while it ends, those that still wait for their marker.
+    """`partitions` are those of the ongoing transaction; while it ends, those still without a marker.
 
-    `start_ms` is of the latest transaction, which may be over.
+    `start_ms` is the start of the latest transaction, which may have ended.
     """
 
     transactional_id: str
@@ -90,7 +90,7 @@ class TransactionDescription:
     message: str | None = None
 
     def check(self) -> Self:
-        """Itself, or ApiError."""
+        """Return this value, or raise its error as ApiError."""
         check(self.error, self.message or f"transactional id {self.transactional_id}")
         return self
 
@@ -101,7 +101,7 @@ class TransactionDescription:
 
 @value_class(kw_only=True)
 class ActiveProducer:
-    """What a partition remembers of a producer; `transaction_start` is where its open transaction began."""
+    """The state of a producer on a partition; `transaction_start` is the first offset of its open transaction."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -113,7 +113,7 @@ class ActiveProducer:
 
 @value_class(kw_only=True)
 class PartitionProducers:
-    """The producers that a partition remembers, by their ids; or why they are not known."""
+    """The producers of a partition, sorted by id, or the error of describing it."""
 
     partition: TopicPartition
     producers: tuple[ActiveProducer, ...]
@@ -121,7 +121,7 @@ class PartitionProducers:
     message: str | None = None
 
     def check(self) -> Self:
-        """Itself, or ApiError."""
+        """Return this value, or raise its error as ApiError."""
         check(self.error, self.message or f"partition {self.partition}")
         return self
 
@@ -155,7 +155,7 @@ class AbortTarget:
 
 @value_class
 class FencedProducer(Outcome):
-    """`name` is the transactional id; a next producer will be above this producer id and epoch."""
+    """`name` is the transactional id; its next producer gets a higher producer id or epoch than these."""
 
     producer_id: ProducerId = -1
     producer_epoch: ProducerEpoch = -1
@@ -170,10 +170,10 @@ class TransactionAdmin(AdminPart):
         running_longer_than_ms: int | None = None,
         id_pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactions of all coordinators, by transactional id; `id_pattern` is a regular expression (RE2)."""
+        """Return the transactions of all coordinators, sorted by transactional id; `id_pattern` is an RE2 pattern."""
         request = ListTransactionsRequest(
-            state_filters=several(states, "states"),
-            producer_id_filters=several(producer_ids, "producer_ids"),
+            state_filters=as_list(states, "states"),
+            producer_id_filters=as_list(producer_ids, "producer_ids"),
             duration_filter=_NO_FILTER if running_longer_than_ms is None else running_longer_than_ms,
             transactional_id_pattern=id_pattern,
         )
@@ -189,11 +189,11 @@ class TransactionAdmin(AdminPart):
     ) -> list[TransactionListing]:
         connection = await self._cluster.connection(node)
         if connection.version(ApiKey.LIST_TRANSACTIONS) < version_min:
-            # It would answer as if nothing had been filtered.
+            # It would ignore the filter and return all transactions.
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, f"LIST_TRANSACTIONS: broker {node} is too old for this filter"
             )
-        response = await self._ask(ApiKey.LIST_TRANSACTIONS, request, node=node)
+        response = await self._call(ApiKey.LIST_TRANSACTIONS, request, node=node)
         check(response.error_code, f"transactions of broker {node}")
         return [
             TransactionListing(row.transactional_id, node, row.producer_id, row.transaction_state)
@@ -201,8 +201,8 @@ class TransactionAdmin(AdminPart):
         ]
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> list[TransactionDescription]:
-        """In the order asked; an id that its coordinator does not know carries TRANSACTIONAL_ID_NOT_FOUND."""
-        wanted = dict.fromkeys(several(transactional_ids, "transactional_ids"))
+        """Describe transactions in the given order; an unknown id has the error TRANSACTIONAL_ID_NOT_FOUND."""
+        wanted = dict.fromkeys(as_list(transactional_ids, "transactional_ids"))
         return [await self._describe_transaction(each) for each in wanted]
 
     async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
@@ -211,7 +211,7 @@ class TransactionAdmin(AdminPart):
                 transactional_id,
                 ApiKey.DESCRIBE_TRANSACTIONS,
                 lambda: DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-                codes=lambda answer: [row.error_code for row in answer.transaction_states],
+                codes=lambda reply: [row.error_code for row in reply.transaction_states],
             )
             row = response.transaction_states[0]
             check(row.error_code, f"transactional id {transactional_id}")
@@ -222,10 +222,10 @@ class TransactionAdmin(AdminPart):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, node: NodeId | None = None
     ) -> dict[TopicPartition, PartitionProducers]:
-        """The producers that partitions' leaders, or another broker with replicas, remember."""
-        wanted = several(partitions, "partitions")
+        """Return the producers of `partitions` according to their leaders, or to a `node` with replicas."""
+        wanted = as_list(partitions, "partitions")
         if node is None:
-            rows = await self._ask_leaders(
+            rows = await self._call_leaders(
                 ApiKey.DESCRIBE_PRODUCERS,
                 wanted,
                 _producers_request,
@@ -239,14 +239,14 @@ class TransactionAdmin(AdminPart):
             )
         else:
             request = _producers_request(wanted)
-            response = await self._retry(partial(self._ask, ApiKey.DESCRIBE_PRODUCERS, request, node=node))
+            response = await self._retry(partial(self._call, ApiKey.DESCRIBE_PRODUCERS, request, node=node))
             rows = dict(partition_rows(response.topics))
         return {tp: _producers(tp, row) for tp, row in rows.items()}
 
     async def open_transactions(
         self, partitions: Iterable[TopicPartition], *, node: NodeId | None = None
     ) -> list[OpenTransaction]:
-        """Those of `describe_producers` that are in a transaction, by partition and start. Raises ApiError."""
+        """Return the producers with an open transaction, sorted by partition and start. Raises ApiError."""
         found = await self.describe_producers(partitions, node=node)
         opened = [OpenTransaction(tp, producer) for tp, row in found.items() for producer in row.check().producers]
         return sorted(
@@ -255,7 +255,7 @@ class TransactionAdmin(AdminPart):
         )
 
     async def abort_transaction(self, target: AbortTarget) -> None:
-        """End a transaction on one partition only, whatever its coordinator knows. Raises ApiError."""
+        """Abort a transaction on one partition only, without its coordinator. Raises ApiError."""
         await self._retry(partial(self._abort, target))
 
     async def _abort(self, target: AbortTarget) -> None:
@@ -271,13 +271,13 @@ class TransactionAdmin(AdminPart):
         response = await self._cluster.call(
             ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), node=leader
         )
-        answer = response.markers[0].topics[0].partitions[0]
-        check(answer.error_code, f"partition {target.partition}, producer id {target.producer_id}")
+        row = response.markers[0].topics[0].partitions[0]
+        check(row.error_code, f"partition {target.partition}, producer id {target.producer_id}")
 
     async def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> EndOutcome:
-        """Commit or abort what a producer prepared. May be repeated, also after an answer that got lost.
+        """Commit or abort a prepared transaction. Idempotent: may be repeated, also after a lost response.
 
-        Returns when the outcome is certain; readers see it soon after. Raises ApiError where there is no telling.
+        Returns when the outcome is certain; readers see it soon after. Raises ApiError if the outcome is unknown.
         """
         request = EndTxnRequest(
             transactional_id=prepared.transactional_id,
@@ -293,7 +293,7 @@ class TransactionAdmin(AdminPart):
             prepared.transactional_id,
             ApiKey.END_TXN,
             lambda: request,
-            codes=lambda answer: [answer.error_code],
+            codes=lambda reply: [reply.error_code],
             version_max=version,
         )
         code = ErrorCode(response.error_code)
@@ -304,19 +304,19 @@ class TransactionAdmin(AdminPart):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
     ) -> list[FencedProducer]:
-        """Lock the producers of transactional ids out, and abort their transactions; returns when that is done.
+        """Fence the producers of transactional ids, abort their transactions, and wait for the end of those.
 
-        A transactional id that does not exist comes into being. From now on `timeout_ms` is its time-out.
+        A transactional id that does not exist is created. `timeout_ms` becomes its transaction time-out.
         """
-        wanted = dict.fromkeys(several(transactional_ids, "transactional_ids"))
+        wanted = dict.fromkeys(as_list(transactional_ids, "transactional_ids"))
         return [await self._fence(each, timeout_ms) for each in wanted]
 
     async def _fence(self, transactional_id: str, timeout_ms: int) -> FencedProducer:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
-        async def ask() -> FencedProducer:
+        async def attempt() -> FencedProducer:
             response = await self._transactions.call(
-                transactional_id, ApiKey.INIT_PRODUCER_ID, lambda: request, codes=lambda answer: [answer.error_code]
+                transactional_id, ApiKey.INIT_PRODUCER_ID, lambda: request, codes=lambda reply: [reply.error_code]
             )
             check(response.error_code, f"transactional id {transactional_id}")
             return FencedProducer(
@@ -324,14 +324,14 @@ class TransactionAdmin(AdminPart):
             )
 
         try:
-            # As long as markers are being written.
-            return await self._cluster.retry(ask, retriable=lambda code: code is ErrorCode.CONCURRENT_TRANSACTIONS)
+            # Retry while markers are being written.
+            return await self._cluster.retry(attempt, retriable=lambda code: code is ErrorCode.CONCURRENT_TRANSACTIONS)
         except ApiError as error:
             return FencedProducer(transactional_id, error.code, error.message)
 
 
 def _is_being_ended(code: ErrorCode) -> bool:
-    """The end is decided, and its markers are being written."""
+    """Return whether the outcome is decided, and its markers are being written."""
     return code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -378,5 +378,5 @@ def _producers(tp: TopicPartition, row: PartitionResponse) -> PartitionProducers
 
 
 def _known(number: int) -> int | None:
-    """The protocol says -1 where there is nothing to say."""
+    """Return None for -1, which stands for no value in the protocol."""
     return number if number >= 0 else None
