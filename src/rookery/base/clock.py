@@ -1,4 +1,4 @@
-"""The seam for time: nothing below `node` reads a clock of its own."""
+"""The clock interface: no code below `node` reads the system clock directly."""
 
 import time
 from typing import Protocol
@@ -8,11 +8,11 @@ from rookery.base.types import TimestampMs
 
 class Clock(Protocol):
     def now_ms(self) -> TimestampMs:
-        """Wall-clock time, for record timestamps and retention."""
+        """Return wall-clock time, for record timestamps and retention."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for time-outs and durations."""
+        """Return seconds that never decrease, for time-outs and durations."""
         ...
 
 
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves when told to."""
+    """A clock that only moves by `advance`."""
 
     def __init__(self, now_ms: TimestampMs = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

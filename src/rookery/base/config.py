@@ -1,4 +1,4 @@
-"""Configuration as a whole: which keys there are, what a server was started with, and what is in force where.
+"""Configuration as a whole: which keys exist, what a server was started with, and which values are in effect.
 
 A broker key's value comes from the first of four layers that has it: set for this broker at run time, set for all
 brokers at run time, given at the start (`server.properties`, `--set`), the default. A topic key's value comes from the
@@ -32,12 +32,12 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 
 # `listener.name.<listener>.<key>` sets a key for one listener only.
 _LISTENER_PREFIX = "listener.name."
-# Those of them that can be changed at run time.
+# Keys that can be changed at run time for one listener.
 _UPDATED_PER_LISTENER = frozenset({"max.connections"})
-# Keys that stand for the same thing in other units, the first that is set counting.
+# Keys for the same setting in different units; the first that is set counts.
 _BROKER_SYNONYMS = {name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if len(key.synonyms) > 1}
 
-# To compare a name with all others takes time with the square of its length.
+# The time to compare a name with all others grows with the square of its length.
 _GUESSED_NAME_MAX = 100
 
 
@@ -48,7 +48,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key as DescribeConfigs answers it."""
+    """One key as reported by DescribeConfigs."""
 
     name: str
     value: str | None
@@ -62,7 +62,7 @@ class ConfigEntry(NamedTuple):
 
 @value_class(kw_only=True)
 class BrokerLayers:
-    """The texts that a broker's values come from, strongest first; each has been checked on its way in."""
+    """The texts that a broker's values come from, strongest first; each was checked when it was set."""
 
     dynamic: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class BrokerLayers:
         yield ConfigSource.STATIC_BROKER_CONFIG, self.static
 
     def value(self, name: str) -> ConfigValue:
-        """The value of a broker key that is in force."""
+        """Return the effective value of a broker key."""
         key = BROKER_KEYS[name]
         for _, layer in self.sources():
             if name in layer:
@@ -82,7 +82,7 @@ class BrokerLayers:
         return key.default
 
     def listener_value(self, listener: str, name: str) -> ConfigValue:
-        """The value of a key for one listener alone; None if it has none of its own."""
+        """Return the value of a key for one listener; None if it is not set for that listener."""
         own = f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
         texts = (layer[own] for _, layer in self.sources() if own in layer)
         return next((parse_value(BROKER_KEYS[name], text) for text in texts), None)
@@ -109,9 +109,9 @@ class BrokerLayers:
 
 
 def load_static(text: str, source: str, assignments: Iterable[str] = (), *, given_as: str = "--set") -> dict[str, str]:
-    """The keys of a server.properties text and of `key=value` assignments, which win.
+    """Parse a server.properties text and `key=value` assignments, which take precedence.
 
-    One ConfigError lists all mistakes; `given_as` is what it calls the place of an assignment.
+    One ConfigError lists all mistakes; `given_as` names the source of the assignments in it.
     """
     properties = parse_properties(text, source)
     properties.update(parse_assignment(assignment, given_as) for assignment in assignments)
@@ -124,12 +124,12 @@ def load_static(text: str, source: str, assignments: Iterable[str] = (), *, give
 
 
 def ineffective(static: Mapping[str, str]) -> list[str]:
-    """The keys that were given but do nothing here, for the start to say so."""
+    """Return the keys that were given but have no effect here, for a log line at the start."""
     return sorted(name for name in static if not find_broker_key(name).effective)
 
 
 def find_broker_key(name: str) -> ConfigKey:
-    """The row of a broker key, also in its form for one listener; ConfigError with a guess if there is none."""
+    """Return the row of a broker key, also in its form for one listener; ConfigError with a suggestion if unknown."""
     key = BROKER_KEYS.get(name)
     if key:
         return key
@@ -152,14 +152,14 @@ def find_topic_key(name: str) -> ConfigKey:
 
 
 def can_update(name: str) -> bool:
-    """Whether a broker key can be changed at run time; changing what has no effect is refused, not swallowed."""
+    """Return whether a broker key can be changed at run time; changes without effect are rejected, not ignored."""
     key = find_broker_key(name)
     is_known_here = name == key.name or key.name in _UPDATED_PER_LISTENER
     return is_known_here and key.effective and key.update is not Update.READ_ONLY
 
 
 def validate_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> None:
-    """Check a topic's own configs, alone and together with what it gets from the broker; ConfigError if wrong."""
+    """Check a topic's own configs, alone and together with the values from the broker; raises ConfigError."""
     for name, text in overrides.items():
         parse_value(find_topic_key(name), text)
     values = effective_topic_values(overrides, broker)
@@ -169,7 +169,7 @@ def validate_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> None:
 
 
 def effective_topic_values(overrides: Mapping[str, str], broker: BrokerLayers) -> dict[str, ConfigValue]:
-    """Every topic key's value in force."""
+    """Return the effective value of every topic key."""
     values = {
         name: parse_value(key, overrides[name]) if name in overrides else _from_broker(key, broker)
         for name, key in TOPIC_KEYS.items()
@@ -190,14 +190,14 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[C
 
 
 def describe_broker(broker: BrokerLayers) -> list[ConfigEntry]:
-    """Every key of one broker, and the keys for single listeners that were given."""
+    """Describe every key of one broker, and the keys that were set for single listeners."""
     given = {name for _, layer in broker.sources() for name in layer}
     names = {name for name, key in BROKER_KEYS.items() if not key.internal} | given
     return [_broker_entry(name, broker) for name in sorted(names)]
 
 
 def describe_broker_defaults(dynamic_default: Mapping[str, str]) -> list[ConfigEntry]:
-    """What was set at run time for all brokers: DescribeConfigs of a broker without a name."""
+    """Describe the keys set at run time for all brokers: DescribeConfigs of a broker without a name."""
     return [
         _entry(find_broker_key(name), name, dynamic_default[name], synonyms)
         for name in sorted(dynamic_default)
@@ -215,7 +215,7 @@ def _static_problems(name: str, value: Property) -> Iterator[str]:
 def _guess(name: str, known: Iterable[str]) -> str:
     if len(name) > _GUESSED_NAME_MAX:
         return ""
-    # Only mistakes need it.
+    # Imported here, because only mistakes need it.
     import difflib
 
     similar = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
@@ -231,7 +231,10 @@ def _check_together(values: Mapping[str, ConfigValue]) -> None:
 
 
 def _from_broker(key: ConfigKey, broker: BrokerLayers) -> ConfigValue:
-    """Layer by layer, as Kafka does: `log.retention.hours` set at run time wins over `log.retention.ms` in the file."""
+    """Return a topic key's value from the first broker layer that has a synonym, as in Kafka.
+
+    `log.retention.hours` set at run time takes precedence over `log.retention.ms` in the file.
+    """
     for _, layer in broker.sources():
         for name in key.synonyms:
             if name in layer:
@@ -273,9 +276,9 @@ def _entry(
 
 
 def _synonyms_of(name: str, broker: BrokerLayers) -> tuple[ConfigSynonym, ...]:
-    """What there is for a broker key, the strongest first.
+    """Return the values set for a broker key, the strongest first.
 
-    Kafka leaves out what stands before the key itself: `log.retention.hours` where `log.retention.ms` is not set.
+    Synonyms before the key itself are left out, as in Kafka: `log.retention.hours` if `log.retention.ms` is not set.
     """
     names = _BROKER_SYNONYMS.get(name, (name,))
     found = [

@@ -1,6 +1,6 @@
-"""The broker keys of Kafka 4 that do something here. See `config_key` for what a row says.
+"""The broker keys of Kafka 4 that have an effect here; see `config_key` for the columns of a row.
 
-Kafka can change more of them at run time; here only those are marked so whose change takes effect at once.
+Kafka can change more of them at run time; here only keys whose change takes effect immediately are marked so.
 """
 
 from rookery.base.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, ConfigValue, Update
@@ -16,7 +16,7 @@ _CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 
 def parse_connection_limits(text: str) -> dict[str, int]:
-    """The limits by address of `127.0.0.1:10,[::1]:5`; ValueError with the item that is none."""
+    """Parse limits by address, such as `127.0.0.1:10,[::1]:5`; raises ValueError with the first malformed item."""
     limits: dict[str, int] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
         address, _, count = item.rpartition(":")
@@ -39,21 +39,21 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "advertised.listeners",
         _LIST,
         None,
-        "Addresses that clients are told to connect to, if they differ from listeners.",
+        "Addresses that clients connect to, if they differ from listeners.",
     ),
     _row(
         "auto.create.topics.enable",
         _BOOLEAN,
         True,
-        "Create a topic when a client asks for metadata of one that does not exist.",
+        "Create a topic when a client requests metadata of one that does not exist.",
     ),
     _row("broker.id", _INT, -1, "Older name of node.id."),
-    _row("broker.rack", _STRING, None, "Where this broker stands; told to clients and used to spread replicas."),
+    _row("broker.rack", _STRING, None, "The rack of this broker; reported to clients and used to spread replicas."),
     _row(
         "cluster.id",
         _STRING,
         None,
-        "Id of the cluster to be; unset, the data directory's own or a new one. Not a key of Kafka.",
+        "Id of a new cluster; if unset, that of the data directory or a random one. Not a key of Kafka.",
     ),
     _row(
         "compression.gzip.level",
@@ -96,12 +96,12 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "controller.listener.names",
         _LIST,
         (),
-        "Listeners for controllers; they are left out of what clients are offered.",
+        "Listeners for controllers; they are not reported to clients.",
     ),
     _row("controller.quorum.voters", _LIST, (), "The controller quorum as id@host:port; here only this node itself."),
-    _row("default.replication.factor", _INT, 1, "Replicas of topics that are created without a number."),
+    _row("default.replication.factor", _INT, 1, "Replicas of topics that are created without a replication factor."),
     _row("delete.topic.enable", _BOOLEAN, True, "Allow topics to be deleted."),
-    _row("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch answer.", minimum=1024),
+    _row("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch response.", minimum=1024),
     _row(
         "listener.security.protocol.map",
         _STRING,
@@ -112,7 +112,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "listeners",
         _LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Addresses to listen on, as NAME://host:port; an empty host is every interface, which is Kafka's default.",
+        "Addresses to listen on, as NAME://host:port; an empty host means every interface, which is Kafka's default.",
     ),
     _row(
         "log.cleaner.backoff.ms",
@@ -126,7 +126,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "log.cleaner.dedupe.buffer.size",
         _LONG,
         134_217_728,
-        "Memory for the cleaner's map of keys; a change holds from the next log on that is cleaned.",
+        "Memory for the cleaner's map of keys; a change takes effect with the next log that is cleaned.",
         minimum=1_048_577,
         update=_CLUSTER_WIDE,
     ),
@@ -138,7 +138,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         minimum=0,
         update=_CLUSTER_WIDE,
     ),
-    _row("log.cleaner.enable", _BOOLEAN, True, "Run the cleaner; without it compacted topics grow without end."),
+    _row("log.cleaner.enable", _BOOLEAN, True, "Run the cleaner; without it compacted topics grow without limit."),
     _row(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
@@ -192,10 +192,10 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "log.flush.offset.checkpoint.interval.ms",
         _INT,
         60_000,
-        "How often the recovery points are written down.",
+        "How often the recovery points are written to disk.",
         minimum=0,
     ),
-    _row("log.flush.scheduler.interval.ms", _LONG, LONG_MAX, "How often logs are looked at for a flush that is due."),
+    _row("log.flush.scheduler.interval.ms", _LONG, LONG_MAX, "How often logs are checked for a flush that is due."),
     _row(
         "log.index.interval.bytes",
         _INT,
@@ -237,7 +237,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         update=_CLUSTER_WIDE,
     ),
     _row("log.retention.bytes", _LONG, -1, "Default of the topic config retention.bytes.", update=_CLUSTER_WIDE),
-    _row("log.retention.check.interval.ms", _LONG, 300_000, "How often logs are looked at for retention.", minimum=1),
+    _row("log.retention.check.interval.ms", _LONG, 300_000, "How often logs are checked for retention.", minimum=1),
     _row("log.retention.hours", _INT, 168, "Default of the topic config retention.ms, in hours."),
     _row("log.retention.minutes", _INT, None, "Default of the topic config retention.ms, in minutes."),
     _row("log.retention.ms", _LONG, None, "Default of the topic config retention.ms.", update=_CLUSTER_WIDE),
@@ -265,7 +265,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "max.connections",
         _INT,
         INT_MAX,
-        "Most connections of a listener at a time; together never more than a quarter of the files that the process "
+        "Most connections of a listener at a time; in total never more than a quarter of the files that the process "
         "may open. Also for one listener: listener.name.<listener>.max.connections.",
         minimum=0,
         update=_CLUSTER_WIDE,
@@ -297,7 +297,7 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "max.request.partition.size.limit",
         _INT,
         2000,
-        "Most partitions in one DescribeTopicPartitions answer.",
+        "Most partitions in one DescribeTopicPartitions response.",
         minimum=1,
     ),
     _row(
@@ -321,16 +321,16 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "node.id",
         _INT,
         1,
-        "Number of this node; unique in its cluster, and kept in the data directory. Kafka has no default.",
+        "Id of this node; unique in its cluster, and stored in the data directory. Kafka has no default.",
         minimum=0,
     ),
-    _row("num.partitions", _INT, 1, "Partitions of topics that are created without a number.", minimum=1),
+    _row("num.partitions", _INT, 1, "Partitions of topics that are created without a partition count.", minimum=1),
     _row(
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
-        "Threads that recover logs after an unclean stop, and write them out at a clean one; changed at run time, it "
-        "holds from the next stop on.",
+        "Threads that recover logs after an unclean stop, and close them at a clean one; a change at run time takes "
+        "effect at the next stop.",
         minimum=1,
         update=_CLUSTER_WIDE,
     ),
@@ -345,21 +345,30 @@ BROKER_ROWS: tuple[ConfigKey, ...] = (
         "producer.id.expiration.ms",
         _INT,
         86_400_000,
-        "Idle time after which a producer's sequence numbers are forgotten.",
+        "Idle time after which a producer's sequence numbers are dropped.",
         minimum=1,
         update=_CLUSTER_WIDE,
     ),
     _row(
-        "replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often the high watermarks are written down."
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5000,
+        "How often the high watermarks are written to disk.",
     ),
-    _row("request.timeout.ms", _INT, 30_000, "Longest wait for replicas in what brokers do for themselves.", minimum=1),
+    _row(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        "Longest wait for replicas in requests that brokers make themselves.",
+        minimum=1,
+    ),
     _row(
         "queued.max.request.bytes",
         _LONG,
         -1,
-        "Bytes of requests that have arrived in part, over all connections of a listener. Beyond them the connection "
-        "whose request has been incomplete for longest is closed, where Kafka stops reading; -1 is 268435456, no limit "
-        "in Kafka.",
+        "Bytes of partially received requests, over all connections of a listener. Beyond them the connection "
+        "whose request has been incomplete for longest is closed (Kafka stops reading); -1 means 268435456 here, no "
+        "limit in Kafka.",
     ),
     _row("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", minimum=1),
     _row("socket.receive.buffer.bytes", _INT, -1, "SO_RCVBUF of client sockets; -1 lets the system tune it."),

@@ -1,6 +1,6 @@
 """Keys of Kafka 4 for groups, offsets, transactions and share groups.
 
-Most of those of groups, offsets and transactions do something (`_live`); the others are known and checked, without
+Most keys for groups, offsets and transactions have an effect (`_live`); the others are known and checked, without
 effect so far (`_row`).
 """
 
@@ -21,14 +21,14 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "add.partitions.to.txn.retry.backoff.max.ms",
         _INT,
         100,
-        "Longest wait between tries to add a partition to a transaction.",
+        "Longest wait between attempts to add a partition to a transaction.",
         minimum=0,
     ),
     _row(
         "add.partitions.to.txn.retry.backoff.ms",
         _INT,
         20,
-        "First wait between tries to add a partition to a transaction.",
+        "First wait between attempts to add a partition to a transaction.",
         minimum=1,
     ),
     _row(
@@ -56,21 +56,21 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "group.consumer.max.assignment.interval.ms",
         _INT,
         15_000,
-        "Largest assignment interval that a group may ask for.",
+        "Largest assignment interval that a group may request.",
         minimum=0,
     ),
     _live(
         "group.consumer.max.heartbeat.interval.ms",
         _INT,
         15_000,
-        "Largest heartbeat interval that a group may ask for.",
+        "Largest heartbeat interval that a group may request.",
         minimum=1,
     ),
     _live(
         "group.consumer.max.session.timeout.ms",
         _INT,
         60_000,
-        "Largest session time-out that a group may ask for.",
+        "Largest session time-out that a group may request.",
         minimum=1,
     ),
     _live("group.consumer.max.size", _INT, INT_MAX, "Most members of a consumer group.", minimum=1),
@@ -86,28 +86,28 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "group.consumer.min.assignment.interval.ms",
         _INT,
         0,
-        "Smallest assignment interval that a group may ask for.",
+        "Smallest assignment interval that a group may request.",
         minimum=0,
     ),
     _live(
         "group.consumer.min.heartbeat.interval.ms",
         _INT,
         5000,
-        "Smallest heartbeat interval that a group may ask for.",
+        "Smallest heartbeat interval that a group may request.",
         minimum=1,
     ),
     _live(
         "group.consumer.min.session.timeout.ms",
         _INT,
         45_000,
-        "Smallest session time-out that a group may ask for.",
+        "Smallest session time-out that a group may request.",
         minimum=1,
     ),
     _row(
         "group.consumer.regex.refresh.interval.ms",
         _INT,
         600_000,
-        "How often regular-expression subscriptions are resolved anew.",
+        "How often regular-expression subscriptions are resolved again.",
         minimum=10_000,
         internal=True,
     ),
@@ -118,7 +118,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "group.coordinator.append.linger.ms",
         _INT,
         -1,
-        "Time that the group coordinator gathers writes; -1 adapts.",
+        "Time that the group coordinator collects writes; -1 adapts.",
         minimum=-1,
     ),
     _row(
@@ -166,7 +166,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "group.share.delivery.count.limit",
         _INT,
         5,
-        "Deliveries of a record to a share group before it is given up.",
+        "Deliveries of a record to a share group before it is dropped.",
         minimum=2,
         maximum=10,
     ),
@@ -331,10 +331,8 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
     _row("group.streams.session.timeout.ms", _INT, 45_000, "Session time-out of streams groups.", minimum=1),
     _live("offset.metadata.max.bytes", _INT, 4096, "Most bytes of metadata in an offset commit."),
     _live("offsets.commit.timeout.ms", _INT, 5000, "Time that an offset commit may take.", minimum=1),
-    _live("offsets.load.buffer.size", _INT, 5_242_880, "Bytes read at a time when offsets are loaded.", minimum=1),
-    _live(
-        "offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are looked for.", minimum=1
-    ),
+    _live("offsets.load.buffer.size", _INT, 5_242_880, "Bytes per read when offsets are loaded.", minimum=1),
+    _live("offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are removed.", minimum=1),
     _live("offsets.retention.minutes", _INT, 10_080, "Life of an empty group's committed offsets.", minimum=1),
     _live(
         "offsets.topic.compression.codec",
@@ -349,7 +347,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "offsets.topic.replication.factor",
         _SHORT,
         3,
-        "Replicas of __consumer_offsets; as many as there are brokers, if these are fewer.",
+        "Replicas of __consumer_offsets; at most the number of brokers.",
         minimum=1,
     ),
     _live("offsets.topic.segment.bytes", _INT, 104_857_600, "Segment size of __consumer_offsets.", minimum=1),
@@ -357,7 +355,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "share.coordinator.append.linger.ms",
         _INT,
         -1,
-        "Time that the share coordinator gathers writes; -1 adapts.",
+        "Time that the share coordinator collects writes; -1 adapts.",
         minimum=-1,
     ),
     _row(
@@ -380,7 +378,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "share.coordinator.load.buffer.size",
         _INT,
         5_242_880,
-        "Bytes read at a time when share state is loaded.",
+        "Bytes per read when share state is loaded.",
         minimum=1,
     ),
     _row(
@@ -429,7 +427,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "transaction.max.timeout.ms",
         _INT,
         900_000,
-        "Largest transaction time-out that a producer may ask for.",
+        "Largest transaction time-out that a producer may request.",
         minimum=1,
     ),
     _live(
@@ -450,7 +448,7 @@ COORDINATOR_ROWS: tuple[ConfigKey, ...] = (
         "transaction.state.log.load.buffer.size",
         _INT,
         5_242_880,
-        "Bytes read at a time when transactions are loaded.",
+        "Bytes per read when transactions are loaded.",
         minimum=1,
     ),
     _live("transaction.state.log.min.isr", _INT, 2, "min.insync.replicas of __transaction_state.", minimum=1),

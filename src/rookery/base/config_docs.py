@@ -1,6 +1,6 @@
-"""Writes docs/config.md from the tables: `python -m rookery.base.config_docs > docs/config.md`.
+"""Generates docs/config.md from the tables: `python -m rookery.base.config_docs > docs/config.md`.
 
-`client.settings.docs` writes the page of the clients' keys with the same sections and tables.
+`client.settings.docs` generates the page of the clients' keys with the same sections and tables.
 """
 
 import sys
@@ -17,11 +17,12 @@ _INTRODUCTION = """\
 
 Keys, types, defaults and limits are those of Apache Kafka 4; a description says so where a default differs. A broker
 reads them from a properties file (`rookery start --config server.properties`) and from the command line
-(`--set key=value`, which wins). An unknown key is an error; a key without effect is accepted and named at the start.
+(`--set key=value`, which takes precedence). An unknown key is an error; a key without effect is accepted and logged at
+the start.
 
-Topics take their own values (`rookery topics create --config key=value`, `rookery configs alter`); what a topic does
-not set comes from the broker keys in the column *broker keys*, the first that is set counting. Broker keys marked with
-a star can be changed while the broker runs, for one broker or for all.
+Topics have their own values (`rookery topics create --config key=value`, `rookery configs alter`); a key that a topic
+does not set gets its value from the first of the *broker keys* that is set. Broker keys marked with a star can be
+changed while the broker runs, for one broker or for all.
 """
 _STAR = " \\*"
 _NAMES = {INT_MAX: "2147483647 (no limit)", LONG_MAX: "9223372036854775807 (no limit)"}
@@ -55,7 +56,7 @@ def _topic_table(keys: Iterable[ConfigKey]) -> str:
 
 
 def key_table(keys: Iterable[ConfigKey], *, mark: Callable[[ConfigKey], str] = lambda key: "") -> str:
-    """A line per key, with a mark behind the names of some."""
+    """Return a table with a line per key; `mark` is appended to the name."""
     rows = [(f"`{key.name}`" + mark(key), _type(key), _default(key), _limits(key), key.doc) for key in keys]
     return markdown_table(("key", "type", "default", "allowed", "meaning"), rows)
 

@@ -1,9 +1,8 @@
-"""One row per configuration key: its type, default, limits and what it means; and how its text becomes a value.
+"""One row per configuration key: its type, default, limits and meaning; and the conversion of its text to a value.
 
-The tables are `config_topic` for topics; for brokers `config_broker` (keys that do something here), and
+The tables are `config_topic` for topics; for brokers `config_broker` (keys that have an effect here), and
 `config_coordinator`, `config_security` and `config_inert` (keys most of which are known and checked but have no effect
-here).
-Types, defaults and limits are Kafka's, except where the text of a row says so.
+here). Types, defaults and limits are Kafka's, except where the text of a row says so.
 """
 
 import re
@@ -22,7 +21,7 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """The numbers that DescribeConfigs gives to types."""
+    """The numbers of types in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -36,7 +35,7 @@ class ConfigType(IntEnum):
 
 
 class Update(Enum):
-    """Whether a broker key can be changed while the broker runs, and for whom."""
+    """Whether a broker key can be changed while the broker runs, for one broker or for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -83,7 +82,7 @@ def broker_row(
     internal: bool = False,
     effective: bool = True,
 ) -> ConfigKey:
-    """A row of a broker table, written in one or two lines."""
+    """Return a row of a broker table; its calls take one or two lines."""
     return ConfigKey(
         name=name,
         type=kind,
@@ -109,7 +108,7 @@ _WHOLE_LIMITS = {ConfigType.SHORT: 2**15 - 1, ConfigType.INT: INT_MAX, ConfigTyp
 
 
 def parse_value(key: ConfigKey, text: str) -> ConfigValue:
-    """The value of a key's text, checked; ConfigError says what is wrong with it."""
+    """Convert and check the text of a key's value; raises ConfigError with the reason."""
     value = _convert(key, text)
     problem = _problem(key, value)
     if problem:
@@ -119,7 +118,7 @@ def parse_value(key: ConfigKey, text: str) -> ConfigValue:
 
 
 def format_value(value: ConfigValue) -> str | None:
-    """A value as Kafka writes it: what DescribeConfigs answers."""
+    """Format a value as Kafka does, for DescribeConfigs."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -148,7 +147,7 @@ def _convert(key: ConfigKey, text: str) -> ConfigValue:
 
 def _convert_whole(key: ConfigKey, text: str) -> int:
     limit = _WHOLE_LIMITS[key.type]
-    # The length is checked first: Python refuses to convert thousands of digits, and takes long for hundreds.
+    # The length is checked first: Python rejects thousands of digits, and takes long to convert hundreds.
     if _NUMBER.fullmatch(text) and len(text) <= 20 and -limit - 1 <= int(text) <= limit:
         return int(text)
     raise ConfigError(f"Invalid value {text} for configuration {key.name}: not a number of type {key.type.name}")
@@ -168,7 +167,7 @@ def _problem(key: ConfigKey, value: ConfigValue) -> str | None:
 
 
 def _format_double(value: float) -> str:
-    """As Java prints doubles: plain from 0.001 up to ten million, scientific beyond."""
+    """Format a double as Java does: plain from 0.001 up to ten million, scientific beyond."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), float("-inf")):
         return repr(value)
     mantissa, exponent = f"{value!r}e0".split("e")[:2]

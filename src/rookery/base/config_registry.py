@@ -1,9 +1,9 @@
-"""The keys of the schema registry, under Confluent's names, and what a broker calls them.
+"""The keys of the schema registry, under Confluent's names, and their names in a broker's configuration.
 
-A registry of its own (`rookery registry`) takes them as they are. In a broker's process each is called
-`schema.registry.<name>`; a name that begins so already keeps it. `schema.registry.listeners` switches the registry on.
-`kafkastore.<key>` passes any key that Kafka's clients share on to the registry's own clients: `registry.settings` knows
-these. Types, defaults and limits are Confluent's, except where the text of a row says so.
+A separate registry (`rookery registry`) uses them as they are. In a broker's process each is called
+`schema.registry.<name>`; a name that already begins so keeps it. `schema.registry.listeners` enables the registry.
+`kafkastore.<key>` passes any key that Kafka's clients share to the registry's own clients: `registry.settings` has the
+list. Types, defaults and limits are Confluent's, except where the text of a row says so.
 """
 
 from dataclasses import replace
@@ -30,19 +30,21 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         "host.name",
         _STRING,
         None,
-        "Name under which the other nodes reach this one; unset, the first listener's host, or this machine's name if "
-        "that is every interface.",
+        "Name under which the other nodes reach this one; if unset, the first listener's host, or this machine's name "
+        "if that is every interface.",
     ),
     _row(
         "inter.instance.protocol",
         _STRING,
         None,
-        "The listener that other nodes are told: the first with this scheme. Unset, http if there is one.",
+        "The listener that other nodes use: the first with this scheme. If unset, http if there is one.",
         choices=("http", "https"),
         any_case=True,
     ),
-    _row("kafkastore.bootstrap.servers", _LIST, (), "Brokers that keep the schemas; in a broker's process that one."),
-    _row("kafkastore.topic", _STRING, "_schemas", "The topic that keeps the schemas."),
+    _row(
+        "kafkastore.bootstrap.servers", _LIST, (), "Brokers that store the schemas; in a broker's process that broker."
+    ),
+    _row("kafkastore.topic", _STRING, "_schemas", "The topic that stores the schemas."),
     _row(
         "kafkastore.topic.replication.factor",
         _INT,
@@ -54,7 +56,7 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         "kafkastore.topic.skip.validation",
         _BOOLEAN,
         False,
-        "Use the topic as it is: do not create it, and do not look at its partitions and its cleanup policy.",
+        "Use the topic as it is: do not create it, and do not check its partitions and its cleanup policy.",
     ),
     _row(
         "kafkastore.timeout.ms",
@@ -75,29 +77,33 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         "kafkagroup.rebalance.timeout.ms",
         _INT,
         300_000,
-        "Time for all nodes to come together when one joins or leaves.",
+        "Time for all nodes to rejoin when one joins or leaves.",
         minimum=1,
     ),
     _row(
-        "kafkagroup.session.timeout.ms", _INT, 10_000, "A node without heartbeats for this long is given up.", minimum=1
+        "kafkagroup.session.timeout.ms",
+        _INT,
+        10_000,
+        "Time without heartbeats after which a node is removed.",
+        minimum=1,
     ),
     _row("kafkagroup.heartbeat.interval.ms", _INT, 3000, "Time between heartbeats.", minimum=1),
     _row("leader.eligibility", _BOOLEAN, True, "Whether this node may become the leader, which writes."),
     _row(
-        "leader.connect.timeout.ms", _INT, 60_000, "Time to connect to the leader, for a request passed on.", minimum=1
+        "leader.connect.timeout.ms", _INT, 60_000, "Time to connect to the leader, for a forwarded request.", minimum=1
     ),
-    _row("leader.read.timeout.ms", _INT, 60_000, "Time for the leader's answer to a request passed on.", minimum=1),
+    _row("leader.read.timeout.ms", _INT, 60_000, "Time for the leader's response to a forwarded request.", minimum=1),
     _row(
         "inter.instance.headers.whitelist",
         _LIST,
         (),
-        "Names of further request headers that are passed on to the leader.",
+        "Names of further request headers that are forwarded to the leader.",
     ),
     _row(
         "schema.compatibility.level",
         _STRING,
         "backward",
-        "Compatibility level where none was set.",
+        "Compatibility level where none is set.",
         choices=_LEVELS,
         any_case=True,
     ),
@@ -107,32 +113,37 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
         _INT,
         2 * 1024 * 1024,
         "Largest body of a request, in bytes of JSON, where a schema's text is longer than it is stored. 1 MiB in "
-        "Confluent's registry, which has the limit only if it is asked to.",
+        "Confluent's registry, where the limit must be enabled.",
         minimum=1,
     ),
-    _row("schema.search.default.limit", _INT, 1000, "Schemas that a list has unless asked otherwise.", minimum=1),
-    _row("schema.search.max.limit", _INT, 1000, "The most schemas that a list has.", minimum=1),
-    _row("subject.search.default.limit", _INT, INT_MAX, "Subjects that a list has unless asked otherwise.", minimum=1),
-    _row("subject.search.max.limit", _INT, INT_MAX, "The most subjects that a list has.", minimum=1),
+    _row("schema.search.default.limit", _INT, 1000, "Default number of schemas in a list.", minimum=1),
+    _row("schema.search.max.limit", _INT, 1000, "Largest number of schemas in a list.", minimum=1),
+    _row("subject.search.default.limit", _INT, INT_MAX, "Default number of subjects in a list.", minimum=1),
+    _row("subject.search.max.limit", _INT, INT_MAX, "Largest number of subjects in a list.", minimum=1),
     _row(
         "subject.version.search.default.limit",
         _INT,
         INT_MAX,
-        "Versions that a list has unless asked otherwise.",
+        "Default number of versions in a list.",
         minimum=1,
     ),
-    _row("subject.version.search.max.limit", _INT, INT_MAX, "The most versions that a list has.", minimum=1),
-    _row("context.search.default.limit", _INT, INT_MAX, "Contexts that a list has unless asked otherwise.", minimum=1),
-    _row("context.search.max.limit", _INT, INT_MAX, "The most contexts that a list has.", minimum=1),
+    _row("subject.version.search.max.limit", _INT, INT_MAX, "Largest number of versions in a list.", minimum=1),
+    _row("context.search.default.limit", _INT, INT_MAX, "Default number of contexts in a list.", minimum=1),
+    _row("context.search.max.limit", _INT, INT_MAX, "Largest number of contexts in a list.", minimum=1),
     _row(
         "authentication.method",
         _STRING,
         "NONE",
-        "BASIC asks every request for a user and a password.",
+        "BASIC requires a user and a password in every request.",
         choices=("NONE", "BASIC"),
     ),
-    _row("authentication.realm", _STRING, "", "Name that is told to who must authenticate."),
-    _row("authentication.roles", _LIST, ("*",), "Roles that may use the registry; * is every role, and none."),
+    _row("authentication.realm", _STRING, "", "Realm in the challenge to a client that must authenticate."),
+    _row(
+        "authentication.roles",
+        _LIST,
+        ("*",),
+        "Roles that may use the registry; * means every user, also without a role.",
+    ),
     _row(
         "authentication.credentials.file",
         _STRING,
@@ -143,35 +154,35 @@ REGISTRY_ROWS: tuple[ConfigKey, ...] = (
     _row("ssl.keystore.location", _STRING, None, "PEM file with the private key and the certificate chain, for https."),
     _row("ssl.keystore.type", _STRING, "PEM", "Format of that file. JKS in Confluent's registry.", choices=("PEM",)),
     _row("ssl.key.password", _PASSWORD, None, "Password of the private key."),
-    _row("ssl.truststore.location", _STRING, None, "PEM file with the authorities that certificates are checked by."),
+    _row("ssl.truststore.location", _STRING, None, "PEM file with the trusted certificate authorities."),
     _row("ssl.truststore.type", _STRING, "PEM", "Format of that file. JKS in Confluent's registry.", choices=("PEM",)),
     _row(
         "ssl.client.authentication",
         _STRING,
         "NONE",
-        "Whether clients must show a certificate.",
+        "Whether clients must present a certificate.",
         choices=("NONE", "REQUESTED", "REQUIRED"),
     ),
 )
 
 
 def broker_name(name: str) -> str:
-    """What a broker calls a key of the registry."""
+    """Return the name of a registry key in a broker's configuration."""
     return name if name.startswith(REGISTRY_PREFIX) else REGISTRY_PREFIX + name
 
 
 def _in_broker(row: ConfigKey) -> ConfigKey:
     if row.name == "listeners":
-        return replace(row, name=LISTENERS, default=(), doc=f"Switches the schema registry on. {row.doc}")
-    return replace(row, name=broker_name(row.name), doc=f"Of the schema registry. {row.doc}")
+        return replace(row, name=LISTENERS, default=(), doc=f"Enables the schema registry. {row.doc}")
+    return replace(row, name=broker_name(row.name), doc=f"Schema registry: {row.doc}")
 
 
 REGISTRY_BROKER_ROWS: tuple[ConfigKey, ...] = tuple(_in_broker(row) for row in REGISTRY_ROWS)
 
-# Hidden when a broker's configuration is described: some of these keys are passwords.
+# Not shown when a broker's configuration is described: some of these keys are passwords.
 PASSED_ON: Final = ConfigKey(
     name=REGISTRY_PREFIX + CLIENT_PREFIX + "*",
     type=_PASSWORD,
     default=None,
-    doc="Of the schema registry. A key of its own Kafka clients.",
+    doc="Schema registry: A key of the registry's Kafka clients.",
 )

@@ -1,10 +1,10 @@
-"""The topic configurations of Kafka 4: the table behind CreateTopics, DescribeConfigs and AlterConfigs for topics.
+"""The topic configurations of Kafka 4: the table for CreateTopics, DescribeConfigs and AlterConfigs of topics.
 
-`synonyms` are the broker keys that give a topic's value where the topic itself has none, the first that is set
-counting; `SYNONYM_UNIT_MS` says what those in hours and minutes are multiplied with.
+`synonyms` are the broker keys that provide a topic's value if the topic itself has none; the first that is set counts.
+`SYNONYM_UNIT_MS` has the factors for those in hours and minutes.
 
 The checks of schema ids are not Kafka's but Confluent's, under their names there and under plain ones. `FALLBACKS` says
-which key gives the value of a plain one that is not set.
+which key provides the value of a plain one that is not set.
 """
 
 import re
@@ -79,19 +79,19 @@ def _throttled(name: str, role: str) -> ConfigKey:
 
 
 def _schema_check_rows(part: str) -> tuple[ConfigKey, ...]:
-    """`part` is key or value."""
+    """Return the rows for schema ids; `part` is key or value."""
     return (
         ConfigKey(
             name=f"confluent.{part}.schema.validation",
             type=ConfigType.BOOLEAN,
             default=False,
-            doc=f"Refuse records whose {part} has no schema id that is registered for its subject.",
+            doc=f"Reject records whose {part} has no schema id that is registered for its subject.",
         ),
         ConfigKey(
             name=f"{part}.schema.validation",
             type=ConfigType.BOOLEAN,
             default=False,
-            doc=f"Another name of confluent.{part}.schema.validation: either of the two switches the check on.",
+            doc=f"Another name of confluent.{part}.schema.validation: either of the two enables the check.",
         ),
         ConfigKey(
             name=f"confluent.{part}.subject.name.strategy",
@@ -106,7 +106,7 @@ def _schema_check_rows(part: str) -> tuple[ConfigKey, ...]:
             type=ConfigType.STRING,
             default=None,
             choices=(*_STRATEGY_CLASSES, *SUBJECT_STRATEGIES),
-            doc=f"Another name of confluent.{part}.subject.name.strategy; wins over it where it is set.",
+            doc=f"Another name of confluent.{part}.subject.name.strategy; takes precedence over it.",
         ),
     )
 
@@ -126,7 +126,7 @@ _ROWS = (
     _whole(
         "compression.gzip.level",
         -1,
-        "Level for gzip when compression.type=gzip; -1 is the library's default.",
+        "Level for gzip when compression.type=gzip; -1 means the library's default.",
         kind=_INT,
         minimum=1,
         maximum=9,
@@ -162,13 +162,13 @@ _ROWS = (
     _whole(
         "delete.retention.ms",
         86_400_000,
-        "How long tombstones stay in a compacted topic after cleaning first met them.",
+        "How long tombstones stay in a compacted topic after the first cleaning that finds them.",
         synonyms=("log.cleaner.delete.retention.ms",),
     ),
     _whole(
         "file.delete.delay.ms",
         60_000,
-        "Time between taking a segment out of the log and removing its files.",
+        "Time between the removal of a segment from the log and the removal of its files.",
         synonyms=("log.segment.delete.delay.ms",),
     ),
     _whole(
@@ -195,7 +195,7 @@ _ROWS = (
     _whole(
         "internal.segment.bytes",
         None,
-        "Segment size without the lower limit of segment.bytes, for tests; wins over segment.bytes.",
+        "Segment size without the lower limit of segment.bytes, for tests; takes precedence over it.",
         kind=_INT,
         minimum=None,
         internal=True,
@@ -246,7 +246,7 @@ _ROWS = (
     _text(
         "message.timestamp.type",
         "CreateTime",
-        "Whose clock a record's timestamp is: the producer's, or the broker's at the time of the append.",
+        "Which clock sets a record's timestamp: the producer's, or the broker's when it is appended.",
         synonym="log.message.timestamp.type",
         choices=("CreateTime", "LogAppendTime"),
     ),
@@ -257,7 +257,7 @@ _ROWS = (
         minimum=0,
         maximum=1,
         synonyms=("log.cleaner.min.cleanable.ratio",),
-        doc="Share of the log that must be uncleaned before the cleaner takes it.",
+        doc="Share of the log that must be dirty before the cleaner processes it.",
     ),
     _whole(
         "min.compaction.lag.ms",
@@ -273,28 +273,28 @@ _ROWS = (
         minimum=1,
         synonyms=("min.insync.replicas",),
     ),
-    _flag("preallocate", "Reserve a new segment's space on disk at once.", synonyms=("log.preallocate",)),
+    _flag("preallocate", "Reserve a new segment's space on disk when it is created.", synonyms=("log.preallocate",)),
     _flag("remote.log.copy.disable", "With tiered storage: stop copying segments to it."),
     _flag("remote.log.delete.on.disable", "With tiered storage: delete the remote data when it is turned off."),
-    _flag("remote.storage.enable", "Tiered storage for this topic; refused, since there is none here."),
+    _flag("remote.storage.enable", "Tiered storage for this topic; rejected, since there is none here."),
     _whole(
         "retention.bytes",
         -1,
-        "Size of a partition beyond which its oldest segments go; negative is no limit.",
+        "Size of a partition beyond which its oldest segments are deleted; negative means no limit.",
         minimum=None,
         synonyms=("log.retention.bytes",),
     ),
     _whole(
         "retention.ms",
         604_800_000,
-        "Age beyond which segments go, by their newest record's timestamp; -1 is no limit.",
+        "Age beyond which segments are deleted, by their newest record's timestamp; -1 means no limit.",
         minimum=-1,
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ),
     _whole(
         "segment.bytes",
         1_073_741_824,
-        "Size at which a new segment is begun.",
+        "Size at which a new segment begins.",
         kind=_INT,
         minimum=SEGMENT_BYTES_MIN,
         synonyms=("log.segment.bytes",),
@@ -302,7 +302,7 @@ _ROWS = (
     _whole(
         "segment.index.bytes",
         10_485_760,
-        "Largest size of an offset or time index; a full one begins a new segment.",
+        "Largest size of an offset or time index; when one is full, a new segment begins.",
         kind=_INT,
         minimum=4,
         maximum=INT_MAX,
@@ -311,19 +311,19 @@ _ROWS = (
     _whole(
         "segment.jitter.ms",
         0,
-        "Random time taken off segment.ms, so that not all partitions roll at once.",
+        "Random time subtracted from segment.ms, so that not all partitions roll at the same time.",
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ),
     _whole(
         "segment.ms",
         604_800_000,
-        "Age at which a new segment is begun even if it is not full.",
+        "Age at which a new segment begins even if the current one is not full.",
         minimum=1,
         synonyms=("log.roll.ms", "log.roll.hours"),
     ),
     _flag(
         "unclean.leader.election.enable",
-        "Let a replica that is not in sync lead when no other is left, losing records.",
+        "Allow a replica that is not in sync to lead when no other is left, which loses records.",
         synonyms=("unclean.leader.election.enable",),
     ),
 )

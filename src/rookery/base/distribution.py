@@ -1,7 +1,7 @@
-"""The installed distribution: its name, its version, and how a missing extra is installed.
+"""The installed distribution: its name, its version, and how to install a missing extra.
 
 On PyPI the name `rookery` belongs to another program. The distribution is therefore `rookery-streaming`, and a hint
-must never tell people to install `rookery` by name.
+must never suggest to install `rookery` by name.
 """
 
 NAME = "rookery-streaming"
@@ -9,7 +9,7 @@ NAME = "rookery-streaming"
 
 def version() -> str:
     """Return the version of the installed distribution."""
-    # Imported late: the module costs some milliseconds, and the start of a broker does not need it.
+    # Imported here: the module takes some milliseconds, and the start of a broker does not need it.
     from importlib import metadata
 
     return metadata.version(NAME)

@@ -7,9 +7,9 @@ system, and this is the whole tree:
     |-- ConfigError        a setting is unknown or malformed; the text names the key and what to change
     |-- StartupError       the node cannot start; the text says what to do
     |-- ProtocolError      untrusted bytes that do not follow the protocol: the only exception a decoder may raise
-    |   |-- InvalidBatchError  a record batch that must be refused; carries the ErrorCode to answer
+    |   |-- InvalidBatchError  a record batch that must be rejected; carries the ErrorCode of the response
     |   `-- UnsupportedVersionError  an API key or version that is not defined
-    |-- CorruptionError    bytes of ours on disk that fail their checks
+    |-- CorruptionError    the node's own bytes on disk fail their checks
     |-- StorageError       a log directory failed (disk full, IO error); it is offline from now on
     `-- ApiError           a client's request was answered with an error code
 """
@@ -162,7 +162,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "ErrorCode":
-        """A code that a newer broker sends and we do not know yet."""
+        """Return UNKNOWN_SERVER_ERROR for a code that only a newer broker knows."""
         return cls.UNKNOWN_SERVER_ERROR
 
 
@@ -213,7 +213,7 @@ class ConfigError(RookeryError):
 
 
 class StartupError(RookeryError):
-    """The node cannot start; the text tells the user what to change."""
+    """The node cannot start; the text says what to change."""
 
 
 class ProtocolError(RookeryError):
@@ -221,10 +221,10 @@ class ProtocolError(RookeryError):
 
 
 class InvalidBatchError(ProtocolError):
-    """A record batch that must be refused, with the code to answer.
+    """A record batch that must be rejected, with the error code of the response.
 
-    `record_index` is the record where reading it failed; `record_errors` are the (index, message) of records that can
-    be read and are refused.
+    `record_index` is the record where decoding failed; `record_errors` are the (index, message) of records that can be
+    decoded and are rejected.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class ApiError(RookeryError):
         self.message = message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For `copy` and `pickle`, which would call the class with the text that it made of its arguments."""
+        """Support `copy` and `pickle`, which would otherwise call the class with its formatted message."""
         return _restore, (type(self), self.args), self.__dict__
 
 

@@ -1,16 +1,17 @@
-"""The seam for disks: every file that Rookery reads or writes goes through here.
+"""The interface to the disk: every file that Rookery reads or writes goes through here.
 
-`OsFiles` is the real disk. `tests.faults.files.CrashFiles` implements the same protocols over memory, forgets what was
-not synced, tears the last write and fails any call on demand; the simulator runs whole nodes on it.
+`OsFiles` is the real disk. `tests.faults.files.CrashFiles` implements the same protocols in memory, drops what was not
+synced, tears the last write and fails any call on demand; the simulator runs whole nodes on it.
 
-What survives a crash, and what the callers may rely on:
-- bytes of a file survive once `File.sync()` returned;
-- a created, renamed or removed name survives once `Files.sync_directory()` of its directory returned;
-- `rename` replaces its target atomically: after a crash one finds the old file or the new one, never a mixture;
-- `replace_file` does the whole dance (write aside, sync, rename, sync directory) for small files.
+What survives a crash, and what callers may rely on:
+- bytes of a file survive once `File.sync()` has returned;
+- a created, renamed or removed name survives once `Files.sync_directory()` of its directory has returned;
+- `rename` replaces its target atomically: after a crash there is the old file or the new one, never a mixture;
+- `replace_file` does all the steps for small files: write a temporary file, sync, rename, sync the directory.
 
-Records, offsets and settings are for the user that runs the node: files are created with mode 0600 and directories
-with 0700, also where the umask would allow more. What exists keeps its mode: an administrator may open it to a group.
+Records, offsets and settings are only for the user that runs the node: files are created with mode 0600 and directories
+with 0700, even if the umask would allow more. Existing files keep their mode: an administrator may open them to a
+group.
 """
 
 import errno
@@ -22,11 +23,11 @@ from typing import NamedTuple, Protocol
 
 from rookery.base.types import Buffer
 
-# The modes of all that is created here.
+# The modes of everything that is created here.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 
-# Linux refuses more parts in one writev (IOV_MAX).
+# Linux rejects more parts in one writev (IOV_MAX).
 _PARTS_PER_WRITE_MAX = 1024
 
 
@@ -34,7 +35,7 @@ class File(Protocol):
     """An open file: written at its end, read anywhere.
 
     It stays readable until the last reference is gone, even after it was removed from its directory: a fetch that is
-    being sent keeps the segment's bytes alive that retention has just deleted.
+    being sent keeps the bytes of a segment that retention has just deleted.
     """
 
     @property
@@ -49,7 +50,7 @@ class File(Protocol):
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def size(self) -> int: ...
@@ -61,12 +62,12 @@ class File(Protocol):
         ...
 
     def descriptor(self) -> int | None:
-        """The operating system's descriptor for `sendfile`, or None where there is none."""
+        """Return the operating system's descriptor for `sendfile`, None if there is none."""
         ...
 
 
 class FileSlice(NamedTuple):
-    """A range of a file's bytes that has not been read: the form in which fetched records travel to the socket."""
+    """A range of a file that has not been read: fetched records are passed to the socket in this form."""
 
     file: File
     position: int
@@ -87,7 +88,7 @@ class Files(Protocol):
     def is_directory(self, path: Path) -> bool: ...
 
     def list_directory(self, path: Path) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def file_size(self, path: Path) -> int: ...
@@ -105,7 +106,7 @@ class Files(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file; no error if it is gone already."""
+        """Remove a file; no error if it does not exist."""
         ...
 
     def remove_directory(self, path: Path) -> None:
@@ -115,7 +116,7 @@ class Files(Protocol):
     def sync_directory(self, path: Path) -> None: ...
 
     def lock_directory(self, path: Path) -> DirectoryLock | None:
-        """Hold a directory against other processes; None if another one holds it."""
+        """Lock a directory against other processes; None if another one holds the lock."""
         ...
 
     def free_bytes(self, path: Path) -> int: ...
@@ -124,16 +125,19 @@ class Files(Protocol):
 
 
 def replace_file(files: Files, path: Path, data: Buffer) -> None:
-    """Replace a small file so that a crash leaves the old or the new contents."""
-    aside = path.with_name(path.name + ".tmp")
-    files.write_file(aside, data)
-    files.open(aside).sync()
-    files.rename(aside, path)
+    """Replace a small file so that a crash leaves the old or the new contents.
+
+    Without the sync before the rename, the new name could survive a crash with empty contents.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    files.write_file(temporary, data)
+    files.open(temporary).sync()
+    files.rename(temporary, path)
     files.sync_directory(path.parent)
 
 
 def make_synced_directory(files: Files, path: Path) -> None:
-    """Make a directory and its missing parents so that their names survive a crash, as what is in them does."""
+    """Make a directory and its missing parents so that their names survive a crash, like the files in them."""
     if not files.exists(path):
         make_synced_directory(files, path.parent)
         files.make_directory(path)
@@ -152,7 +156,7 @@ def remove_tree(files: Files, path: Path) -> None:
 
 
 def _read_all(descriptor: int, size: int) -> bytes:
-    """All of an open file, from where it stands to `size`, or to its end if that comes earlier."""
+    """Read an open file from its current position to `size`, or to its end if that comes earlier."""
     data = os.read(descriptor, size)
     while len(data) < size and (more := os.read(descriptor, size - len(data))):
         data += more
@@ -169,7 +173,7 @@ def _write_all(descriptor: int, data: Buffer, path: Path) -> None:
 
 
 class OsFile:
-    """A file of the operating system. Closed when the last reference goes, see `File`."""
+    """A file of the operating system, closed when the last reference is dropped; see `File`."""
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self._descriptor = -1
@@ -198,7 +202,7 @@ class OsFile:
                 self._append_rest(chunk, written)
 
     def _append_rest(self, parts: Sequence[Buffer], written: int) -> None:
-        """Finish a write that the kernel cut short, as it does for very large ones and on a filling disk."""
+        """Finish a write that the kernel cut short, as it does for very large ones and on a nearly full disk."""
         for part in parts:
             view = memoryview(part)[written:]
             written = max(0, written - len(part))
@@ -224,7 +228,7 @@ class OsFile:
 
 
 class OsDirectoryLock:
-    """An advisory lock on the file `.lock`; the kernel drops it when the process ends, however it ends."""
+    """An advisory lock on the file `.lock`; the kernel releases it when the process ends, however it ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -252,7 +256,7 @@ class OsFiles:
         return os.stat(path).st_size
 
     def read_file(self, path: Path) -> bytes:
-        # Without Python's file objects, which make twice as many system calls: a start reads thousands of small files.
+        # No Python file objects, which make twice as many system calls: a start reads thousands of small files.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return _read_all(descriptor, os.fstat(descriptor).st_size)

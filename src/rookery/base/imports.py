@@ -1,7 +1,7 @@
-"""Keeps libraries from importing what a broker has no use for.
+"""Keeps libraries from importing modules that a broker does not need.
 
-Some libraries import others just in case: to print nicer tracebacks, to know their own version, to register test
-strategies. Where that costs more than what we want from them, the other one is hidden while they are imported.
+Some libraries import others just in case: to print nicer tracebacks, to find their own version, to register test
+strategies. If that import is expensive, the module is hidden while the library is imported.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import cast
 
 @contextmanager
 def module_replaced(name: str, replacement: ModuleType | None) -> Iterator[None]:
-    """Inside, `import name` gives the replacement, or fails if that is None; a module that is loaded already stays."""
+    """Make `import name` return the replacement, or fail if that is None; a module that is already loaded stays."""
     modules = cast(dict[str, ModuleType | None], sys.modules)
     if name in modules:
         yield

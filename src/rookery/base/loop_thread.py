@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: for what must go on while the caller's thread waits or is busy."""
+"""An event loop in its own thread, for work that must continue while the caller's thread waits or is busy."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,7 +12,7 @@ _STOP_TIMEOUT_S = 5.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed (the extra `fast`), asyncio's own otherwise."""
+    """Return uvloop's event loop if it is installed (the extra `fast`), else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -21,7 +21,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Runs from the start to `stop`. Its thread is a daemon: a program that forgets to stop it ends all the same."""
+    """An event loop thread that runs until `stop`; a daemon, so a program that does not stop it can still exit."""
 
     def __init__(self, name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop) -> None:
         self._runner = asyncio.Runner(loop_factory=new_loop)
@@ -34,11 +34,11 @@ class LoopThread:
             self._loop.run_forever()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        """Do the work on the loop. The future's `cancel` cancels it."""
+        """Run the coroutine on the loop; `cancel` of the returned future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
-        """Cancel all that is under way, and wait for the thread to end; nothing if it has ended."""
+        """Cancel all running work, and wait for the thread to end; does nothing if it has ended."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_STOP_TIMEOUT_S)

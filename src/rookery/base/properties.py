@@ -1,8 +1,8 @@
-"""Java's `.properties` syntax, which `server.properties` files are written in, with the place of each key.
+"""Java's `.properties` syntax, in which `server.properties` files are written, with the source and line of each key.
 
-Comments start with `#` or `!`; a line that ends in an odd number of backslashes goes on in the next one; a key ends at
-the first `=`, `:` or blank that is not escaped; `\\t \\n \\r \\f \\uXXXX` are characters, any other escaped character
-stands for itself. If a key is written twice, the last one counts, as in Java.
+Comments start with `#` or `!`; a line that ends in an odd number of backslashes continues in the next one; a key ends
+at the first `=`, `:` or blank that is not escaped; `\\t \\n \\r \\f \\uXXXX` are characters, any other escaped
+character stands for itself. If a key is written twice, the last one counts, as in Java.
 """
 
 import re
@@ -22,7 +22,7 @@ _CONTROL_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """A value as it was written, and where; `line` is 0 where the source has no lines."""
+    """A value as it was written, and where; `line` is 0 if the source has no lines."""
 
     value: str
     source: str
@@ -34,7 +34,7 @@ class Property(NamedTuple):
 
 
 def read_config(path: Path | None) -> str:
-    """A file's text, nothing without a file; ConfigError if it cannot be read."""
+    """Return a file's text, empty if `path` is None; raises ConfigError if it cannot be read."""
     if path is None:
         return ""
     try:
@@ -45,7 +45,7 @@ def read_config(path: Path | None) -> str:
 
 
 def parse_properties(text: str, source: str) -> dict[str, Property]:
-    """The keys of a properties text; ConfigError for a broken `\\u` escape."""
+    """Parse a properties text; raises ConfigError for a broken `\\u` escape."""
     properties: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         key_end = _KEY.match(line).end()  # type: ignore[union-attr]  # the pattern matches the empty string
@@ -57,7 +57,7 @@ def parse_properties(text: str, source: str) -> dict[str, Property]:
 
 
 def parse_assignment(text: str, source: str = "--set") -> tuple[str, Property]:
-    """One `key=value` of the command line, taken literally."""
+    """Parse one `key=value` of the command line, taken literally."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"{source}: expected key=value, got {text!r}")
@@ -65,7 +65,7 @@ def parse_assignment(text: str, source: str = "--set") -> tuple[str, Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first line, joined text) of everything that is not blank or a comment."""
+    """Yield (number of the first line, joined text) of everything that is not blank or a comment."""
     joined, start = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANKS)
@@ -95,7 +95,7 @@ def _unescape(text: str, place: str) -> str:
 
 
 def _join_surrogates(text: str, place: str) -> str:
-    """Java writes characters beyond U+FFFF as two escapes."""
+    """Join surrogate pairs: Java writes characters beyond U+FFFF as two escapes."""
     try:
         return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

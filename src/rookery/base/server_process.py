@@ -14,27 +14,27 @@ logger = structlog.get_logger(__name__)
 
 class Service(Protocol):
     async def start(self) -> None:
-        """Serve when this returns. Lets everything go again if it fails or is cancelled."""
+        """Return once the service is ready; release everything again if this fails or is cancelled."""
         ...
 
     async def stop(self) -> None: ...
 
 
 def run_process(work: Coroutine[Any, Any, None]) -> None:
-    """On a new event loop, to the end."""
+    """Run the coroutine to its end on a new event loop."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work)
 
 
 async def serve_until_stopped(service: Service, *, ready: Callable[[], None]) -> None:
-    """Start the service, call `ready`, wait for a signal, stop it. A signal may come before the start has ended."""
+    """Start the service, call `ready`, wait for a signal, stop it; a signal may arrive before the start has ended."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     starting = asyncio.ensure_future(service.start())
-    asked_to_stop = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    stop_requested = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         logger.info("stopping before the start has ended")
         starting.cancel()
@@ -43,7 +43,7 @@ async def serve_until_stopped(service: Service, *, ready: Callable[[], None]) ->
     await starting
     try:
         ready()
-        await asked_to_stop
+        await stop_requested
         logger.info("stopping")
     finally:
         await service.stop()

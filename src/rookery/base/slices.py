@@ -1,9 +1,10 @@
 """Long work on the event loop, done in slices.
 
 A coroutine whose work grows with a request (partitions to create, topics to describe, names to match) calls
-`await slices.pause()` after each slice. Of all coroutines that wait in `pause`, one goes on per turn of the loop, in
-the order of their calls: however many long requests arrive at once, the other connections wait for one slice per turn.
-A slice is measured in items, never in seconds, so that a run can be repeated (`rookery.base.bounds` has the sizes).
+`await slices.pause()` after each slice. Of all coroutines that wait in `pause`, one resumes per turn of the loop, in
+the order of their calls: however many long requests arrive at the same time, the other connections wait for one slice
+per turn. A slice is measured in items, never in seconds, so that a run can be repeated (`rookery.base.bounds` has the
+sizes).
 """
 
 import asyncio
@@ -15,13 +16,13 @@ Item = TypeVar("Item")
 
 
 class Slices:
-    """The long work of one node. Every method must be called on the node's event loop."""
+    """The long work of one node. All methods must be called on the node's event loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def pause(self) -> None:
-        """Let the event loop serve others; return when it is this coroutine's turn again."""
+        """Let the event loop serve other coroutines; returns when it is this coroutine's turn again."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._resume_one, loop)
@@ -30,7 +31,7 @@ class Slices:
         await turn
 
     async def of(self, items: Sequence[Item], size: int) -> AsyncIterator[Sequence[Item]]:
-        """`items` in slices of `size`, with a pause between one slice and the next."""
+        """Yield `items` in slices of `size`, with a pause between one slice and the next."""
         for start in range(0, len(items), size):
             if start:
                 await self.pause()

@@ -1,4 +1,4 @@
-"""Kafka's rule for names of topics, and its words for those that break it."""
+"""Kafka's rule for the names of topics, and the messages for names that break it."""
 
 import re
 
@@ -9,7 +9,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def name_problem(name: TopicName) -> str | None:
-    """Why a topic cannot have this name."""
+    """Return why a topic cannot have this name, None if it can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

@@ -39,7 +39,7 @@ class TopicPartition(NamedTuple):
 
 
 def indexes_by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[PartitionIndex]]:
-    """Topics with their partitions, as messages and records name them; both sorted, so that equal sets look alike."""
+    """Group partitions by topic, as messages and records do; both sorted, so that equal sets give equal results."""
     topics: dict[TopicName, list[PartitionIndex]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)

@@ -1,7 +1,7 @@
-"""Classes of values: what `@dataclass(frozen=True, slots=True)` makes, made in a third of the time.
+"""Value classes: like `@dataclass(frozen=True, slots=True)`, created in a third of the time.
 
-A broker has about a hundred of them, and generating the code of each took a quarter of its start. Here the methods of
-comparison are shared, and it is the type checker that forbids assignments, which also makes new values cheaper.
+A broker has about a hundred of them, and generating the code of each took a quarter of its start. Here the comparison
+methods are shared, and assignments are forbidden by the type checker only, which also makes creating values cheaper.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,16 @@ def value_class(cls: _Class, /) -> _Class: ...
 def value_class(*, kw_only: bool) -> Callable[[_Class], _Class]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(cls: Any = None, /, *, kw_only: bool = False) -> Any:
-    """Values of the same class are equal if all their fields are. Works with `dataclasses.fields` and `replace`.
+    """Make a class whose instances are equal if all their fields are; works with `dataclasses.fields` and `replace`.
 
-    A field that nobody should read in a log is a `field(repr=False)`.
+    A field that must not appear in logs is a `field(repr=False)`.
     """
     return _make(cls, kw_only) if cls is not None else lambda cls: _make(cls, kw_only)
 
 
 def _make(cls: Any, kw_only: bool) -> Any:
-    # A class without a text gets its signature for one, and finding that takes as long as all the rest.
+    # `dataclass` would otherwise set the signature as the docstring, and computing that takes as long as everything
+    # else.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made: Any = dataclass(slots=True, kw_only=kw_only, eq=False, repr=False)(cls)
     names = tuple(each.name for each in fields(made))
