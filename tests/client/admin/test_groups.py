@@ -49,7 +49,7 @@ def test_a_coordinator_is_found_in_every_version_and_cached(version: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("failure", "asks_again"),
+    ("failure", "looks_up_again"),
     [
         (deleted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), False),
         (deleted(ErrorCode.NOT_COORDINATOR), True),
