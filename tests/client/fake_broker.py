@@ -23,20 +23,20 @@ from rookery.protocol.message import Message
 HANG_UP = Message(hang_up=True)
 NODE_ID = 7
 
-Answer = Callable[[int, Message], Message | None]
+Responder = Callable[[int, Message], Message | None]
 
 
 class FakeBroker:
     def __init__(
         self,
-        answers: Mapping[ApiKey, Answer],
+        answers: Mapping[ApiKey, Responder],
         *,
         topics: Mapping[str, int] | None = None,
         leaderless: Collection[int] = (),
         versions: Mapping[str, int] | None = None,
     ) -> None:
         self.requests: list[tuple[ApiKey, int, Message]] = []
-        self.answers: dict[ApiKey, Answer] = {
+        self.answers: dict[ApiKey, Responder] = {
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.METADATA: self._metadata,
             **answers,
@@ -161,7 +161,7 @@ def topic_id(name: str) -> UUID:
     return UUID(bytes=name.encode().ljust(16, b"\1")[:16])
 
 
-def produced(error_code: int = 0, base_offset: int = 0) -> Answer:
+def produced(error_code: int = 0, base_offset: int = 0) -> Responder:
     """Return an answer to Produce that is the same for every partition in the request."""
 
     def answer(version: int, request: Message) -> Message:

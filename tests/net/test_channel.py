@@ -8,8 +8,7 @@ from rookery.base.errors import ApiError, ErrorCode, ProtocolError
 from rookery.base.types import Buffer, NodeId
 from rookery.client.errors import AuthenticationError
 from rookery.net.address import Address
-from rookery.net.channel import Channel
-from rookery.net.socket_buffers import SocketBuffers
+from rookery.net.channel import Channel, SocketBuffers
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.codec import encode_response
 from rookery.protocol.message import Message

@@ -18,8 +18,7 @@ from rookery.client.backoff import Backoff
 from rookery.client.errors import ClientStateError
 from rookery.client.settings.common import CommonSettings
 from rookery.net.address import Address
-from rookery.net.channel import Channel, ChannelObserver
-from rookery.net.socket_buffers import SocketBuffers
+from rookery.net.channel import Channel, ChannelObserver, SocketBuffers
 from rookery.security.settings import SaslSettings, TlsSettings
 
 if TYPE_CHECKING:

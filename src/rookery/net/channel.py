@@ -19,6 +19,7 @@ login fails.
 
 import asyncio
 import os
+import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +34,6 @@ from rookery.base.types import Buffer, NodeId
 from rookery.net.address import Address
 from rookery.net.channel_reader import ChannelReader
 from rookery.net.channel_writer import ChannelWriter
-from rookery.net.socket_buffers import SocketBuffers, prepare_socket
 from rookery.net.tls_errors import handshake_error, handshake_interrupted
 from rookery.protocol.api import DEFINED, ApiKey, VersionRange, is_flexible
 from rookery.protocol.codec import decode_response, encode_request
@@ -49,8 +49,20 @@ _CORRELATION_BYTES = 4
 _TLS_SHUTDOWN_TIMEOUT_S = 5.0
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _UNKNOWN_NODE: NodeId = -1
-_SYSTEM_BUFFERS = SocketBuffers()
 _LOGIN_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+
+
+class SocketBuffers(NamedTuple):
+    """The minimum sizes of a socket's kernel buffers: `send.buffer.bytes`, `receive.buffer.bytes`.
+
+    -1 leaves a size to the kernel. The kernel may choose larger ones, and adapts their sizes.
+    """
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
+_SYSTEM_BUFFERS = SocketBuffers()
 
 
 def software() -> ApiVersionsRequest:
@@ -157,7 +169,7 @@ class Channel(asyncio.BufferedProtocol):
             # down because the interpreter is exiting.
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"cannot connect to {address}: {error}") from None
         try:
-            prepare_socket(transport, buffers)
+            _prepare_socket(transport, buffers)
             await connection._negotiate(timeout_s)
         except BaseException:
             await connection.close(graceful=False)
@@ -435,6 +447,17 @@ class Channel(asyncio.BufferedProtocol):
 
     def _invalid_response(self, error: ProtocolError) -> ApiError:
         return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{self.address} does not speak Kafka's protocol: {error}")
+
+
+def _prepare_socket(transport: asyncio.BaseTransport, buffers: SocketBuffers) -> None:
+    plain = transport.get_extra_info("socket")
+    if plain is None:
+        return
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Setting a size stops the kernel from adapting it, so a size is only set if it is larger than the current one.
+    for option, size in ((socket.SO_SNDBUF, buffers.send_bytes), (socket.SO_RCVBUF, buffers.receive_bytes)):
+        if size > plain.getsockopt(socket.SOL_SOCKET, option):
+            plain.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _body_position(frame: memoryview) -> int:

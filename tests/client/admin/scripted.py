@@ -8,7 +8,7 @@ from rookery.client.admin import Admin
 from rookery.client.cluster import Cluster
 from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
-from tests.client.fake_broker import NODE_ID, Answer, FakeBroker
+from tests.client.fake_broker import NODE_ID, FakeBroker, Responder
 
 Result = TypeVar("Result")
 
@@ -21,7 +21,7 @@ def coordinator(version: int, request: Message) -> Message:
 
 
 def run_with(
-    answers: Mapping[ApiKey, Answer],
+    answers: Mapping[ApiKey, Responder],
     work: Callable[[Admin], Awaitable[Result]],
     leaderless: Collection[int] = (),
     /,
@@ -40,7 +40,7 @@ def run_with(
     return asyncio.run(run())
 
 
-def in_turn(*answers: Answer) -> Answer:
+def in_turn(*answers: Responder) -> Responder:
     """Return an answer that uses `answers` one after the other, and repeats the last one."""
     remaining = list(answers)
     return lambda version, request: (remaining.pop(0) if len(remaining) > 1 else remaining[0])(version, request)

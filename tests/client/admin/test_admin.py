@@ -23,7 +23,7 @@ from rookery.client.admin import (
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.admin.scripted import in_turn, run_with
-from tests.client.fake_broker import NODE_ID, Answer, topic_id
+from tests.client.fake_broker import NODE_ID, Responder, topic_id
 
 Result = TypeVar("Result")
 
@@ -32,7 +32,7 @@ TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 
 
 def call(
-    api_key: ApiKey, answer: Answer, work: Callable[[Admin], Awaitable[Result]], version: int | None = None
+    api_key: ApiKey, answer: Responder, work: Callable[[Admin], Awaitable[Result]], version: int | None = None
 ) -> tuple[Result, list[Message]]:
     """Return the result of `work`, and the requests of this API that the broker received."""
     result, broker = run_with({api_key: answer}, work, **({} if version is None else {api_key.name: version}))
@@ -261,14 +261,14 @@ def test_an_api_that_the_broker_lacks_is_named() -> None:
 def test_requests_that_the_broker_is_too_old_for(
     api_key: ApiKey, version: int, work: Callable[[Admin], Awaitable[Any]]
 ) -> None:
-    answers: dict[ApiKey, Answer] = {} if api_key is ApiKey.METADATA else {api_key: lambda version, request: None}
+    answers: dict[ApiKey, Responder] = {} if api_key is ApiKey.METADATA else {api_key: lambda version, request: None}
     with pytest.raises(ApiError, match=api_key.name) as caught:
         run_with(answers, work, **{api_key.name: version})
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_committed_offsets_wait_for_open_transactions() -> None:
-    def answer(code: ErrorCode) -> Answer:
+    def answer(code: ErrorCode) -> Responder:
         row = Message(partition_index=0, committed_offset=5, committed_leader_epoch=-1, metadata="", error_code=code)
         topics = [Message(name="t", partitions=[row])]
         group = Message(group_id="g", topics=topics, error_code=0)
@@ -284,7 +284,7 @@ def test_committed_offsets_wait_for_open_transactions() -> None:
 
 @versions_of(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def test_epoch_ends(version: int) -> None:
-    def answer(code: ErrorCode) -> Answer:
+    def answer(code: ErrorCode) -> Responder:
         row = Message(error_code=code, partition=0, leader_epoch=3, end_offset=9)
         return lambda version, request: Message(throttle_time_ms=0, topics=[Message(topic="t", partitions=[row])])
 

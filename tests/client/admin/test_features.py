@@ -8,10 +8,10 @@ from rookery.client.admin import Feature
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.admin.scripted import in_turn, run_with
-from tests.client.fake_broker import Answer
+from tests.client.fake_broker import Responder
 
 
-def updated(code: ErrorCode, *row_codes: ErrorCode) -> Answer:
+def updated(code: ErrorCode, *row_codes: ErrorCode) -> Responder:
     rows = [Message(feature="f", error_code=row_code, error_message="row") for row_code in row_codes]
     return lambda version, request: Message(throttle_time_ms=0, error_code=code, error_message="all", results=rows)
 
@@ -39,7 +39,7 @@ def test_update_features_in_every_version(version: int) -> None:
         (1, updated(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION), "row"),
     ],
 )
-def test_an_update_that_is_rejected(version: int, answer: Answer, message: str) -> None:
+def test_an_update_that_is_rejected(version: int, answer: Responder, message: str) -> None:
     with pytest.raises(ApiError, match=message) as caught:
         run_with(
             {ApiKey.UPDATE_FEATURES: answer},

@@ -16,7 +16,7 @@ from rookery.client.cluster import Cluster
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.admin.scripted import coordinator, in_turn, run_with
-from tests.client.fake_broker import HANG_UP, NODE_ID, Answer
+from tests.client.fake_broker import HANG_UP, NODE_ID, Responder
 from tests.support.broker import BrokerProcess, start_broker
 
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ TP = TopicPartition("t", 0)
 
 
 def requests_with(
-    answers: Mapping[ApiKey, Answer], work: Callable[[Admin], Awaitable[Result]], **versions: int
+    answers: Mapping[ApiKey, Responder], work: Callable[[Admin], Awaitable[Result]], **versions: int
 ) -> tuple[Result, list[ApiKey]]:
     """Return the result of `work`, and the APIs that it called, without versions and metadata."""
     result, broker = run_with(answers, work, **versions)
@@ -33,7 +33,7 @@ def requests_with(
     return result, [key for key, _, _ in broker.requests if key not in ignored]
 
 
-def deleted(code: ErrorCode) -> Answer:
+def deleted(code: ErrorCode) -> Responder:
     return lambda version, request: Message(throttle_time_ms=0, results=[Message(group_id="g", error_code=code)])
 
 
@@ -57,7 +57,7 @@ def test_a_coordinator_is_found_in_every_version_and_cached(version: int) -> Non
         (lambda version, request: HANG_UP, True),
     ],
 )
-def test_a_coordinator_that_moves_is_looked_up_again(failure: Answer, looks_up_again: bool) -> None:
+def test_a_coordinator_that_moves_is_looked_up_again(failure: Responder, looks_up_again: bool) -> None:
     answer = in_turn(failure, deleted(ErrorCode.NON_EMPTY_GROUP))
     outcomes, requested = requests_with({ApiKey.DELETE_GROUPS: answer}, lambda groups: groups.delete_groups(["g"]))
     assert outcomes == [Outcome("g", ErrorCode.NON_EMPTY_GROUP, None)]
@@ -121,7 +121,7 @@ def test_a_response_without_the_group_is_an_error() -> None:
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def classic_group(state: str, code: ErrorCode = ErrorCode.NONE) -> Answer:
+def classic_group(state: str, code: ErrorCode = ErrorCode.NONE) -> Responder:
     def answer(version: int, request: Message) -> Message:
         assignment = bytes.fromhex("0000 00000001 0001 74 00000001 00000000 ffffffff")
         member = Message(
@@ -159,7 +159,7 @@ def test_a_broker_without_the_new_protocol_describes_classic_groups(version: int
 
 
 @pytest.mark.parametrize("answer", [classic_group("Dead"), classic_group("", ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_group_that_does_not_exist(answer: Answer) -> None:
+def test_a_group_that_does_not_exist(answer: Responder) -> None:
     (described,), _ = requests_with({ApiKey.DESCRIBE_GROUPS: answer}, lambda groups: groups.describe_groups(["g"]))
     assert described.error is ErrorCode.GROUP_ID_NOT_FOUND
     with pytest.raises(ApiError, match="group g"):

@@ -11,13 +11,13 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from tests.client.admin.scripted import in_turn, run_with
 from tests.client.admin.test_transactions import T0, T1, active, described, listed, producer, producing
-from tests.client.fake_broker import NODE_ID, Answer
+from tests.client.fake_broker import NODE_ID, Responder
 
 NOW_MS = 1_700_000_000_000
 LONG_MS = 900_000
 
 
-def search(answers: Mapping[ApiKey, Answer]) -> tuple[list[OpenTransaction], list[int]]:
+def search(answers: Mapping[ApiKey, Responder]) -> tuple[list[OpenTransaction], list[int]]:
     async def work(admin: Admin) -> tuple[list[OpenTransaction], list[int]]:
         progress: list[int] = []
         partitions = await admin.partitions_in(Scope())
@@ -44,7 +44,9 @@ LATE, IN_TIME = NOW_MS - LONG_MS - 1, NOW_MS - LONG_MS
         (listed(("x", 9)), described(0, state="PrepareAbort"), False),
     ],
 )
-def test_a_transaction_that_no_coordinator_will_end_hangs(listing: Answer, description: Answer, hangs: bool) -> None:
+def test_a_transaction_that_no_coordinator_will_end_hangs(
+    listing: Responder, description: Responder, hangs: bool
+) -> None:
     open_at_0 = producing({0: [producer(9, start=4, last_ms=LATE)]})
     answers = {
         ApiKey.DESCRIBE_PRODUCERS: open_at_0,

@@ -19,19 +19,21 @@ from rookery.client.admin import (
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.admin.scripted import in_turn, run_with
-from tests.client.fake_broker import HANG_UP, NODE_ID, Answer, FakeBroker
+from tests.client.fake_broker import HANG_UP, NODE_ID, FakeBroker, Responder
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def listed(*ids: tuple[str, int], code: ErrorCode = ErrorCode.NONE) -> Answer:
+def listed(*ids: tuple[str, int], code: ErrorCode = ErrorCode.NONE) -> Responder:
     rows = [Message(transactional_id=name, producer_id=number, transaction_state="Ongoing") for name, number in ids]
     return lambda version, request: Message(
         throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=rows
     )
 
 
-def described(*partitions: int, code: ErrorCode = ErrorCode.NONE, start_ms: int = 5, state: str = "Ongoing") -> Answer:
+def described(
+    *partitions: int, code: ErrorCode = ErrorCode.NONE, start_ms: int = 5, state: str = "Ongoing"
+) -> Responder:
     def answer(version: int, request: Message) -> Message:
         (name,) = request.transactional_ids
         topics = [Message(topic="t", partitions=list(partitions))] if partitions else []
@@ -61,7 +63,7 @@ def producer(number: int, *, start: int = -1, last_ms: int = 1, coordinator_epoc
     )
 
 
-def producing(producers: Mapping[int, list[Message]], code: ErrorCode = ErrorCode.NONE) -> Answer:
+def producing(producers: Mapping[int, list[Message]], code: ErrorCode = ErrorCode.NONE) -> Responder:
     def answer(version: int, request: Message) -> Message:
         topics = [
             Message(
@@ -180,7 +182,7 @@ def test_a_partition_that_cannot_be_described() -> None:
         run_with(answers, lambda admin: admin.open_transactions([T0]))
 
 
-def marked(code: ErrorCode) -> Answer:
+def marked(code: ErrorCode) -> Responder:
     def answer(version: int, request: Message) -> Message:
         (marker,) = request.markers
         (topic,) = marker.topics
@@ -216,7 +218,7 @@ def test_an_abort_that_is_rejected() -> None:
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def fenced(code: ErrorCode) -> Answer:
+def fenced(code: ErrorCode) -> Responder:
     row = Message(throttle_time_ms=0, error_code=code, producer_id=9, producer_epoch=3)
     return lambda version, request: row
 

@@ -16,7 +16,7 @@ from rookery.client.errors import ClientStateError, CorruptRecordError, OffsetOu
 from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from tests.client.consume.support import TP, TP1, FakeLog, batch, consuming, fetch_offsets, offsets_answer, read_values
-from tests.client.fake_broker import HANG_UP, NODE_ID, Answer, FakeBroker
+from tests.client.fake_broker import HANG_UP, NODE_ID, FakeBroker, Responder
 
 Work = Callable[[Consumer[Any, Any], FakeBroker, FakeLog], Awaitable[None]]
 
@@ -26,14 +26,14 @@ def run_with(
     log: FakeLog,
     *,
     partitions: tuple[TopicPartition, ...] = (TP,),
-    fetch: Answer | None = None,
-    answers: dict[ApiKey, Answer] | None = None,
+    fetch: Responder | None = None,
+    answers: dict[ApiKey, Responder] | None = None,
     config: dict[str, object] | None = None,
     leaderless: tuple[int, ...] = (),
     **versions: int,
 ) -> FakeBroker:
     async def run() -> FakeBroker:
-        script: dict[ApiKey, Answer] = {
+        script: dict[ApiKey, Responder] = {
             ApiKey.FETCH: fetch or log.fetch,
             ApiKey.LIST_OFFSETS: offsets_answer({-1: 100, -2: 0}),
             **(answers or {}),
@@ -159,7 +159,7 @@ def test_a_broker_without_sessions() -> None:
 
 
 def test_lost_connections_and_moved_leaders_are_survived() -> None:
-    def failing(log: FakeLog) -> Answer:
+    def failing(log: FakeLog) -> Responder:
         fates = iter(["hang up", "moved", "hang up", "fenced", "no epoch"])
 
         def answer(version: int, request: Message) -> Message | None:
@@ -343,7 +343,7 @@ def test_the_settings_of_a_fetch_are_sent() -> None:
     run_with(work, log_of(t0=batch(0, b"a")), config=config)
 
 
-def epoch_ends(*answers: tuple[int, int]) -> Answer:
+def epoch_ends(*answers: tuple[int, int]) -> Responder:
     """Answer OffsetForLeaderEpoch with each (epoch, end offset) in turn, and repeat the last one."""
     left = list(answers)
 
@@ -448,7 +448,7 @@ def test_invalid_bytes_instead_of_records_are_an_error_and_fetched_again() -> No
                 answer.responses[0].partitions[0].records = b"x" * 7
             return answer
 
-        script: dict[ApiKey, Answer] = {ApiKey.FETCH: fetch, ApiKey.LIST_OFFSETS: offsets_answer({-2: 0})}
+        script: dict[ApiKey, Responder] = {ApiKey.FETCH: fetch, ApiKey.LIST_OFFSETS: offsets_answer({-2: 0})}
         async with FakeBroker(script, topics={"t": 1}) as broker, consuming(str(broker.address), TP) as consumer:
             with pytest.raises(CorruptRecordError, match="7 bytes that hold no whole batch"):
                 await consumer.poll(15)
@@ -518,7 +518,7 @@ def test_close_ends_a_poll_that_refreshes_topics() -> None:
         with pytest.raises(ClientStateError, match="closed"):
             await polls
 
-    unanswered: dict[ApiKey, Answer] = {ApiKey.METADATA: lambda version, request: None}
+    unanswered: dict[ApiKey, Responder] = {ApiKey.METADATA: lambda version, request: None}
     run_with(work, FakeLog(), partitions=(), answers=unanswered, config={"group.id": "g"})
 
 

@@ -10,14 +10,14 @@ from rookery.protocol.api import ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import BatchHeader, iterate_headers, read_header
 from rookery.records.record import Record, decode_records
-from tests.client.fake_broker import HANG_UP, Answer, FakeBroker
+from tests.client.fake_broker import HANG_UP, FakeBroker, Responder
 
 BytesProducer = Producer[bytes, bytes]
 # Short pauses before retries, so that tests do not wait.
 QUICK: Mapping[str, object] = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2, "linger.ms": 0}
 
 
-def in_turn(*answers: Answer) -> Answer:
+def in_turn(*answers: Responder) -> Responder:
     """Return an answer that uses each of `answers` once, and then repeats the last."""
     remaining = list(answers)
 
@@ -28,7 +28,7 @@ def in_turn(*answers: Answer) -> Answer:
     return answer
 
 
-def producer_ids(first: int = 100, *, error_code: int = 0) -> Answer:
+def producer_ids(first: int = 100, *, error_code: int = 0) -> Responder:
     numbers = iter(range(first, first + 100))
     return lambda version, request: Message(
         throttle_time_ms=0,
@@ -56,11 +56,11 @@ def configured(broker: FakeBroker | str, **settings: object) -> dict[str, object
 
 
 def run_with(
-    produce: Answer,
+    produce: Responder,
     work: Callable[[FakeBroker], Awaitable[None]],
     *,
     topics: Mapping[str, int] | None = None,
-    identify: Answer | None = None,
+    identify: Responder | None = None,
     **versions: int,
 ) -> tuple[list[bytes], FakeBroker]:
     """Run `work` against a broker with the topic t of two partitions; return the batches that it received."""

@@ -20,7 +20,7 @@ from rookery.protocol.api import DEFINED, ApiKey
 from rookery.protocol.message import Message
 from rookery.records.batch import read_header
 from rookery.records.record import decode_records
-from tests.client.fake_broker import NODE_ID, Answer, FakeBroker, produced
+from tests.client.fake_broker import NODE_ID, FakeBroker, Responder, produced
 from tests.client.produce.support import (
     BytesProducer,
     batches_of,
@@ -77,7 +77,7 @@ def test_a_null_value_and_a_null_key_have_no_size() -> None:
 
 
 @pytest.mark.parametrize("failure", [hang_up, produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
-def test_a_retry_repeats_the_sequence_number(failure: Answer) -> None:
+def test_a_retry_repeats_the_sequence_number(failure: Responder) -> None:
     async def work(broker: FakeBroker) -> None:
         async with BytesProducer(configured(broker)) as producer:
             await (await producer.send("t", b"a", partition=0))
