@@ -64,7 +64,7 @@ def start_nursery(directory: Path, driver_id: int) -> StartedNursery:
         listening.listen()
         file = listening.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.serving", str(driver_id), str(file), str(directory)],
+            [sys.executable, "-m", f"{__package__}.server", str(driver_id), str(file), str(directory)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[file],
