@@ -217,7 +217,7 @@ class ConnectionPool:
         now_s = asyncio.get_running_loop().time()
         for key, connection in list(self._connections.items()):
             if not connection.is_busy and now_s - connection.used_s >= self._idle_max_s:
-                connection.drop("nothing moved on it for connections.max.idle.ms")
+                connection.drop("it was idle for connections.max.idle.ms")
             if connection.is_closed:
                 del self._connections[key]
         self._check_idle_later()

@@ -18,7 +18,7 @@ from rookery.protocol.messages import FindCoordinatorRequest
 
 _LANE = "coordinator"
 # The code of a response that names no coordinator: the look-up is retried, as if there were none yet.
-_NO_ANSWER = ErrorCode.COORDINATOR_NOT_AVAILABLE
+_NO_COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 _MOVED = frozenset(
     {
@@ -103,7 +103,7 @@ class Coordinators:
         if rows:
             code, message, node = rows[0].error_code, rows[0].error_message, rows[0].node_id
         else:
-            code, message = response.get("error_code", _NO_ANSWER), response.get("error_message")
+            code, message = response.get("error_code", _NO_COORDINATOR), response.get("error_message")
             node = response.get("node_id", NO_NODE)
         if code != ErrorCode.NONE:
             raise ApiError(ErrorCode(code), message or self._name(key))

@@ -225,7 +225,7 @@ class Producer(Generic[K, V]):
             self._waiting_count -= 1
         if not has_room:
             raise BufferExhaustedError(
-                f"topic {topic}: no room in buffer.memory within max.block.ms ({self._max_block_ms})"
+                f"topic {topic}: no free memory in buffer.memory within max.block.ms ({self._max_block_ms})"
             )
 
     # Sending, on the loop.
