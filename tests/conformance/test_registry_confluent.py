@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from rookery.testing import EmbeddedBroker
+from tests.registry.rest.http_server import serve
 from tests.registry.rest.memory import Rest
 from tests.registry.rest.samples import (
     CUSTOMER,
@@ -30,7 +31,6 @@ from tests.registry.rest.samples import (
     NAME,
     record,
 )
-from tests.registry.rest.serving import serve
 
 
 @pytest.fixture(scope="module")

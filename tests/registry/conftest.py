@@ -1,4 +1,4 @@
-"""A registry in memory, for tests of what it decides."""
+"""Fixtures: a registry in memory, for tests of queries and commands."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from rookery.registry import candidates
 from rookery.schemas import levels
 from tests.registry.fake_format import FakeFormat
-from tests.registry.stage import Stage
+from tests.registry.harness import Harness
 
 
 @pytest.fixture
@@ -20,6 +20,6 @@ def fake_formats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def stage(fake_formats: None) -> Stage:
-    """A registry whose schemas are lists of fields."""
-    return Stage()
+def harness(fake_formats: None) -> Harness:
+    """A registry in memory whose schemas are lists of fields."""
+    return Harness()

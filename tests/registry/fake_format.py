@@ -1,8 +1,7 @@
-"""A format that fits on a page, for tests of the registry that are not about formats.
+"""A minimal schema format, for tests of the registry that are not about formats.
 
 A schema is a list of fields such as "name, age?, @address": "?" means that the field has a default, "@" that it is the
-schema of that name, which must be referred to. The normal form has the fields in order. "!" is an error, and "~" is
-one in what is new.
+referenced schema of that name. The normal form has sorted fields. "!" is invalid, and "~" is invalid in new schemas.
 """
 
 from collections.abc import Mapping

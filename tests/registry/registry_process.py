@@ -1,4 +1,4 @@
-"""A registry in a process of its own, for tests that kill it: `python -m tests.registry.registry_process KEY=VALUE...`.
+"""A registry in a separate process, for tests that kill it: `python -m tests.registry.registry_process KEY=VALUE...`.
 
 Prints its address when it serves.
 """

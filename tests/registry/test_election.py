@@ -1,4 +1,4 @@
-"""Who leads: the JSON that nodes exchange, and the choice. `test_service` has elections on a broker."""
+"""The JSON that nodes exchange, and the choice of the leader. `test_service` runs elections on a broker."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ def node(port: int, *, eligible: bool = True, host: str = "h") -> bytes:
     return msgspec.json.encode(NodeIdentity(host=host, port=port, master_eligibility=eligible))
 
 
-def test_a_node_says_what_confluents_nodes_say() -> None:
+def test_the_identity_is_encoded_as_by_confluents_nodes() -> None:
     identity = NodeIdentity(host="h", port=8081, master_eligibility=True, scheme="https")
     assert msgspec.json.decode(msgspec.json.encode(identity)) == {
         "version": 1,
@@ -21,18 +21,18 @@ def test_a_node_says_what_confluents_nodes_say() -> None:
     }
 
 
-def test_what_confluents_nodes_say_is_understood() -> None:
+def test_identities_and_assignments_of_confluents_nodes_are_decoded() -> None:
     text = b'{"version":1,"host":"h","port":8081,"master_eligibility":true,"scheme":"http","leader":false,"new":1}'
     assert read_identity(text) == NodeIdentity(host="h", port=8081, master_eligibility=True)
-    told = (
+    assignment = (
         b'{"version":1,"error":0,"master":"sr-1-uuid","master_identity":'
         b'{"version":1,"host":"h","port":8081,"master_eligibility":true,"scheme":"http","leader":true}}'
     )
-    assert msgspec.json.decode(told, type=Assignment).leader == read_identity(text)
+    assert msgspec.json.decode(assignment, type=Assignment).leader == read_identity(text)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"host":1,"port":"x","master_eligibility":3}'])
-def test_what_is_not_understood_is_nobody(data: bytes) -> None:
+def test_an_unreadable_identity_is_none(data: bytes) -> None:
     assert read_identity(data) is None
 
 
@@ -43,7 +43,7 @@ def test_the_eligible_node_with_the_smallest_url_leads() -> None:
     assert msgspec.json.decode(msgspec.json.encode(chosen))["error"] == 0
 
 
-def test_without_an_eligible_node_nobody_leads() -> None:
+def test_without_an_eligible_node_there_is_no_leader() -> None:
     chosen = choose_leader({"m1": node(9, eligible=False)})
     assert chosen.leader is None
     assert msgspec.json.decode(msgspec.json.encode(chosen)) == {"version": 1, "error": 0}
@@ -55,13 +55,13 @@ def test_two_nodes_at_one_address_are_an_error() -> None:
     assert chosen.leader is None
 
 
-def test_addresses_become_urls_and_instance_ids() -> None:
+def test_urls_and_instance_ids() -> None:
     identity = NodeIdentity(host="::1", port=8081, master_eligibility=True)
     assert identity.url == "http://[::1]:8081"
     assert identity.instance_id == "http---1-8081-eligible"
 
 
-def test_a_node_that_says_something_else_has_another_instance_id() -> None:
+def test_a_changed_identity_has_another_instance_id() -> None:
     said = [
         NodeIdentity(host=host, port=port, scheme=scheme, master_eligibility=eligible)
         for host in ("a", "b")

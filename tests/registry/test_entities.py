@@ -25,12 +25,12 @@ def test_a_request_with_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", [b'{"id":2147483648}', b'{"version":-2147483649}', b'{"schema":5}', b"[]", b"null"])
-def test_requests_that_are_none(text: bytes) -> None:
+def test_invalid_requests(text: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=RegisterSchemaRequest)
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted() -> None:
     reference = SchemaReference(name="n", subject="t", version=1)
     full = Schema(subject="s", version=1, id=2, schema_type="JSON", references=(reference,), schema="{}")
     assert msgspec.json.encode(full) == (
@@ -40,7 +40,7 @@ def test_what_is_empty_is_left_out() -> None:
     assert msgspec.json.encode(Rule(name="r")) == b'{"name":"r","disabled":false}'
 
 
-def test_metadata_in_order() -> None:
+def test_metadata_is_sorted() -> None:
     given = Metadata(tags={"b": ("y", "x", "y"), "a": ()}, properties={"b": "1", "a": "2"}, sensitive=("q", "p"))
     assert msgspec.json.encode(given.sorted()) == (
         b'{"tags":{"a":[],"b":["x","y"]},"properties":{"a":"2","b":"1"},"sensitive":["p","q"]}'

@@ -5,7 +5,7 @@ import pytest
 from rookery.registry import errors
 from rookery.registry.errors import RegistryError
 
-# Confluent's codes and texts, which clients match on.
+# Confluent's codes and messages, on which clients match.
 TEXTS = [
     (errors.subject_not_found("s"), 40401, "Subject 's' not found."),
     (errors.version_not_found(3), 40402, "Version 3 not found."),

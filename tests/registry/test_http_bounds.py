@@ -1,4 +1,4 @@
-"""Clients that send too much, too slowly or too often: refused with the proper status, before it costs memory."""
+"""Clients that send too much, too slowly or too often are rejected, before they use much memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,10 +21,10 @@ GET = b"GET / HTTP/1.1\r\n\r\n"
 
 
 class App:
-    """Counts what it is asked; `/held` answers when `release` is set, `/echo` with the body, `/large` with much."""
+    """Records its requests. `/held` responds when `release` is set, `/echo` with the body, `/large` with 64 MiB."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.disconnects = 0
         self.release = asyncio.Event()
         paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -33,15 +33,15 @@ class App:
             "/echo": self._echo,
             "/large": self._large,
         }
-        routes = [Route(path, self._counted(path, answer), methods=["GET", "POST"]) for path, answer in paths.items()]
+        routes = [Route(path, self._counted(path, respond), methods=["GET", "POST"]) for path, respond in paths.items()]
         self.app = Starlette(routes=routes)
 
     def _counted(
-        self, path: str, answer: Callable[[Request], Awaitable[Response]]
+        self, path: str, respond: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def call(request: Request) -> Response:
-            self.asked.append(path)
-            return await answer(request)
+            self.requests.append(path)
+            return await respond(request)
 
         return call
 
@@ -64,7 +64,7 @@ class App:
 
 
 class Scene:
-    """A server, and connections to it."""
+    """A server and connections to it."""
 
     def __init__(self, server: RegistryServer, app: App, port: int) -> None:
         self.server = server
@@ -87,13 +87,13 @@ class Scene:
         return Connection(reader, writer)
 
     async def send(self, data: bytes) -> list[int]:
-        """The statuses of all answers, up to the end of the connection."""
+        """Return the statuses of all responses until the connection is closed."""
         connection = await self.connect()
         await connection.send(data)
         return await connection.statuses()
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             await asyncio.sleep(0.001)
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Connection:
             await self.writer.drain()
 
     async def statuses(self) -> list[int]:
-        """To the end. Where nothing says so, a connection has no end: the request must ask for it."""
+        """Return the statuses until the server closes the connection, which the request may have to ask for."""
         received = bytearray()
         try:
             while data := await self.reader.read(65_536):
@@ -175,15 +175,15 @@ def chunked(*chunks: bytes, trailers: bytes = b"") -> bytes:
         (request("/", "Content-Length: -1"), 400),
     ],
 )
-def test_what_is_beyond_a_bound_is_refused(sent: bytes, status: int) -> None:
+def test_requests_beyond_a_limit_are_rejected(sent: bytes, status: int) -> None:
     async def scenario(scene: Scene) -> None:
         assert await scene.send(sent) == [status]
-        assert set(scene.app.asked) <= {"/echo"}, "only where the head was in order"
+        assert set(scene.app.requests) <= {"/echo"}, "only where the head was in order"
 
     run(scenario)
 
 
-def test_a_refusal_has_the_form_of_the_registry_s_failures() -> None:
+def test_a_rejection_has_the_form_of_the_registrys_errors() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/" + "u" * 100_000))
@@ -194,7 +194,7 @@ def test_a_refusal_has_the_form_of_the_registry_s_failures() -> None:
     run(scenario)
 
 
-def test_what_is_within_the_bounds_is_served() -> None:
+def test_requests_within_the_limits_are_served() -> None:
     async def scenario(scene: Scene) -> None:
         bounds = DEFAULT_BOUNDS
         headers = [f"H{index}: v" for index in range(bounds.headers_max - 1)]
@@ -212,24 +212,24 @@ def test_what_is_within_the_bounds_is_served() -> None:
     run(scenario)
 
 
-def test_a_trailer_is_no_header() -> None:
+def test_a_trailer_is_not_a_header() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(chunked(b"a", trailers=b"Authorization: x\r\n"))
-        await scene.until(lambda: bool(scene.app.asked))
+        await scene.until(lambda: bool(scene.app.requests))
         (protocol,) = scene.protocols
         assert [name for name, _ in protocol.headers] == [b"transfer-encoding"]
 
     run(scenario)
 
 
-def test_requests_that_wait_behind_another_stay_bytes() -> None:
-    """Each would take some 3 KB. The second block is not even read."""
+def test_requests_that_wait_for_an_earlier_one_stay_bytes() -> None:
+    """Each parsed request would take about 3 KB. The second block is not even read."""
 
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/held"))
-        await scene.until(lambda: scene.app.asked == ["/held"])
+        await scene.until(lambda: scene.app.requests == ["/held"])
         sending = asyncio.ensure_future(connection.send(GET * 500_000))
         (protocol,) = scene.protocols
         await scene.until(lambda: protocol.flow.is_held)
@@ -238,14 +238,14 @@ def test_requests_that_wait_behind_another_stay_bytes() -> None:
         assert len(protocol.pipeline) <= DEFAULT_BOUNDS.piece_bytes // len(GET) + 1
         assert protocol.flow.read_paused
         assert scene.usage.unanswered_bytes < 2 * 1024 * 1024
-        assert scene.app.asked == ["/held"]
+        assert scene.app.requests == ["/held"]
         sending.cancel()
         await asyncio.wait([sending])
 
     run(scenario)
 
 
-def test_the_pieces_of_a_flood_never_make_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_requests_of_a_flood_are_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[int] = []
     parse = BoundedProtocol._parse
 
@@ -276,19 +276,19 @@ def test_pipelined_requests_are_answered_in_order_with_bodies_of_any_size() -> N
     run(scenario)
 
 
-def test_a_refusal_waits_for_the_answers_before_it() -> None:
+def test_a_rejection_waits_for_earlier_responses() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/held") + GET + b"no request\r\n\r\n")
-        await scene.until(lambda: scene.app.asked == ["/held"])
+        await scene.until(lambda: scene.app.requests == ["/held"])
         scene.app.release.set()
         assert await connection.statuses() == [200, 200, 400]
 
     run(scenario)
 
 
-def test_all_that_is_not_answered_has_a_bound_over_all_connections() -> None:
-    """Half of a body each, and none ever ends."""
+def test_the_limit_for_unanswered_bytes_counts_all_connections() -> None:
+    """Each connection sends an incomplete body."""
     half = request("/echo", method="POST", body=b"b" * 60_000)[:-1]
 
     async def scenario(scene: Scene) -> None:
@@ -296,7 +296,7 @@ def test_all_that_is_not_answered_has_a_bound_over_all_connections() -> None:
             await (await scene.connect()).send(half)
         await scene.until(lambda: scene.usage.unanswered_bytes > 10 * len(half))
         assert await scene.send(half) == [503]
-        # When they are gone there is room.
+        # When they are closed, new requests are served.
         scene.close()
         await scene.until(lambda: scene.usage.connections == 0)
         assert scene.usage.unanswered_bytes == 0
@@ -305,7 +305,7 @@ def test_all_that_is_not_answered_has_a_bound_over_all_connections() -> None:
     run(scenario, unanswered_bytes_max=11 * len(half))
 
 
-def test_an_answered_request_gives_its_room_back() -> None:
+def test_an_answered_request_releases_its_bytes() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         for _ in range(100):
@@ -317,7 +317,7 @@ def test_an_answered_request_gives_its_room_back() -> None:
     run(scenario, unanswered_bytes_max=100_000)
 
 
-def test_connections_have_a_bound() -> None:
+def test_the_number_of_connections_is_limited() -> None:
     async def scenario(scene: Scene) -> None:
         idle = [await scene.connect() for _ in range(3)]
         await scene.until(lambda: scene.usage.connections == 3)
@@ -334,15 +334,15 @@ def test_connections_have_a_bound() -> None:
     [b"", b"\r\n", b"GET / HTTP/1.1\r\nX: y\r\n", request("/echo", method="POST", body=b"body")[:-1]],
     ids=["nothing", "no request", "half a head", "half a body"],
 )
-def test_a_request_that_does_not_come_is_not_waited_for_for_ever(sent: bytes) -> None:
+def test_an_incomplete_request_times_out(sent: bytes) -> None:
     async def scenario(scene: Scene) -> None:
         assert await scene.send(sent) == [408]
-        await scene.until(lambda: scene.app.disconnects == len(scene.app.asked))
+        await scene.until(lambda: scene.app.disconnects == len(scene.app.requests))
 
     run(scenario, head_s=0.01, body_s=0.01)
 
 
-def test_a_byte_now_and_then_does_not_help() -> None:
+def test_occasional_bytes_do_not_extend_the_deadline() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         ended = asyncio.ensure_future(connection.statuses())
@@ -354,11 +354,11 @@ def test_a_byte_now_and_then_does_not_help() -> None:
     run(scenario, head_s=0.01)
 
 
-def test_the_second_request_of_a_connection_has_its_time_too() -> None:
+def test_the_second_request_of_a_connection_has_a_deadline_too() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/held"))
-        await scene.until(lambda: scene.app.asked == ["/held"])
+        await scene.until(lambda: scene.app.requests == ["/held"])
         (protocol,) = scene.protocols
         assert protocol._deadline is None, "the registry's turn"
         await connection.send(b"GET / HT")
@@ -370,7 +370,7 @@ def test_the_second_request_of_a_connection_has_its_time_too() -> None:
     run(scenario)
 
 
-def test_no_time_runs_while_what_was_sent_waits_to_be_parsed() -> None:
+def test_there_is_no_deadline_while_received_data_waits_to_be_parsed() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/held") + request("/echo", method="POST", body=b"b" * 5000)[:-1])
@@ -378,7 +378,7 @@ def test_no_time_runs_while_what_was_sent_waits_to_be_parsed() -> None:
         await scene.until(lambda: protocol.flow.is_held)
         assert protocol._deadline is None
         scene.app.release.set()
-        await scene.until(lambda: scene.app.asked == ["/held", "/echo"])
+        await scene.until(lambda: scene.app.requests == ["/held", "/echo"])
         assert protocol._deadline_s == DEFAULT_BOUNDS.body_s
         await connection.send(b"b" + request("/", CLOSE))
         assert await connection.statuses() == [200, 200, 200]
@@ -391,11 +391,11 @@ async def _protocols_of(scene: Scene) -> list[BoundedProtocol]:
     return scene.protocols
 
 
-def test_an_answer_that_is_not_read_ends_the_connection() -> None:
+def test_an_unread_response_ends_the_connection() -> None:
     async def scenario(scene: Scene) -> None:
         connection = await scene.connect()
         await connection.send(request("/large"))
-        await scene.until(lambda: bool(scene.app.asked))
+        await scene.until(lambda: bool(scene.app.requests))
         await scene.until(lambda: scene.usage.connections == 0)
 
     run(scenario, unread_s=0.01)

@@ -1,4 +1,4 @@
-"""The topic of the schemas: how it is prepared, read and written."""
+"""Preparing, reading and writing the topic of the schemas."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +12,7 @@ from rookery.client import Producer
 from rookery.client.admin import Admin, ConfigResource
 from rookery.registry.log import Record, SchemasReader, SchemasWriter, is_fenced, prepare_topic
 from rookery.testing import EmbeddedBroker
-from tests.registry.players import settings_of, until
+from tests.registry.services import settings_of, until
 
 TOPIC = "_schemas"
 
@@ -29,11 +29,13 @@ def config_of(broker: EmbeddedBroker) -> dict[str, str]:
 
 @asynccontextmanager
 async def reading(broker: EmbeddedBroker) -> AsyncIterator[tuple[SchemasReader, list[Record]]]:
-    told: list[Record] = []
-    reader = SchemasReader(config_of(broker), TOPIC, lambda *record: told.append(record), on_restart=told.clear)
+    delivered: list[Record] = []
+    reader = SchemasReader(
+        config_of(broker), TOPIC, lambda *record: delivered.append(record), on_restart=delivered.clear
+    )
     reader.start()
     try:
-        yield reader, told
+        yield reader, delivered
     finally:
         await reader.stop()
 
@@ -75,7 +77,7 @@ def test_the_topic_is_created_once_with_one_compacted_partition(broker: Embedded
         (1, "compact,delete", "would be lost"),
     ],
 )
-def test_a_topic_that_would_lose_schemas_is_refused(
+def test_a_topic_that_would_lose_schemas_is_rejected(
     broker: EmbeddedBroker, partitions: int, policy: str, complaint: str
 ) -> None:
     make_topic(broker, partitions, policy)
@@ -84,18 +86,18 @@ def test_a_topic_that_would_lose_schemas_is_refused(
     asyncio.run(prepare_topic(settings_of(broker, kafkastore_topic_skip_validation="true")))
 
 
-def test_everything_is_read_from_the_first_record_on(broker: EmbeddedBroker) -> None:
+def test_all_records_are_read_from_the_first(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
         async with writing(broker) as writer:
             await writer.append([(b"a", b"1"), (b"b", None)])
-            async with reading(broker) as (reader, told):
+            async with reading(broker) as (reader, delivered):
                 await reader.catch_up(60)
-                assert told == [(b"a", b"1"), (b"b", None)]
+                assert delivered == [(b"a", b"1"), (b"b", None)]
                 end = await writer.append([(b"c", b"3")])
                 await reader.reach(end, 60)
-                assert told[2:] == [(b"c", b"3")]
+                assert delivered[2:] == [(b"c", b"3")]
                 await reader.catch_up(60)
 
     asyncio.run(scenario())
@@ -103,16 +105,16 @@ def test_everything_is_read_from_the_first_record_on(broker: EmbeddedBroker) -> 
 
 def test_a_topic_may_be_created_later(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
-        async with reading(broker) as (reader, told):
+        async with reading(broker) as (reader, delivered):
             await reader.catch_up(60)
-            assert told == []
+            assert delivered == []
             with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
                 await reader.catch_up(60, must_exist=True)
             await asyncio.to_thread(make_topic, broker)
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
             await reader.catch_up(60)
-            assert told == [(b"a", b"1")]
+            assert delivered == [(b"a", b"1")]
         async with Admin(config_of(broker)) as admin:
             (topic,) = await admin.describe_topics([TOPIC])
             assert len(topic.partitions) == 1
@@ -120,7 +122,7 @@ def test_a_topic_may_be_created_later(broker: EmbeddedBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_reader_makes_no_topic(broker: EmbeddedBroker) -> None:
+def test_a_reader_creates_no_topic(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         async with reading(broker) as (reader, _):
             await reader.catch_up(60)
@@ -131,91 +133,91 @@ def test_a_reader_makes_no_topic(broker: EmbeddedBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_not_committed_is_not_told(broker: EmbeddedBroker) -> None:
+def test_uncommitted_records_are_not_delivered(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
-        async with reading(broker) as (reader, told):
+        async with reading(broker) as (reader, delivered):
             async with Producer[bytes, bytes]({**config_of(broker), "transactional.id": "t"}) as producer:
                 await producer.init_transactions()
                 producer.begin_transaction()
                 await (await producer.send(TOPIC, b"1", key=b"a"))
                 await reader.catch_up(60)
-                assert told == []
+                assert delivered == []
                 await producer.abort_transaction()
             await reader.catch_up(60)
             async with writing(broker) as writer:
                 await writer.append([(b"b", b"2")])
             await reader.catch_up(60)
-            assert told == [(b"b", b"2")]
+            assert delivered == [(b"b", b"2")]
 
     asyncio.run(scenario())
 
 
-def test_records_without_a_transaction_are_told_too(broker: EmbeddedBroker) -> None:
-    """Confluent's registry writes such."""
+def test_records_without_a_transaction_are_delivered_too(broker: EmbeddedBroker) -> None:
+    """Confluent's registry writes such records."""
     make_topic(broker)
 
     async def scenario() -> None:
         async with Producer[bytes, bytes](config_of(broker)) as producer:
             await (await producer.send(TOPIC, b"1", key=b"a"))
-        async with reading(broker) as (reader, told):
+        async with reading(broker) as (reader, delivered):
             await reader.catch_up(60)
-            assert told == [(b"a", b"1")]
+            assert delivered == [(b"a", b"1")]
 
     asyncio.run(scenario())
 
 
-def test_a_record_that_cannot_be_told_is_left_out(broker: EmbeddedBroker) -> None:
-    """It would stop every reader for ever."""
+def test_a_record_for_which_the_callback_raises_is_skipped(broker: EmbeddedBroker) -> None:
+    """Without this, it would stop every reader forever."""
     make_topic(broker)
-    told: list[bytes] = []
+    delivered: list[bytes] = []
 
-    def tell(key: bytes, value: bytes | None) -> None:
+    def on_record(key: bytes, value: bytes | None) -> None:
         if key == b"b":
             raise RecursionError
-        told.append(key)
+        delivered.append(key)
 
     async def scenario() -> None:
         async with writing(broker) as writer:
             await writer.append([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
-        reader = SchemasReader(config_of(broker), TOPIC, tell)
+        reader = SchemasReader(config_of(broker), TOPIC, on_record)
         reader.start()
         try:
             await reader.catch_up(60)
-            assert told == [b"a", b"c"]
+            assert delivered == [b"a", b"c"]
         finally:
             await reader.stop()
 
     asyncio.run(scenario())
 
 
-def test_a_reader_that_stumbles_goes_on(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_continues_after_an_error(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
         async with writing(broker) as writer:
             await writer.append([(b"a", b"1")])
-        async with reading(broker) as (reader, told):
-            look_for, tries = reader._consumer.partitions_for, iter([True, False])
+        async with reading(broker) as (reader, delivered):
+            partitions_for, failures = reader._consumer.partitions_for, iter([True, False])
 
-            async def stumble(topic: str) -> object:
-                if next(tries):
+            async def fail_once(topic: str) -> object:
+                if next(failures):
                     raise OSError("for once")
-                return await look_for(topic)
+                return await partitions_for(topic)
 
-            monkeypatch.setattr(reader._consumer, "partitions_for", stumble)
+            monkeypatch.setattr(reader._consumer, "partitions_for", fail_once)
             await reader.catch_up(60)
-            assert told == [(b"a", b"1")]
+            assert delivered == [(b"a", b"1")]
 
     asyncio.run(scenario())
 
 
-def test_a_topic_that_was_made_anew_is_read_anew(broker: EmbeddedBroker) -> None:
+def test_a_recreated_topic_is_read_again(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
-        async with reading(broker) as (reader, told):
+        async with reading(broker) as (reader, delivered):
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
                 await writer.append([(b"b", b"2")])
@@ -227,27 +229,27 @@ def test_a_topic_that_was_made_anew_is_read_anew(broker: EmbeddedBroker) -> None
             async with writing(broker) as writer:
                 await writer.append([(b"c", b"3")])
             await reader.catch_up(60)
-            assert told == [(b"c", b"3")]
+            assert delivered == [(b"c", b"3")]
 
     asyncio.run(scenario())
 
 
-def test_a_reader_outlives_its_broker(broker: EmbeddedBroker) -> None:
+def test_a_reader_survives_a_restart_of_its_broker(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
-        async with reading(broker) as (reader, told):
+        async with reading(broker) as (reader, delivered):
             await reader.catch_up(60)
             await asyncio.to_thread(broker.restart, clean=False)
             async with writing(broker) as writer:
                 await writer.append([(b"a", b"1")])
             await reader.catch_up(60)
-            assert told == [(b"a", b"1")]
+            assert delivered == [(b"a", b"1")]
 
     asyncio.run(scenario())
 
 
-def test_who_waits_in_vain_is_told(broker: EmbeddedBroker) -> None:
+def test_a_wait_times_out(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
@@ -267,11 +269,11 @@ def test_who_waits_in_vain_is_told(broker: EmbeddedBroker) -> None:
     asyncio.run(scenario())
 
 
-def test_a_new_writer_fences_the_one_before(broker: EmbeddedBroker) -> None:
+def test_a_new_writer_fences_the_previous_one(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
-        async with reading(broker) as (reader, told), writing(broker) as old:
+        async with reading(broker) as (reader, delivered), writing(broker) as old:
             await old.append([(b"a", b"1")])
             async with writing(broker) as new:
                 with pytest.raises(ApiError) as refused:
@@ -279,26 +281,26 @@ def test_a_new_writer_fences_the_one_before(broker: EmbeddedBroker) -> None:
                 assert is_fenced(refused.value)
                 await new.append([(b"c", b"3")])
             await reader.catch_up(60)
-            assert told == [(b"a", b"1"), (b"c", b"3")]
+            assert delivered == [(b"a", b"1"), (b"c", b"3")]
 
     asyncio.run(scenario())
 
 
-def test_a_new_writer_settles_what_the_one_before_left_open(broker: EmbeddedBroker) -> None:
+def test_a_new_writer_aborts_the_open_transaction_of_the_previous_one(broker: EmbeddedBroker) -> None:
     make_topic(broker)
 
     async def scenario() -> None:
-        async with reading(broker) as (reader, told), writing(broker) as old:
+        async with reading(broker) as (reader, delivered), writing(broker) as old:
             lost = broker.faults.drop_connection("EndTxn", times=None)
             append = asyncio.create_task(old.append([(b"a", b"1")]))
             await until(lambda: lost.hits > 0, "it wants to commit")
             append.cancel()
             await asyncio.wait([append])
             async with writing(broker) as new:
-                # Not before: the old one may still try.
+                # Not earlier: the old writer may still try.
                 lost.cancel()
                 await new.append([(b"b", b"2")])
             await reader.catch_up(60)
-            assert told == [(b"b", b"2")]
+            assert delivered == [(b"b", b"2")]
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Whole nodes of the registry: over HTTP, in several processes, one of which is killed."""
+"""Complete nodes of the registry: over HTTP, in several processes, one of which is killed."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ from rookery.registry import service as service_module
 from rookery.registry.node import RegistryNode
 from rookery.registry.settings import RegistrySettings
 from rookery.testing import EmbeddedBroker
-from tests.registry.players import BROKER_SETTINGS, MISSED_SOON, QUICK, settings_of, until
+from tests.registry.services import BROKER_SETTINGS, QUICK, SHORT_SESSION, settings_of, until
 from tests.support.certificates import make_certificates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def process(broker: EmbeddedBroker) -> "Iterator[tuple[subprocess.Popen[str], st
         sys.executable,
         "-m",
         "tests.registry.registry_process",
-        *(f"{k}={v}" for k, v in (config | QUICK | MISSED_SOON | ANYTHING_GOES).items()),
+        *(f"{k}={v}" for k, v in (config | QUICK | SHORT_SESSION | ANYTHING_GOES).items()),
     ]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
@@ -69,7 +69,7 @@ def enum(number: int) -> str:
 
 
 async def register(client: httpx.AsyncClient, url: str, subject: str, text: str) -> int | None:
-    """The id, or None if that has to be tried again."""
+    """Return the id, or None if the request must be retried."""
     try:
         answer = await client.post(f"{url}/subjects/{subject}/versions", json={"schema": text})
     except httpx.HTTPError:
@@ -82,7 +82,7 @@ async def register(client: httpx.AsyncClient, url: str, subject: str, text: str)
     return found
 
 
-async def register_somehow(client: httpx.AsyncClient, urls: list[str], subject: str, text: str) -> int:
+async def register_with_retries(client: httpx.AsyncClient, urls: list[str], subject: str, text: str) -> int:
     while True:
         for url in urls:
             found = await register(client, url, subject, text)
@@ -91,7 +91,7 @@ async def register_somehow(client: httpx.AsyncClient, urls: list[str], subject: 
         await asyncio.sleep(0.05)
 
 
-def test_every_node_takes_writes_and_answers_reads(broker: EmbeddedBroker) -> None:
+def test_every_node_accepts_writes_and_reads(broker: EmbeddedBroker) -> None:
     async def scenario() -> None:
         async with (
             running(broker) as one,
@@ -123,7 +123,10 @@ def test_concurrent_registrations_at_all_nodes_give_one_id(broker: EmbeddedBroke
         ):
             urls = [one.url, two.url, three.url]
             ids = await asyncio.gather(
-                *(register_somehow(client, urls[n % 3 :] + urls[: n % 3], f"s{n % 5}", enum(n % 4)) for n in range(60))
+                *(
+                    register_with_retries(client, urls[n % 3 :] + urls[: n % 3], f"s{n % 5}", enum(n % 4))
+                    for n in range(60)
+                )
             )
             by_text = {number % 4: set(ids[number::4]) for number in range(4)}
             assert sorted(len(found) for found in by_text.values()) == [1, 1, 1, 1]
@@ -162,7 +165,7 @@ def _trusting(authority: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=authority)
 
 
-def test_a_file_of_credentials_that_is_missing_is_refused(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_missing_file_of_credentials_is_an_error(broker: EmbeddedBroker, tmp_path: Path) -> None:
     changes = {"authentication.method": "BASIC", "authentication.credentials.file": str(tmp_path / "missing")}
     with pytest.raises(StartupError, match=r"authentication\.credentials\.file cannot be read"):
         asyncio.run(RegistryNode(settings_of(broker, **changes)).start())
@@ -171,10 +174,10 @@ def test_a_file_of_credentials_that_is_missing_is_refused(broker: EmbeddedBroker
 def test_without_brokers_the_start_ends_in_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # There are many tries before the end.
-    monkeypatch.setattr(log_module, "_PATIENCE_S", 0.05)
+    # There are many attempts before the time-out.
+    monkeypatch.setattr(log_module, "_BROKER_WAIT_S", 0.05)
     with socket.socket() as bound:
-        # Nobody listens there, nor can come to.
+        # No process listens there, or can begin to.
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         config = {"listeners": "http://127.0.0.1:0", "kafkastore.init.timeout.ms": "1000"}
@@ -185,12 +188,12 @@ def test_without_brokers_the_start_ends_in_an_error(
     assert "the schema registry waits for the brokers" in capsys.readouterr().out
 
 
-def test_a_stop_answers_what_is_being_written(
+def test_a_stop_completes_writes_in_progress(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service_module, "_DRAIN_S", 0.1)
     monkeypatch.setattr(server_module, "_GRACE_S", 60)
-    # What tests before this one have left behind says so now.
+    # Errors that earlier tests left behind are logged now.
     gc.collect()
     caplog.clear()
 
@@ -210,10 +213,10 @@ def test_a_stop_answers_what_is_being_written(
     asyncio.run(scenario())
 
 
-def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(broker: EmbeddedBroker) -> None:
+def test_a_killed_leader_loses_nothing_and_no_id_is_assigned_twice(broker: EmbeddedBroker) -> None:
     async def scenario(leader: "subprocess.Popen[str]", leader_url: str) -> None:
         given: dict[str, int] = {}
-        # Of two nodes that may lead, the one whose name comes first does.
+        # The node with the smallest URL leads.
         last = {"host.name": "localhost"}
         async with (
             running(broker, **ANYTHING_GOES, **last) as heir,
@@ -225,7 +228,7 @@ def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(broker: Embedded
             async def write_many(name: str) -> None:
                 for number in range(15):
                     text = f'{{"type":"enum","name":"{name}{number}","symbols":["A"]}}'
-                    given[text] = await register_somehow(client, urls, name, text)
+                    given[text] = await register_with_retries(client, urls, name, text)
 
             writing = [asyncio.create_task(write_many(name)) for name in "abc"]
             await until(

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from rookery.registry import decisions, queries
+from rookery.registry import commands, queries
 from rookery.registry.entities import (
     CompatibilityCheckResponse,
     Rule,
@@ -11,26 +11,26 @@ from rookery.registry.entities import (
     SchemaString,
     SubjectVersion,
 )
-from tests.registry.stage import Stage, properties, refused, schema
+from tests.registry.harness import Harness, properties, raises_code, schema
 
 
 @pytest.fixture
-def filled(stage: Stage) -> Stage:
-    """`s` has a deleted version, `t` only that; `z` is in the context `.c`; `person` refers to `s`."""
-    stage.register("s", "a")
-    stage.register("s", "a,b?")
-    stage.register("t", "a")
-    stage.register(":.c:z", "z")
-    stage.register("person", "@s", ("s", "s", 2))
-    stage.delete("s", "1")
-    stage.delete("t")
-    return stage
+def filled(harness: Harness) -> Harness:
+    """`s` has a deleted version, `t` has only a deleted one; `z` is in the context `.c`; `person` refers to `s`."""
+    harness.register("s", "a")
+    harness.register("s", "a,b?")
+    harness.register("t", "a")
+    harness.register(":.c:z", "z")
+    harness.register("person", "@s", ("s", "s", 2))
+    harness.delete("s", "1")
+    harness.delete("t")
+    return harness
 
 
 # Subjects and versions
 
 
-def test_subjects(filled: Stage) -> None:
+def test_subjects(filled: Harness) -> None:
     state = filled.state
     assert queries.list_subjects(state) == [":.c:z", "person", "s"]
     assert queries.list_subjects(state, deleted=True) == [":.c:z", "person", "s", "t"]
@@ -44,18 +44,18 @@ def test_subjects(filled: Stage) -> None:
     ("offset", "limit", "found"),
     [(0, -1, "abc"), (0, 0, "abc"), (0, 2, "ab"), (1, 1, "b"), (2, 5, "c"), (3, 1, ""), (-1, -1, "abc")],
 )
-def test_pages(stage: Stage, offset: int, limit: int, found: str) -> None:
+def test_pages(harness: Harness, offset: int, limit: int, found: str) -> None:
     for subject in "cab":
-        stage.register(subject, "x")
-    assert queries.list_subjects(stage.state, offset=offset, limit=limit) == list(found)
-    assert queries.subjects_of(stage.state, 1, offset=offset, limit=limit) == list(found)
-    versions = queries.versions_of(stage.state, 1, offset=offset, limit=limit)
+        harness.register(subject, "x")
+    assert queries.list_subjects(harness.state, offset=offset, limit=limit) == list(found)
+    assert queries.subjects_of(harness.state, 1, offset=offset, limit=limit) == list(found)
+    versions = queries.versions_of(harness.state, 1, offset=offset, limit=limit)
     assert [version.subject for version in versions] == list(found)
-    schemas = queries.list_schemas(stage.state, offset=offset, limit=limit)
+    schemas = queries.list_schemas(harness.state, offset=offset, limit=limit)
     assert [schema.subject for schema in schemas] == list(found)
 
 
-def test_versions(filled: Stage) -> None:
+def test_versions(filled: Harness) -> None:
     state = filled.state
     assert queries.list_versions(state, "s") == [2]
     assert queries.list_versions(state, "s", deleted=True) == [1, 2]
@@ -64,45 +64,45 @@ def test_versions(filled: Stage) -> None:
     assert queries.list_versions(state, "s", deleted=True, offset=1, limit=1) == [2]
     assert queries.list_versions(state, "t", deleted=True) == [1]
     for subject in ("t", "nothing"):
-        with refused(40401, f"Subject '{subject}' not found."):
+        with raises_code(40401, f"Subject '{subject}' not found."):
             queries.list_versions(state, subject)
 
 
-def test_a_version(filled: Stage) -> None:
+def test_a_version(filled: Harness) -> None:
     state = filled.state
     latest = Schema(subject="s", version=2, id=2, schema="a,b?")
     for version in ("2", "latest", "LATEST", "-1", " 2 "):
         assert queries.get_version(state, "s", version) == latest
     assert msgspec.json.encode(latest) == b'{"subject":"s","version":2,"id":2,"schema":"a,b?"}'
-    with refused(40402, "Version 1 not found."):
+    with raises_code(40402, "Version 1 not found."):
         queries.get_version(state, "s", "1")
     assert queries.get_version(state, "s", "1", deleted=True).id == 1
-    with refused(40401):
+    with raises_code(40401):
         queries.get_version(state, "t", "latest")
-    with refused(40402, "Version -1 not found."):
+    with raises_code(40402, "Version -1 not found."):
         queries.get_version(state, "t", "latest", deleted=True)
-    with refused(40401):
+    with raises_code(40401):
         queries.get_version(state, ":.c:t", "1")
 
 
 @pytest.mark.parametrize("version", ["0", "-2", "1.5", "", "first", str(2**31), "9" * 5000, "+-1", "0x1"])
-def test_an_invalid_version(stage: Stage, version: str) -> None:
-    with refused(42202, "Allowed values are between [1, 2^31-1]"):
-        queries.get_version(stage.state, "s", version)
+def test_an_invalid_version(harness: Harness, version: str) -> None:
+    with raises_code(42202, "Allowed values are between [1, 2^31-1]"):
+        queries.get_version(harness.state, "s", version)
 
 
-def test_a_subject_without_a_context_is_looked_for_in_all(stage: Stage) -> None:
-    stage.register(":.c:s", "z")
-    assert queries.get_version(stage.state, "s", "1").subject == ":.c:s"
-    assert queries.look_up(stage.state, "s", schema("z")).subject == ":.c:s"
-    assert queries.get_by_id(stage.state, 1, subject="s").schema == "z"
-    with refused(40401):
-        queries.get_version(stage.state, ":.d:s", "1")
-    with refused(40403):
-        queries.get_by_id(stage.state, 1)
+def test_a_subject_without_a_context_is_looked_up_in_all(harness: Harness) -> None:
+    harness.register(":.c:s", "z")
+    assert queries.get_version(harness.state, "s", "1").subject == ":.c:s"
+    assert queries.look_up(harness.state, "s", schema("z")).subject == ":.c:s"
+    assert queries.get_by_id(harness.state, 1, subject="s").schema == "z"
+    with raises_code(40401):
+        queries.get_version(harness.state, ":.d:s", "1")
+    with raises_code(40403):
+        queries.get_by_id(harness.state, 1)
 
 
-def test_other_forms_of_a_text(filled: Stage) -> None:
+def test_other_forms_of_a_text(filled: Harness) -> None:
     state = filled.state
     assert queries.get_version(state, "person", "1", format="resolved").schema == "a,b?"
     assert queries.get_by_id(state, 3, format="resolved").schema == "a,b?"
@@ -111,67 +111,67 @@ def test_other_forms_of_a_text(filled: Stage) -> None:
     assert queries.look_up(state, "person", lookup, format="resolved").schema == "a,b?"
 
 
-def test_references_with_their_context(stage: Stage) -> None:
-    stage.register(":.c:s", "a")
-    stage.register(":.c:person", "@s", ("s", "s", 1))
+def test_references_with_their_context(harness: Harness) -> None:
+    harness.register(":.c:s", "a")
+    harness.register(":.c:person", "@s", ("s", "s", 1))
     qualified = (SchemaReference(name="s", subject=":.c:s", version=1),)
-    version = queries.get_version(stage.state, ":.c:person", "1", reference_format="qualified")
-    by_id = queries.get_by_id(stage.state, 2, subject=":.c:", reference_format="qualified")
+    version = queries.get_version(harness.state, ":.c:person", "1", reference_format="qualified")
+    by_id = queries.get_by_id(harness.state, 2, subject=":.c:", reference_format="qualified")
     assert version.references == by_id.references == qualified
-    assert queries.get_version(stage.state, ":.c:person", "1").references[0].subject == "s"
+    assert queries.get_version(harness.state, ":.c:person", "1").references[0].subject == "s"
 
 
-def test_the_latest_with_metadata(stage: Stage) -> None:
-    stage.register("s", "a", metadata=properties(major="1", owner="me"))
-    stage.register("s", "a,b?", metadata=properties(major="1"))
-    stage.register("s", "a,c?", metadata=properties(major="2"))
+def test_the_latest_with_metadata(harness: Harness) -> None:
+    harness.register("s", "a", metadata=properties(major="1", owner="me"))
+    harness.register("s", "a,b?", metadata=properties(major="1"))
+    harness.register("s", "a,c?", metadata=properties(major="2"))
 
-    def find(**wanted: str) -> int:
-        return queries.get_latest_with_metadata(stage.state, "s", properties=wanted).version
+    def find(**expected: str) -> int:
+        return queries.get_latest_with_metadata(harness.state, "s", properties=expected).version
 
     assert (find(), find(major="1"), find(major="1", owner="me"), find(major="2")) == (3, 2, 1, 3)
-    with refused(40403):
+    with raises_code(40403):
         find(major="3")
-    with refused(40401):
-        queries.get_latest_with_metadata(stage.state, "t", properties={})
+    with raises_code(40401):
+        queries.get_latest_with_metadata(harness.state, "t", properties={})
 
 
 # Ids
 
 
-def test_a_schema_by_its_id(filled: Stage) -> None:
+def test_a_schema_by_its_id(filled: Harness) -> None:
     state = filled.state
     assert queries.get_by_id(state, 1) == SchemaString(schema="a")
     assert msgspec.json.encode(queries.get_by_id(state, 1)) == b'{"schema":"a"}'
     assert queries.get_by_id(state, 1, fetch_max_id=True) == SchemaString(schema="a", max_id=3)
     assert queries.get_by_id(state, 1, subject=":.c:z") == SchemaString(schema="z")
     assert queries.get_by_id(state, 1, subject=":.c:") == SchemaString(schema="z")
-    # A subject that does not have it does not hide it.
+    # A subject that does not have the id does not hide it.
     assert queries.get_by_id(state, 1, subject="nothing") == SchemaString(schema="a")
     for subject in (":.c:nothing", ":.d:"):
-        with refused(40403, "Schema 1 not found"):
+        with raises_code(40403, "Schema 1 not found"):
             queries.get_by_id(state, 1, subject=subject)
-    with refused(40403, "Schema 9 not found"):
+    with raises_code(40403, "Schema 9 not found"):
         queries.get_by_id(state, 9)
 
 
-def test_a_type_other_than_avro_is_said(stage: Stage) -> None:
-    stage.register("s", "a", schema_type="JSON")
-    assert msgspec.json.encode(queries.get_by_id(stage.state, 1)) == b'{"schemaType":"JSON","schema":"a"}'
+def test_a_type_other_than_avro_is_returned(harness: Harness) -> None:
+    harness.register("s", "a", schema_type="JSON")
+    assert msgspec.json.encode(queries.get_by_id(harness.state, 1)) == b'{"schemaType":"JSON","schema":"a"}'
 
 
-def test_who_has_an_id(filled: Stage) -> None:
+def test_subjects_and_versions_of_an_id(filled: Harness) -> None:
     state = filled.state
     assert queries.subjects_of(state, 1) == []
     assert queries.subjects_of(state, 1, deleted=True) == ["s", "t"]
     assert queries.versions_of(state, 2) == [SubjectVersion(subject="s", version=2)]
     assert queries.versions_of(state, 1, subject=":.c:") == [SubjectVersion(subject=":.c:z", version=1)]
     for function in (queries.subjects_of, queries.versions_of):
-        with refused(40403, "Schema not found"):
+        with raises_code(40403, "Schema not found"):
             function(state, 9)
 
 
-def test_who_refers_to_a_version(filled: Stage) -> None:
+def test_referrers_of_a_version(filled: Harness) -> None:
     state = filled.state
     assert queries.referenced_by(state, "s", "2") == [3]
     assert queries.referenced_by(state, "s", "latest") == [3]
@@ -179,18 +179,18 @@ def test_who_refers_to_a_version(filled: Stage) -> None:
     filled.delete("person")
     assert queries.referenced_by(state, "s", "2") == []
     assert queries.referenced_by(state, "s", "2", deleted=True) == [3]
-    with refused(40402):
+    with raises_code(40402):
         queries.referenced_by(state, "s", "9")
-    with refused(40401):
+    with raises_code(40401):
         queries.referenced_by(state, "nothing", "1")
-    with refused(42202):
+    with raises_code(42202):
         queries.referenced_by(state, "s", "zero")
 
 
 # Lists
 
 
-def test_schemas(filled: Stage) -> None:
+def test_schemas(filled: Harness) -> None:
     def listed(**options: bool | str) -> list[tuple[str, int]]:
         return [(each.subject, each.version) for each in queries.list_schemas(filled.state, **options)]  # type: ignore[arg-type]  # any of them
 
@@ -202,31 +202,31 @@ def test_schemas(filled: Stage) -> None:
     assert listed(rule_type="CEL") == []
 
 
-def test_schemas_with_rules(stage: Stage) -> None:
+def test_schemas_with_rules(harness: Harness) -> None:
     rules = RuleSet(migration_rules=(Rule(name="up", mode="UPGRADE", type="JSONATA"),))
-    stage.register("s", "a", rule_set=rules)
-    assert [each.subject for each in queries.list_schemas(stage.state, rule_type="JSONATA")] == ["s"]
-    assert queries.list_schemas(stage.state, rule_type="CEL") == []
+    harness.register("s", "a", rule_set=rules)
+    assert [each.subject for each in queries.list_schemas(harness.state, rule_type="JSONATA")] == ["s"]
+    assert queries.list_schemas(harness.state, rule_type="CEL") == []
 
 
-def test_schemas_with_their_aliases(stage: Stage) -> None:
-    stage.register("s", "a")
-    stage.configure("old", alias="s")
-    stage.configure("older", alias="s")
-    found = queries.list_schemas(stage.state, prefix="old", aliases=True)
+def test_schemas_with_their_aliases(harness: Harness) -> None:
+    harness.register("s", "a")
+    harness.configure("old", alias="s")
+    harness.configure("older", alias="s")
+    found = queries.list_schemas(harness.state, prefix="old", aliases=True)
     assert [(each.subject, each.aliases) for each in found] == [("s", ("old", "older"))]
-    assert queries.list_schemas(stage.state, prefix="old") == []
+    assert queries.list_schemas(harness.state, prefix="old") == []
 
 
-def test_there_is_a_most_of_schemas(stage: Stage) -> None:
+def test_the_number_of_schemas_is_limited(harness: Harness) -> None:
     for number in range(1001):
-        stage.register(f"s{number:04}", "a")
-    assert len(queries.list_schemas(stage.state)) == 1000
-    assert len(queries.list_schemas(stage.state, limit=2000)) == 1000
-    assert len(queries.list_schemas(stage.state, offset=1000)) == 1
+        harness.register(f"s{number:04}", "a")
+    assert len(queries.list_schemas(harness.state)) == 1000
+    assert len(queries.list_schemas(harness.state, limit=2000)) == 1000
+    assert len(queries.list_schemas(harness.state, offset=1000)) == 1
 
 
-def test_contexts(filled: Stage) -> None:
+def test_contexts(filled: Harness) -> None:
     assert queries.list_contexts(filled.state) == [".", ".c"]
     assert queries.list_contexts(filled.state, prefix=".c") == [".c"]
     assert queries.list_contexts(filled.state, offset=1) == [".c"]
@@ -235,88 +235,92 @@ def test_contexts(filled: Stage) -> None:
 # Looking up
 
 
-def test_a_schema_is_looked_up(filled: Stage) -> None:
+def test_a_schema_is_looked_up(filled: Harness) -> None:
     state = filled.state
     assert queries.look_up(state, "s", schema("a, b?")) == Schema(subject="s", version=2, id=2, schema="a,b?")
-    with refused(40403, "Schema not found"):
+    with raises_code(40403, "Schema not found"):
         queries.look_up(state, "s", schema("a"))
     assert queries.look_up(state, "s", schema("a"), deleted=True).version == 1
-    with refused(40403):
+    with raises_code(40403):
         queries.look_up(state, "s", schema(""))
-    with refused(40401):
+    with raises_code(40401):
         queries.look_up(state, "nothing", schema("a"))
-    with refused(42201, "details: '!' at 0"):
+    with raises_code(42201, "details: '!' at 0"):
         queries.look_up(state, "s", schema("!"))
 
 
-def test_a_schema_is_looked_up_in_normal_form(stage: Stage) -> None:
-    stage.register("s", "a,b")
-    with refused(40403):
-        queries.look_up(stage.state, "s", schema("b,a"))
-    assert queries.look_up(stage.state, "s", schema("b,a"), normalize=True).version == 1
-    stage.configure("s", normalize=True)
-    assert queries.look_up(stage.state, "s", schema("b,a")).version == 1
+def test_a_schema_is_looked_up_in_normal_form(harness: Harness) -> None:
+    harness.register("s", "a,b")
+    with raises_code(40403):
+        queries.look_up(harness.state, "s", schema("b,a"))
+    assert queries.look_up(harness.state, "s", schema("b,a"), normalize=True).version == 1
+    harness.configure("s", normalize=True)
+    assert queries.look_up(harness.state, "s", schema("b,a")).version == 1
 
 
-def test_a_schema_is_looked_up_with_the_metadata_that_it_inherited(stage: Stage) -> None:
-    stage.register("s", "a", metadata=properties(owner="me"))
-    stage.register("s", "a,b?")
-    assert queries.look_up(stage.state, "s", schema("a,b?")).metadata == properties(owner="me")
+def test_a_schema_is_looked_up_with_inherited_metadata(harness: Harness) -> None:
+    harness.register("s", "a", metadata=properties(owner="me"))
+    harness.register("s", "a,b?")
+    assert queries.look_up(harness.state, "s", schema("a,b?")).metadata == properties(owner="me")
 
 
 # Compatibility
 
 
-def check(stage: Stage, text: str, *, version: str | None = None, verbose: bool = False) -> CompatibilityCheckResponse:
-    return queries.test_compatibility(stage.state, "s", schema(text), version=version, normalize=False, verbose=verbose)
+def check(
+    harness: Harness, text: str, *, version: str | None = None, verbose: bool = False
+) -> CompatibilityCheckResponse:
+    return queries.test_compatibility(
+        harness.state, "s", schema(text), version=version, normalize=False, verbose=verbose
+    )
 
 
-def test_compatibility_with_a_version(stage: Stage) -> None:
-    assert check(stage, "a", version="latest").is_compatible
-    with refused(40402, "Version 1 not found."):
-        check(stage, "a", version="1")
-    with refused(42202):
-        check(stage, "a", version="none")
-    stage.register("s", "a")
-    stage.register("s", "a,b?")
-    assert check(stage, "a,b", version="latest") == CompatibilityCheckResponse(is_compatible=True)
-    assert check(stage, "a,b", version="1") == CompatibilityCheckResponse(is_compatible=False)
-    assert msgspec.json.encode(check(stage, "a,b", version="1")) == b'{"is_compatible":false}'
-    assert check(stage, "a", version="1", verbose=True) == CompatibilityCheckResponse(is_compatible=True, messages=())
-    verbose = check(stage, "a,b", version="1", verbose=True)
+def test_compatibility_with_a_version(harness: Harness) -> None:
+    assert check(harness, "a", version="latest").is_compatible
+    with raises_code(40402, "Version 1 not found."):
+        check(harness, "a", version="1")
+    with raises_code(42202):
+        check(harness, "a", version="none")
+    harness.register("s", "a")
+    harness.register("s", "a,b?")
+    assert check(harness, "a,b", version="latest") == CompatibilityCheckResponse(is_compatible=True)
+    assert check(harness, "a,b", version="1") == CompatibilityCheckResponse(is_compatible=False)
+    assert msgspec.json.encode(check(harness, "a,b", version="1")) == b'{"is_compatible":false}'
+    assert check(harness, "a", version="1", verbose=True) == CompatibilityCheckResponse(is_compatible=True, messages=())
+    verbose = check(harness, "a,b", version="1", verbose=True)
     assert verbose.messages == (
         "{errorType:'MISSING', description:'new has a field that old lacks', additionalInfo:'b'}",
         "{oldSchemaVersion: 1}",
         "{oldSchema: 'a'}",
         "{validateFields: 'false', compatibility: 'BACKWARD'}",
     )
-    stage.delete("s", "1")
-    with refused(40402):
-        check(stage, "a", version="1")
+    harness.delete("s", "1")
+    with raises_code(40402):
+        check(harness, "a", version="1")
 
 
-def test_compatibility_with_the_subject(stage: Stage) -> None:
-    assert check(stage, "a").is_compatible
-    stage.register("s", "a")
-    stage.register("s", "a,b?")
-    assert check(stage, "a,b").is_compatible
-    stage.configure("s", compatibility_level="FULL_TRANSITIVE")
-    assert not check(stage, "a,b").is_compatible
-    stage.configure("s", compatibility_level="NONE")
-    assert check(stage, "z").is_compatible
+def test_compatibility_with_the_subject(harness: Harness) -> None:
+    assert check(harness, "a").is_compatible
+    harness.register("s", "a")
+    harness.register("s", "a,b?")
+    assert check(harness, "a,b").is_compatible
+    harness.configure("s", compatibility_level="FULL_TRANSITIVE")
+    assert not check(harness, "a,b").is_compatible
+    harness.configure("s", compatibility_level="NONE")
+    assert check(harness, "z").is_compatible
 
 
-def test_compatibility_of_what_is_no_schema(stage: Stage) -> None:
-    with refused(42201, "'!' at 0"):
-        check(stage, "!")
-    with refused(42201, "Empty schema"):
-        check(stage, "")
-    assert check(stage, "!", verbose=True) == CompatibilityCheckResponse(
+def test_compatibility_of_an_invalid_schema(harness: Harness) -> None:
+    with raises_code(42201, "'!' at 0"):
+        check(harness, "!")
+    with raises_code(42201, "Empty schema"):
+        check(harness, "")
+    assert check(harness, "!", verbose=True) == CompatibilityCheckResponse(
         is_compatible=False, messages=("Invalid schema of type AVRO, details: '!' at 0",)
     )
 
 
-def test_an_alias_is_asked_for_like_its_subject(filled: Stage) -> None:
+def test_an_alias_is_queried_like_its_subject(filled: Harness) -> None:
     filled.configure("old", alias="s")
     state = filled.state
     assert queries.list_versions(state, "old") == [2]
@@ -324,4 +328,4 @@ def test_an_alias_is_asked_for_like_its_subject(filled: Stage) -> None:
     assert queries.look_up(state, "old", schema("a,b?")).subject == "s"
     assert queries.referenced_by(state, "old", "2") == [3]
     assert queries.get_by_id(state, 2, subject="old").schema == "a,b?"
-    assert decisions.delete_subject(filled.state, "t", permanent=True).result == [1]
+    assert commands.delete_subject(filled.state, "t", permanent=True).result == [1]

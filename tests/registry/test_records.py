@@ -7,7 +7,7 @@ from rookery.registry import records
 from rookery.registry.entities import Config, Metadata, Rule, RuleSet, SchemaReference
 from rookery.registry.records import Key, Record, SchemaValue, UnreadableSchemaValue, decode
 
-# As Confluent's registry writes them. Its JSON has no spaces, leaves out what is empty, and the schema type of Avro.
+# As Confluent's registry writes them. Its JSON has no spaces, and omits empty fields and the schema type AVRO.
 GOLDEN: list[tuple[Record, bytes, bytes | None]] = [
     (
         records.schema_record(SchemaValue(subject="orders-value", version=1, id=7, schema='"string"')),
@@ -81,16 +81,16 @@ def test_golden_bytes(record: Record, key: bytes, value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(("record", "key", "value"), GOLDEN)
-def test_what_is_written_is_read(record: Record, key: bytes, value: bytes | None) -> None:
+def test_records_survive_a_round_trip(record: Record, key: bytes, value: bytes | None) -> None:
     decoded = decode(*record)
     assert decoded is not None
     assert msgspec.json.encode(decoded[0]) == key
     assert (decoded[1] is None) == (value is None)
-    # Fields that a later version adds do not matter.
+    # Fields of later versions are ignored.
     assert decode(key[:-1] + b',"new":1}', None if value is None else value[:-1] + b',"new":{}}') == decoded
 
 
-def test_fields_that_older_registries_left_out_or_wrote() -> None:
+def test_fields_of_older_registries() -> None:
     key, value = (
         b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":0}',
         b'{"subject":"s","version":1,"id":1,"schema":"x"}',
@@ -112,7 +112,7 @@ def schema_value(extra: bytes) -> bytes:
     return b'{"subject":"s","version":1,"id":7,"schema":"x",' + extra + b',"deleted":false}'
 
 
-def test_kinds_of_rules_that_are_new() -> None:
+def test_unknown_kinds_of_rules() -> None:
     rules = b'{"domainRules":[{"name":"r","kind":"NEW","mode":"NEWER","params":{"p":null},"disabled":false}]}'
     decoded = decode(SCHEMA_KEY, schema_value(b'"metadata":{"properties":{"p":null}},"ruleSet":' + rules))
     assert decoded is not None
@@ -124,7 +124,7 @@ def test_kinds_of_rules_that_are_new() -> None:
 @pytest.mark.parametrize(
     "extra", [b'"metadata":5', b'"ruleSet":{"domainRules":[7]}', b'"metadata":{"sensitive":[null]}']
 )
-def test_a_schema_is_there_without_what_is_not_understood(extra: bytes) -> None:
+def test_a_schema_is_decoded_without_undecodable_metadata_and_rules(extra: bytes) -> None:
     expected = SchemaValue(subject="s", version=1, id=7, schema="x")
     assert decode(SCHEMA_KEY, schema_value(extra)) == (Key("SCHEMA", "s", 1, magic=1), expected)
 
@@ -137,7 +137,7 @@ def test_a_schema_is_there_without_what_is_not_understood(extra: bytes) -> None:
         schema_value(b'"references":[5]'),
     ],
 )
-def test_of_what_is_not_understood_there_is_the_id(value: bytes) -> None:
+def test_of_an_undecodable_schema_the_id_is_decoded(value: bytes) -> None:
     assert decode(SCHEMA_KEY, value) == (Key("SCHEMA", "s", 1, magic=1), UnreadableSchemaValue(id=7))
 
 
@@ -163,7 +163,7 @@ def test_of_what_is_not_understood_there_is_the_id(value: bytes) -> None:
         (b'{"keytype":"MODE","magic":0}', b'{"mode":"SIDEWAYS"}'),
     ],
 )
-def test_what_is_not_understood_is_nothing(key: bytes, value: bytes | None) -> None:
+def test_undecodable_records_are_none(key: bytes, value: bytes | None) -> None:
     assert decode(key, value) is None
 
 

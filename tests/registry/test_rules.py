@@ -10,7 +10,7 @@ from rookery.registry.rules import (
     with_version_property,
     without_version_property,
 )
-from tests.registry.stage import properties, refused
+from tests.registry.harness import properties, raises_code
 
 GOOD = Rule(name="check_it-1", mode="WRITE", type="CEL")
 
@@ -23,7 +23,7 @@ GOOD = Rule(name="check_it-1", mode="WRITE", type="CEL")
         RuleSet(migration_rules=(Rule(name="up", mode="UPGRADE", type="JSONATA"),), encoding_rules=(GOOD,)),
     ],
 )
-def test_good_rules(rules: RuleSet) -> None:
+def test_valid_rules(rules: RuleSet) -> None:
     check_rule_set(rules)
     check_rule_set(None)
 
@@ -56,12 +56,12 @@ def test_good_rules(rules: RuleSet) -> None:
         ),
     ],
 )
-def test_bad_rules(rules: RuleSet, message: str) -> None:
-    with refused(42210, message):
+def test_invalid_rules(rules: RuleSet, message: str) -> None:
+    with raises_code(42210, message):
         check_rule_set(rules)
 
 
-def test_later_metadata_wins() -> None:
+def test_later_metadata_overrides() -> None:
     first = Metadata(tags={"f": ("PII",)}, properties={"owner": "all", "kind": "x"}, sensitive=("owner",))
     second = Metadata(tags={"e": ("x",)}, properties={"owner": "me"}, sensitive=("kind",))
     assert merge_metadata(first, None, second) == Metadata(
@@ -71,7 +71,7 @@ def test_later_metadata_wins() -> None:
     assert merge_metadata(Metadata()) == Metadata()
 
 
-def test_later_rules_win_by_name() -> None:
+def test_later_rules_override_by_name() -> None:
     one, two, other = (Rule(name="a", type=kind) for kind in ("1", "2", "3"))
     last = Rule(name="b", type="4")
     merged = merge_rule_sets(

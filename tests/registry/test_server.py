@@ -1,4 +1,4 @@
-"""The listeners: http and https, one app for all of them, and how they start and stop."""
+"""The listeners: http and https, one app for all of them, start and stop."""
 
 import asyncio
 import signal
@@ -32,8 +32,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end waits very long for requests under way."""
+def long_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping waits very long for requests in progress."""
     monkeypatch.setattr(server_module, "_GRACE_S", 60)
 
 
@@ -44,7 +44,7 @@ def tls_of(
 
 
 class App:
-    """Says hello, on `/slow` after a while; and knows whether it was told of its start and its end."""
+    """Responds with hello, on `/slow` after a delay, and records the lifespan events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -107,7 +107,7 @@ def test_one_app_is_served_by_all_listeners(certificates: Certificates) -> None:
     asyncio.run(scenario())
 
 
-def test_signals_stay_the_process_own() -> None:
+def test_signal_handlers_are_not_changed() -> None:
     async def scenario() -> None:
         before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
         async with serving(App(), HTTP):
@@ -116,7 +116,7 @@ def test_signals_stay_the_process_own() -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_under_way_is_answered_before_the_end(patient: None) -> None:
+def test_a_request_in_progress_is_completed_before_the_stop(long_grace: None) -> None:
     async def scenario() -> None:
         app = App()
         async with serving(app, HTTP) as (url,):
@@ -127,7 +127,7 @@ def test_a_request_under_way_is_answered_before_the_end(patient: None) -> None:
     asyncio.run(scenario())
 
 
-def test_idle_connections_do_not_hold_up_the_end(patient: None) -> None:
+def test_idle_connections_do_not_delay_the_stop(long_grace: None) -> None:
     async def scenario() -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
             async with asyncio.timeout(30):
@@ -137,7 +137,7 @@ def test_idle_connections_do_not_hold_up_the_end(patient: None) -> None:
     asyncio.run(scenario())
 
 
-def test_a_port_in_use_is_refused_and_the_others_are_let_go() -> None:
+def test_a_port_in_use_is_an_error_and_the_others_are_released() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = HTTP._replace(port=taken.getsockname()[1])
         server = RegistryServer((HTTP, busy), NO_TLS)
@@ -145,8 +145,8 @@ def test_a_port_in_use_is_refused_and_the_others_are_let_go() -> None:
             server.bind()
 
 
-def test_a_port_that_somebody_else_was_faster_to_listen_on_is_refused() -> None:
-    """Taking a port does not keep others from taking it as well, as long as nobody listens."""
+def test_a_port_on_which_another_process_began_to_listen_is_an_error() -> None:
+    """Other processes can bind a bound port as well, as long as none listens on it."""
     first = RegistryServer((HTTP,), NO_TLS)
     (taken,) = first.bind()
     second = RegistryServer((taken,), NO_TLS)
@@ -164,7 +164,7 @@ def test_a_port_that_somebody_else_was_faster_to_listen_on_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_an_app_that_cannot_start_is_told() -> None:
+def test_an_app_that_cannot_start_raises() -> None:
     class Failing(App):
         @asynccontextmanager
         async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -172,14 +172,14 @@ def test_an_app_that_cannot_start_is_told() -> None:
             yield
 
     async def scenario() -> None:
-        with pytest.raises(StartupError, match="ended before they served"):
+        with pytest.raises(StartupError, match="stopped before they served"):
             async with serving(Failing(), HTTP):
                 pass
 
     asyncio.run(scenario())
 
 
-def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+def test_a_cancelled_start_leaves_nothing_behind() -> None:
     class Slow(App):
         def __init__(self) -> None:
             super().__init__()
@@ -207,8 +207,8 @@ def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     asyncio.run(scenario())
 
 
-def test_small_answers_leave_at_once() -> None:
-    """A body that waited for the acknowledgement of its head took 40 ms."""
+def test_small_responses_are_sent_immediately() -> None:
+    """Without TCP_NODELAY a body waits 40 ms for the acknowledgement of its head."""
     server = RegistryServer((HTTP,), NO_TLS)
     server.bind()
     try:
@@ -217,12 +217,12 @@ def test_small_answers_leave_at_once() -> None:
         asyncio.run(server.stop())
 
 
-def test_an_unknown_host_is_refused() -> None:
+def test_an_unknown_host_is_an_error() -> None:
     with pytest.raises(StartupError, match=r"cannot listen on http://no\.such\.host\.invalid:0"):
         RegistryServer((RegistryListener("http", "no.such.host.invalid", 0),), NO_TLS).bind()
 
 
-def test_every_interface_can_be_listened_on() -> None:
+def test_listening_on_every_interface() -> None:
     async def scenario() -> None:
         async with serving(App(), HTTP._replace(host="")) as (url,):
             assert await get(url.replace("://:", "://127.0.0.1:")) == "hello"
@@ -242,7 +242,7 @@ def test_a_locked_key_needs_its_password(certificates: Certificates) -> None:
     asyncio.run(scenario())
 
 
-def test_files_that_are_not_what_they_should_be_are_refused(certificates: Certificates, tmp_path: Path) -> None:
+def test_invalid_tls_files_are_errors(certificates: Certificates, tmp_path: Path) -> None:
     (tmp_path / "text.pem").write_text("hello")
 
     async def scenario() -> None:
@@ -259,7 +259,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(certificates: Certif
     asyncio.run(scenario())
 
 
-def test_clients_can_be_asked_for_a_certificate(certificates: Certificates) -> None:
+def test_clients_can_be_required_to_have_a_certificate(certificates: Certificates) -> None:
     async def scenario() -> None:
         tls = tls_of(certificates.broker, truststore=certificates.authority, clients="REQUIRED")
         async with serving(App(), HTTPS, tls=tls) as (url,):

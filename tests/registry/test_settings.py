@@ -1,4 +1,4 @@
-"""The registry's settings: Confluent's names, what they become, and which mistakes are told."""
+"""The registry's settings: Confluent's names, their parsed values, and the errors."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_the_defaults_are_confluents() -> None:
     assert settings.inter_instance_protocol == "http"
 
 
-def test_everything_can_be_set() -> None:
+def test_all_settings() -> None:
     settings = RegistrySettings.parse(
         {
             "kafkastore.bootstrap.servers": "PLAINTEXT://b1:9092, PLAINTEXT://b2:9093",
@@ -53,7 +53,7 @@ def test_everything_can_be_set() -> None:
     assert settings.tls.client_authentication == "REQUIRED"
 
 
-def test_brokers_that_want_a_login_are_reached_with_the_clients_keys() -> None:
+def test_client_settings_are_passed_on() -> None:
     settings = RegistrySettings.parse(
         {
             "kafkastore.bootstrap.servers": "SASL_SSL://b1:9092,b2:9093",
@@ -68,14 +68,14 @@ def test_brokers_that_want_a_login_are_reached_with_the_clients_keys() -> None:
     }
 
 
-def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
+def test_https_is_advertised_if_there_is_no_http_listener() -> None:
     settings = RegistrySettings.parse({**BROKERS, "listeners": "https://:8443", "ssl.keystore.location": "server.pem"})
     assert settings.inter_instance_protocol == "https"
     assert settings.listeners[0].listens_everywhere
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "complaint"),
+    ("key", "value", "message"),
     [
         ("listners", "http://:8081", "unknown configuration 'listners'; did you mean listeners?"),
         (
@@ -89,7 +89,7 @@ def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
         ("listeners", "https://a:1", "ssl.keystore.location is required"),
         ("inter.instance.protocol", "https", "inter.instance.protocol names a scheme that none of listeners has"),
         ("kafkastore.bootstrap.servers", "", "kafkastore.bootstrap.servers is required"),
-        ("kafkastore.bootstrap.servers", "SSL://b1:9092", "SSL://b1:9092 does not fit kafkastore.security.protocol"),
+        ("kafkastore.bootstrap.servers", "SSL://b1:9092", "SSL://b1:9092 does not match kafkastore.security.protocol"),
         ("kafkastore.security.protocol", "TLS", "kafkastore.security.protocol: .*must be one of"),
         ("kafkastore.no.such.key", "1", "unknown configuration 'kafkastore.no.such.key'"),
         ("kafkastore.client.id", "mine", "unknown configuration 'kafkastore.client.id'"),
@@ -105,12 +105,12 @@ def test_the_other_nodes_are_told_of_https_where_there_is_no_http() -> None:
         ("ssl.client.authentication", "REQUIRED", "ssl.truststore.location is required"),
     ],
 )
-def test_a_mistake_names_its_key(key: str, value: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
+def test_an_error_names_its_key(key: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         RegistrySettings.parse({**BROKERS, key: value})
 
 
-def test_several_mistakes_are_told_at_once() -> None:
+def test_several_errors_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refused:
         RegistrySettings.parse({**BROKERS, "listners": "x", "leader.eligibility": "y"})
     assert len(str(refused.value).splitlines()) == 2
@@ -140,14 +140,14 @@ def test_a_brokers_keys_become_settings() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("schema.registry.listeners", "nonsense"),
-        ("schema.registry.kafkastore.nonsense", "1"),
+        ("schema.registry.listeners", "invalid"),
+        ("schema.registry.kafkastore.unknown", "1"),
         ("schema.registry.kafkastore.topic", ""),
         ("schema.registry.group.id", " "),
         ("schema.registry.inter.instance.protocol", "https"),
     ],
 )
-def test_mistakes_are_told_in_the_brokers_terms(key: str, value: str) -> None:
+def test_errors_have_the_brokers_names_of_keys(key: str, value: str) -> None:
     static = {"schema.registry.listeners": "http://127.0.0.1:8081", key: value}
     with pytest.raises(ConfigError, match=rf"(^|\W){key}"):
         RegistrySettings.of_broker(static, bootstrap_servers="127.0.0.1:9092")

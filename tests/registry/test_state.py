@@ -5,14 +5,14 @@ from rookery.registry import records
 from rookery.registry.entities import Config, Metadata, SchemaReference
 from rookery.registry.records import SchemaValue
 from rookery.registry.state import State, fingerprint
-from tests.registry.stage import replayed
+from tests.registry.harness import replayed
 
 
 def value(subject: str = "s", version: int = 1, id: int = 1, text: str = "a", deleted: bool = False) -> SchemaValue:
     return SchemaValue(subject=subject, version=version, id=id, schema=text, deleted=deleted)
 
 
-def test_a_schema_is_found_by_everything_it_has() -> None:
+def test_a_schema_is_found_by_all_its_attributes() -> None:
     state = replayed([records.schema_record(value()), records.schema_record(value("t", 1, 1))])
     assert list(state.subjects()) == ["s", "t"]
     assert state.versions("s") == state.live_versions("s") == [value()]
@@ -74,7 +74,7 @@ def test_cleared_subjects_lose_their_deleted_versions(name: str | None, left: li
     assert list(replayed([*live, records.clear_subject_record(name)]).subjects()) == ["s"]
 
 
-def test_settings_come_and_go() -> None:
+def test_settings_are_set_and_deleted() -> None:
     state = replayed([records.config_record("s", Config(alias="t")), records.mode_record(None, "READONLY")])
     assert (state.configs, state.modes) == ({"s": Config(alias="t")}, {None: "READONLY"})
     for _ in range(2):
@@ -83,14 +83,14 @@ def test_settings_come_and_go() -> None:
     assert (state.configs, state.modes) == ({}, {})
 
 
-def test_contexts_come_and_go() -> None:
+def test_contexts_are_added_and_deleted() -> None:
     state = replayed([records.context_record(".c")])
     assert state.contexts == {".c"}
     state.replay(records.context_record(".c")[0], None)
     assert state.contexts == set()
 
 
-def test_the_highest_id_outlives_its_schema() -> None:
+def test_the_highest_id_survives_its_schema() -> None:
     state = replayed([records.schema_record(value(id=5))])
     assert not state.is_max_id_written(".")
     state.replay(*records.max_id_record(".", 5))
@@ -98,18 +98,18 @@ def test_the_highest_id_outlives_its_schema() -> None:
     assert replayed([records.max_id_record(".", 5)]).max_id(".") == 5
 
 
-def test_what_is_not_understood_has_its_id() -> None:
+def test_the_id_of_an_undecodable_schema_counts() -> None:
     key, _ = records.schema_record(value(":.c:s"))
     assert replayed([(key, b'{"id":5}')]).max_id(".c") == 5
 
 
 @pytest.mark.parametrize(("level", "known"), [("FULL", "FULL"), ("full", "FULL"), ("SIDEWAYS", None)])
-def test_levels_that_are_not_known_are_none(level: str, known: str | None) -> None:
+def test_unknown_levels_are_ignored(level: str, known: str | None) -> None:
     state = replayed([records.config_record("s", Config(alias="t", compatibility_level=level))])
     assert state.configs == {"s": Config(alias="t", compatibility_level=known)}
 
 
-def test_referrers_by_what_they_refer_to() -> None:
+def test_referrers() -> None:
     reference = SchemaReference(name="n", subject="s", version=1)
     user = SchemaValue(subject="t", version=1, id=2, schema="b", references=(reference,))
     elsewhere = msgspec.structs.replace(user, subject=":.c:t")
@@ -124,14 +124,14 @@ def test_referrers_by_what_they_refer_to() -> None:
     assert state.referrers("s", 1, deleted=True) == []
 
 
-def test_an_import_may_give_a_schema_two_ids() -> None:
+def test_an_import_may_assign_two_ids_to_a_schema() -> None:
     state = replayed([records.schema_record(value(id=5)), records.schema_record(value("t", id=3))])
     assert state.ids_of(value()) == [3, 5]
     state.replay(*records.schema_tombstone("t", 1))
     assert state.ids_of(value()) == [5]
 
 
-def test_an_id_does_not_change_its_meaning() -> None:
+def test_an_id_does_not_change_its_schema() -> None:
     state = replayed([records.schema_record(value()), records.schema_record(value("t", 1, 1, "different"))])
     assert list(state.subjects()) == ["s"]
 
@@ -152,12 +152,12 @@ def test_garbage_changes_nothing() -> None:
     assert state == replayed([records.schema_record(value())])
 
 
-def test_the_type_of_avro_may_be_written_out() -> None:
+def test_the_type_avro_may_be_explicit() -> None:
     key, data = records.schema_record(msgspec.structs.replace(value(), schema_type="AVRO"))
     assert replayed([(key, data)]) == replayed([records.schema_record(value())])
 
 
-def test_fingerprints_tell_schemas_apart() -> None:
+def test_fingerprints_distinguish_schemas() -> None:
     plain = value()
     others = [
         msgspec.structs.replace(plain, schema="b"),
@@ -170,7 +170,7 @@ def test_fingerprints_tell_schemas_apart() -> None:
     assert fingerprint(msgspec.structs.replace(plain, references=())) == fingerprint(plain)
 
 
-def test_states_are_compared_by_what_they_hold() -> None:
+def test_states_are_compared_by_content() -> None:
     assert State() == State()
     assert State() != State(default_level="NONE")
     assert State() != replayed([records.schema_record(value())])

@@ -32,7 +32,7 @@ def test_names_have_a_context_and_a_subject(name: str, context: str, subject: st
     assert split(name) == (context, subject)
 
 
-def test_the_default_context_is_not_written_out() -> None:
+def test_the_normal_form_omits_the_default_context() -> None:
     assert normalize(":.:orders") == "orders"
     assert normalize(":.test") == ":.test:"
     assert normalize(":.test:orders") == ":.test:orders"
@@ -47,7 +47,7 @@ def test_the_default_context_as_a_setting() -> None:
     assert not is_default_context(":.test:")
 
 
-def test_a_name_is_meant_in_its_parents_context() -> None:
+def test_a_name_is_qualified_with_its_parents_context() -> None:
     assert qualify("address", ":.test:orders") == ":.test:address"
     assert qualify("address", "orders") == "address"
     assert qualify(":.other:address", ":.test:orders") == ":.other:address"
@@ -98,7 +98,7 @@ def test_prefixes(prefix: str, found: set[str]) -> None:
     assert {subject for subject in subjects if has_prefix(subject, prefix)} == found
 
 
-def test_what_a_setting_covers() -> None:
+def test_the_subjects_that_a_setting_covers() -> None:
     subjects = {"orders", ":.a:orders"}
 
     def covered(name: str | None) -> set[str]:

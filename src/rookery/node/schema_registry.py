@@ -75,12 +75,12 @@ class SchemaRegistry:
 
 @contextmanager
 def _told_in_broker_terms() -> Iterator[None]:
-    from rookery.registry.settings import in_terms_of_broker
+    from rookery.registry.settings import with_broker_names
 
     try:
         yield
     except StartupError as error:
-        raise StartupError(in_terms_of_broker(str(error))) from error
+        raise StartupError(with_broker_names(str(error))) from error
 
 
 def _make(settings: Settings, address: str) -> "RegistryNode":

@@ -1,1 +1,1 @@
-"""The schema registry: Confluent's REST interface over a fold of the `_schemas` topic."""
+"""The schema registry: Confluent's REST API over a state that is a fold of the `_schemas` topic."""

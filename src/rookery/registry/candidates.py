@@ -1,5 +1,4 @@
-"""Schemas that someone sent: parsed, in canonical form, with their references resolved, and compared with those that
-are there."""
+"""Schemas of requests: parsed, in canonical form, with resolved references, and compared with the registered ones."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +16,7 @@ from rookery.registry.rules import (
     version_property,
     without_version_property,
 )
-from rookery.registry.state import State, meaning
+from rookery.registry.state import State, content_key
 from rookery.registry.subjects import qualify
 from rookery.schemas.formats import SCHEMA_TYPES, find_format, top_level_fields
 from rookery.schemas.interface import InvalidSchemaError, ParsedSchema, Policy, Reference, SchemaType
@@ -27,23 +26,23 @@ LATEST: Final = -1
 NO_VERSION: Final = 0
 NO_ID: Final = -1
 _REFERENCE_DEPTH_MAX: Final = 100
-# A parsed schema takes some twenty times the memory of its text: at most some 80 MB.
+# A parsed schema takes about twenty times the memory of its text, so the cache takes at most about 80 MB.
 _PARSED_SCHEMAS_MAX: Final = 128
-_REMEMBERED_LENGTH_MAX: Final = 32 * 1024
-# By the hash of a version, that of its canonical text.
+_CACHED_LENGTH_MAX: Final = 32 * 1024
+# Maps the hash of a version to the hash of its canonical text.
 _canonical_hashes: Final[dict[int, int]] = {}
 _CANONICAL_HASHES_MAX: Final = 50_000
 
 
 class Candidate(NamedTuple):
-    """`value` has the canonical text; its version and id are those of the request, or none."""
+    """A parsed schema of a request. `value` has the canonical text, and the request's version and id, if any."""
 
     value: SchemaValue
     parsed: ParsedSchema
 
 
 def propose(subject: str, request: RegisterSchemaRequest) -> SchemaValue:
-    """The request as a value, not looked at yet. A text that is missing is empty."""
+    """Return the request as a value, without parsing it. A missing text becomes empty."""
     return SchemaValue(
         subject=subject,
         version=NO_VERSION if request.version is None else request.version,
@@ -57,7 +56,8 @@ def propose(subject: str, request: RegisterSchemaRequest) -> SchemaValue:
 
 
 def with_defaults(config: Config, proposed: SchemaValue, previous: SchemaValue | None) -> SchemaValue:
-    """With the metadata and rules of the previous version if it brings none, and with those that the config adds."""
+    """Return the value with the defaults and overrides of the config. Missing metadata and rules are those of the
+    previous version."""
     metadata, rule_set = proposed.metadata, proposed.rule_set
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata
@@ -70,8 +70,11 @@ def with_defaults(config: Config, proposed: SchemaValue, previous: SchemaValue |
 
 
 def canonicalize(state: State, proposed: SchemaValue, *, is_new: bool, normalize: bool = False) -> Candidate | None:
-    """None if there is no text. 42201. What is new has to be valid in all parts and must not refer to what is deleted;
-    what is registered, here or elsewhere, may have been taken by a registry that was less strict."""
+    """Parse a schema and return it in canonical form; None if it has no text. Error codes: 42201.
+
+    A new schema (`is_new`) must be strictly valid, and must not refer to deleted schemas. A schema that is registered
+    already, here or elsewhere, may have been accepted by a registry that was less strict.
+    """
     if not proposed.schema.strip():
         return None
     parsed = _parse(state, proposed, is_new=is_new)
@@ -90,18 +93,18 @@ def canonicalize(state: State, proposed: SchemaValue, *, is_new: bool, normalize
 
 
 def parse_stored(state: State, value: SchemaValue) -> ParsedSchema:
-    """42201 if it is not understood here."""
+    """Parse a registered schema. Error codes: 42201, if another registry accepted it and this one cannot parse it."""
     return _parse(state, value, is_new=False)
 
 
 def formatted(state: State, value: SchemaValue, format: str) -> str:
-    """The text in the form that is asked for; as it is stored if none is."""
+    """Return the text in the requested form; the stored text if `format` is empty."""
     return parse_stored(state, value).formatted(format) if format.strip() else value.schema
 
 
 def is_same_schema(state: State, candidate: Candidate, stored: SchemaValue) -> bool:
-    """Also if one of the two has its version in the metadata, or if the candidate has in its text what the stored one
-    refers to."""
+    """Whether both are the same schema. They may differ in two ways: one of the two has its version in the metadata, or
+    the candidate contains in its text what the stored one refers to."""
     if candidate.value.type_name != stored.type_name or not _is_same_but_for_text(candidate.value, stored):
         return False
     if (candidate.value.references or ()) == (stored.references or ()):
@@ -111,21 +114,24 @@ def is_same_schema(state: State, candidate: Candidate, stored: SchemaValue) -> b
     try:
         return candidate.value.schema == parse_stored(state, stored).formatted("resolved")
     except RegistryError:
-        # Another registry may have written what is not understood here.
+        # Another registry may have written a schema that this one cannot parse.
         return False
 
 
 def _is_canonical_text(state: State, stored: SchemaValue, text: str) -> bool:
-    """Whether a registry that prints differently stored what is this text here. All versions of a subject are asked
-    that for every schema that is new, so it is remembered which ones need not be parsed."""
-    key = hash((stored.subject, stored.version, *meaning(stored)))
+    """Whether `text` is the canonical text of a stored schema, which another registry may have printed differently.
+
+    This is called for all versions of a subject for every new schema. The hashes of canonical texts are cached, so that
+    most versions do not have to be parsed.
+    """
+    key = hash((stored.subject, stored.version, *content_key(stored)))
     known = _canonical_hashes.get(key)
     if known is not None and known != hash(text):
         return False
     try:
         canonical = parse_stored(state, stored).canonical
     except RegistryError:
-        # Another registry may have written what is not understood here.
+        # Another registry may have written a schema that this one cannot parse.
         return False
     if len(_canonical_hashes) >= _CANONICAL_HASHES_MAX:
         _canonical_hashes.clear()
@@ -147,7 +153,7 @@ def _is_same_but_for_text(new: SchemaValue, stored: SchemaValue) -> bool:
 def find_registered(
     state: State, candidate: Candidate, *, deleted: bool = False, latest_only: bool = False
 ) -> SchemaValue | None:
-    """The version of the candidate's subject that has its schema; the latest if there are several."""
+    """Return the version of the candidate's subject that has its schema; the latest if there are several."""
     subject = candidate.value.subject
     latest = state.latest(subject)
     if latest_only:
@@ -158,7 +164,7 @@ def find_registered(
 
 
 def compare(state: State, config: Config, candidate: Candidate, versions: Sequence[SchemaValue]) -> list[str]:
-    """What keeps the candidate from following on the versions (from the oldest to the latest), as the config asks."""
+    """Return the incompatibilities of the candidate with `versions` (from the oldest to the latest) under `config`."""
     level = cast(Level, config.compatibility_level)
     messages = _check_reserved_fields(candidate, versions[-1:]) if config.validate_fields else []
     if level != "NONE":
@@ -189,8 +195,8 @@ def _check_level(state: State, config: Config, candidate: Candidate, versions: S
     level = cast(Level, config.compatibility_level)
     group = config.compatibility_group
     if group:
-        wanted = _property(candidate.value, group)
-        versions = [version for version in versions if _property(version, group) == wanted]
+        own_group = _property(candidate.value, group)
+        versions = [version for version in versions if _property(version, group) == own_group]
     if not level.endswith("_TRANSITIVE"):
         versions = versions[-1:]
     parsed = [Version(version.version, _parse_earlier(state, version)) for version in versions]
@@ -199,7 +205,8 @@ def _check_level(state: State, config: Config, candidate: Candidate, versions: S
 
 
 def _parse_earlier(state: State, value: SchemaValue) -> ParsedSchema:
-    """42201 that says which one is in the way: it is not what was sent."""
+    """Parse an earlier version. Error codes: 42201, with the version in the message: it is not the schema that was
+    sent."""
     try:
         return parse_stored(state, value)
     except RegistryError as error:
@@ -212,8 +219,10 @@ def _property(value: SchemaValue, name: str) -> str | None:
 
 
 class Source(NamedTuple):
-    """All that a schema is parsed from, so that another thread can do it while the state changes. `resolved` has the
-    texts that it refers to, by their names."""
+    """Everything that the parser needs, so that another thread can parse while the state changes.
+
+    `resolved` holds the names and texts of the references.
+    """
 
     schema_type: SchemaType
     text: str
@@ -227,7 +236,7 @@ class Source(NamedTuple):
 
 def _parse(state: State, value: SchemaValue, *, is_new: bool) -> ParsedSchema:
     source = find_source(state, value, is_new=is_new)
-    parse = parse_text if source.length <= _REMEMBERED_LENGTH_MAX else parse_text.__wrapped__
+    parse = parse_text if source.length <= _CACHED_LENGTH_MAX else parse_text.__wrapped__
     try:
         return parse(source, is_new=is_new)
     except InvalidSchemaError as error:
@@ -235,7 +244,7 @@ def _parse(state: State, value: SchemaValue, *, is_new: bool) -> ParsedSchema:
 
 
 def find_source(state: State, value: SchemaValue, *, is_new: bool) -> Source:
-    """42201 if there is no such type, or a reference leads nowhere."""
+    """Return what is needed to parse `value`. Error codes: 42201, for an unknown type or an unresolvable reference."""
     if value.type_name not in SCHEMA_TYPES:
         raise invalid_schema(f"Invalid schema type {value.type_name}")
     try:
@@ -247,13 +256,16 @@ def find_source(state: State, value: SchemaValue, *, is_new: bool) -> Source:
 
 
 def find_record_name(source: Source) -> str | None:
-    """Of a registered schema. Nothing is remembered, so that any thread may ask. Raises InvalidSchemaError."""
+    """Return the record name of a registered schema. Uses no cache, so that any thread may call it.
+
+    Raises InvalidSchemaError.
+    """
     return parse_text.__wrapped__(source, is_new=False).name
 
 
 @lru_cache(_PARSED_SCHEMAS_MAX)
 def parse_text(source: Source, *, is_new: bool) -> ParsedSchema:
-    """A schema is compared with many that come after it, so the last ones are remembered."""
+    """Parse a schema. Cached, because a schema is compared with many later ones. Raises InvalidSchemaError."""
     found = find_format(source.schema_type)
     parse = found.parse if is_new else found.parse_registered
     return parse(source.text, dict(source.resolved), source.references)
@@ -271,7 +283,7 @@ def _invalid(schema_type: str, error: InvalidSchemaError) -> RegistryError:
 
 
 class _Resolution:
-    """Follows references to the texts that they stand for. `texts` is by the references' names, dependencies first."""
+    """Resolves references. `texts` maps the names of references to the texts of their schemas, dependencies first."""
 
     def __init__(self, state: State, *, deleted: bool) -> None:
         self._state = state
@@ -281,7 +293,7 @@ class _Resolution:
         self.texts: dict[str, str] = {}
 
     def resolve(self, subject: str, references: Sequence[SchemaReference]) -> tuple[Reference, ...]:
-        """The references with their versions: -1 is the latest."""
+        """Return the references with their actual versions; -1 is replaced by the latest."""
         return tuple(self._resolve_one(subject, reference) for reference in references)
 
     def _resolve_one(self, subject: str, reference: SchemaReference) -> Reference:

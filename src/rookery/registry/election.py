@@ -1,11 +1,11 @@
-"""Which node writes: the leader among the nodes with one group id, as Confluent's registries elect it.
+"""The election of the node that writes, among the nodes with one group id, as in Confluent's registries.
 
-The nodes are members of a classic group with the protocol type "sr". Each says in JSON who it is: host, port, scheme,
-and whether it may lead. The group's own leader picks the registry's leader, the eligible node with the smallest URL,
-and tells all nodes the same. Nodes of both makes can be in one group.
+The nodes are members of a classic group with the protocol type "sr". Each sends its identity in JSON: host, port,
+scheme, and whether it may lead. The group's own leader chooses the registry's leader, the eligible node with the
+smallest URL, and sends the same assignment to all nodes. Confluent's and Rookery's nodes can be in one group.
 
-An election only says who should write. Two nodes may believe at the same time that they lead: what keeps them apart is
-`log.SchemasWriter`, whose transactions fence each other.
+An election only says which node should write. Two nodes may believe at the same time that they lead. Only the
+transactions of `log.SchemasWriter`, which fence each other, prevent that both write.
 """
 
 import re
@@ -27,11 +27,11 @@ _VERSION: Final = 1
 _NO_ERROR: Final = 0
 _DUPLICATE_URLS: Final = 1
 _INSTANCE_ID_LENGTH_MAX: Final = 249
-# Of refusals that no new try mends: what to change.
+# The remedies for errors that a retry does not fix.
 _REMEDIES: Final = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "choose kafkagroup.session.timeout.ms within the brokers' "
     "group.min.session.timeout.ms and group.max.session.timeout.ms",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "something else than registries uses the group, so choose another "
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "clients other than registries use the group, so choose another "
     "schema.registry.group.id",
     ErrorCode.INVALID_GROUP_ID: "choose another schema.registry.group.id",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "choose a schema.registry.group.id that this registry may use",
@@ -39,7 +39,7 @@ _REMEDIES: Final = {
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of itself; the names are Confluent's."""
+    """The identity that a node sends to the group; the field names are Confluent's."""
 
     version: int = _VERSION
     host: str
@@ -54,17 +54,17 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def instance_id(self) -> str:
-        """A name for all of this, of the characters that a group.instance.id may have.
+        """The identity as a group.instance.id, with the characters that are allowed there.
 
-        A node that comes back under its name takes over what the group knows of it, and the group does not elect anew:
-        so nothing that it says may have changed.
+        A node that rejoins with the same instance id gets its old assignment, without a new election. So the id must
+        contain everything that an election depends on.
         """
         text = f"{self.scheme}-{self.host}-{self.port}-{'eligible' if self.master_eligibility else 'follower'}"
         return re.sub(r"[^a-zA-Z0-9._-]", "-", text)[-_INSTANCE_ID_LENGTH_MAX:]
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What all nodes are told; without a leader if none is eligible."""
+    """The result of an election, which all nodes receive; without a leader if no node is eligible."""
 
     version: int = _VERSION
     error: int = _NO_ERROR
@@ -77,7 +77,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_leader(members: Mapping[str, bytes]) -> Assignment:
-    """The assignment of all, from what each said. Who cannot be understood does not lead."""
+    """Return the assignment for all members from their identities. A member with an unreadable one cannot lead."""
     nodes = {member: node for member, data in members.items() if (node := read_identity(data)) is not None}
     if len({node.url for node in nodes.values()}) < len(nodes):
         return Assignment(error=_DUPLICATE_URLS)
@@ -95,19 +95,19 @@ def read_identity(data: bytes) -> NodeIdentity | None:
         return None
 
 
-class Candidate(Protocol):
-    """Who takes part in the election, and is told of it."""
+class ElectionListener(Protocol):
+    """Receives the results of the election."""
 
-    def elected(self, leader: NodeIdentity | None) -> None:
-        """None: nobody may lead. Comes again, unchanged, whenever the group comes together."""
+    def leader_elected(self, leader: NodeIdentity | None) -> None:
+        """`leader` is None if no node may lead. Called after every rebalance, even if the leader is unchanged."""
         ...
 
-    def deserted(self) -> None:
-        """Who leads is not known any more; there will be a result."""
+    def leader_lost(self) -> None:
+        """The leader is not known any more; another call will follow."""
         ...
 
-    def refused(self, problem: str) -> None:
-        """There will be no result; the text says what to change."""
+    def election_failed(self, problem: str) -> None:
+        """This node cannot take part in the election; `problem` says what to change."""
         ...
 
 
@@ -117,9 +117,9 @@ class _SchemaRegistryProtocol:
     type = "sr"
     name = "v0"
 
-    def __init__(self, identity: NodeIdentity, candidate: Candidate) -> None:
+    def __init__(self, identity: NodeIdentity, listener: ElectionListener) -> None:
         self._identity = identity
-        self._candidate = candidate
+        self._listener = listener
 
     def metadata(self) -> bytes:
         return msgspec.json.encode(self._identity)
@@ -130,25 +130,25 @@ class _SchemaRegistryProtocol:
     def assigned(self, assignment: bytes) -> None:
         found = msgspec.json.decode(assignment, type=Assignment)
         if found.error == _DUPLICATE_URLS:
-            logger.error("several registries say that they are at the same address, so none leads: set host.name")
+            logger.error("several registries have the same address, so none leads: set host.name")
         elif found.error == _NO_ERROR and found.leader is None:
             logger.warning("no registry may lead: there can be no writes until one with leader.eligibility joins")
-        self._candidate.elected(found.leader)
+        self._listener.leader_elected(found.leader)
 
     def lost(self) -> None:
-        self._candidate.deserted()
+        self._listener.leader_lost()
 
     def refused(self, error: ApiError) -> None:
         if error.code is ErrorCode.FENCED_INSTANCE_ID:
-            logger.error("another registry says that it is at this address: set host.name", url=self._identity.url)
+            logger.error("another registry has the address of this one: set host.name", url=self._identity.url)
         elif (remedy := _REMEDIES.get(error.code)) is not None:
-            self._candidate.refused(f"the schema registry cannot take part in the election: {error}; {remedy}")
+            self._listener.election_failed(f"the schema registry cannot take part in the election: {error}; {remedy}")
 
 
 class Election:
     """Takes part in the election until it is closed."""
 
-    def __init__(self, settings: RegistrySettings, identity: NodeIdentity, candidate: Candidate) -> None:
+    def __init__(self, settings: RegistrySettings, identity: NodeIdentity, listener: ElectionListener) -> None:
         client_id = f"schema-registry-{identity.instance_id}"
         self._cluster = Cluster(AdminSettings.parse({**settings.client_config, "client.id": client_id}).common)
         self._worker = GroupWorker(
@@ -160,18 +160,18 @@ class Election:
                 rebalance_timeout_ms=settings.rebalance_timeout_ms,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
             ),
-            _SchemaRegistryProtocol(identity, candidate),
+            _SchemaRegistryProtocol(identity, listener),
         )
 
     def start(self) -> None:
         self._worker.start()
 
     def run_again(self, reason: str) -> None:
-        """Somebody else seems to lead: ask the group who does."""
+        """Rejoin the group, because another node seems to lead."""
         self._worker.rejoin(reason)
 
     async def close(self, *, leave: bool = True) -> None:
-        """Leaving lets the others elect at once."""
+        """Stop. With `leave` the other nodes elect immediately; without it only after the session time-out."""
         try:
             await self._worker.close(leave=leave)
         finally:

@@ -1,7 +1,7 @@
-"""What requests and answers look like, with the names and the order of Confluent's JSON.
+"""The bodies of requests and responses, with the names and the order of Confluent's JSON.
 
-Values are immutable. What is empty is left out of the JSON, and so is the schema type of Avro. Unknown fields of a
-request are ignored, as Confluent's registry does.
+Values are immutable. Empty fields are omitted from the JSON, and so is the schema type AVRO. Unknown fields of a
+request are ignored, as in Confluent's registry.
 """
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -13,16 +13,17 @@ CONFLUENT_RESERVED: Final = "confluent:reserved"
 CONFLUENT_VERSION: Final = "confluent:version"
 
 ModeName: TypeAlias = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
-# Java's int: a number out of its range is no number there.
+# Java's int. Confluent's registry rejects numbers out of its range.
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class Entity(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Left out of the JSON is what has its default value."""
+    """The base class. Fields with their default value are omitted from the JSON."""
 
 
 class SchemaReference(Entity, frozen=True, kw_only=True):
-    """`name` is what the schema's text calls it. A request may lack a part; a stored reference has all of them."""
+    """`name` is the name in the text of the referring schema. In a request fields may be missing; a stored reference
+    has all of them."""
 
     name: str | None = None
     subject: str | None = None
@@ -30,7 +31,7 @@ class SchemaReference(Entity, frozen=True, kw_only=True):
 
 
 class Metadata(Entity, frozen=True, kw_only=True):
-    """Keys and sets are kept in order, so that equal metadata has equal JSON."""
+    """Metadata of a schema. `sorted` sorts keys and sets, so that equal metadata has equal JSON."""
 
     tags: dict[str, tuple[str, ...] | None] | None = None
     properties: dict[str, str | None] | None = None
@@ -45,7 +46,7 @@ class Metadata(Entity, frozen=True, kw_only=True):
 
 
 class Rule(Entity, frozen=True, kw_only=True):
-    """Of any kind and mode here: a newer registry may have written it. `rules` says which ones are taken."""
+    """A rule with any kind and mode: a newer registry may have written it. The module `rules` checks new ones."""
 
     name: str | None = None
     doc: str | None = None
@@ -57,7 +58,7 @@ class Rule(Entity, frozen=True, kw_only=True):
     expr: str | None = None
     on_success: str | None = None
     on_failure: str | None = None
-    # A default from a factory is never left out.
+    # A default from a factory is never omitted.
     disabled: bool = field(default_factory=bool)
 
 
@@ -71,7 +72,7 @@ class RuleSet(Entity, frozen=True, kw_only=True):
 
 
 class RegisterSchemaRequest(Entity, frozen=True, kw_only=True):
-    """To register, to look up and to test a schema. Without a type it is Avro."""
+    """The request to register, to look up and to test a schema. The default type is Avro."""
 
     version: Int32 | None = None
     id: Int32 | None = None
@@ -80,14 +81,14 @@ class RegisterSchemaRequest(Entity, frozen=True, kw_only=True):
     metadata: Metadata | None = None
     rule_set: RuleSet | None = None
     schema: str | None = None
-    # Changes of the text that no format here can make: they are refused.
+    # Schema tags are not supported: a request with one of these is rejected.
     schema_tags_to_add: list[Any] | None = None
     schema_tags_to_remove: list[Any] | None = None
     propagate_schema_tags: bool | None = None
 
 
 class RegisterSchemaResponse(Entity, frozen=True, kw_only=True):
-    """The id alone, unless what was stored differs from what was sent (defaults of the config, a previous schema)."""
+    """Only the id, unless the stored schema differs from the request (defaults of the config, a previous schema)."""
 
     id: int
     version: int | None = None
@@ -99,7 +100,7 @@ class RegisterSchemaResponse(Entity, frozen=True, kw_only=True):
 
 
 class Schema(Entity, frozen=True, kw_only=True):
-    """One version of a subject. `aliases` is for lists of schemas that ask for them."""
+    """One version of a subject. `aliases` is set only in lists of schemas, on request."""
 
     subject: str
     version: int
@@ -129,14 +130,14 @@ class SubjectVersion(Entity, frozen=True, kw_only=True):
 
 
 class CompatibilityCheckResponse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`messages` is there if the request was verbose, even if it is empty."""
+    """`messages` is present, even if empty, if the request was verbose."""
 
     is_compatible: bool
     messages: tuple[str, ...] | None = None
 
 
 class Config(Entity, frozen=True, kw_only=True):
-    """What a subject, a context or the whole registry is configured to."""
+    """The config of a subject, a context or the whole registry."""
 
     alias: str | None = None
     normalize: bool | None = None
@@ -152,7 +153,9 @@ class Config(Entity, frozen=True, kw_only=True):
 
 
 class ConfigUpdateRequest(Entity, frozen=True, kw_only=True):
-    """What is not there stays as it was; null takes it away. Also the answer to itself: all that is set then.
+    """A change of a config: absent fields stay unchanged, null deletes a field.
+
+    It is also the response, with all fields that are set after the change.
 
     The level's name is `compatibility` here and `compatibilityLevel` in `Config`.
     """
@@ -175,7 +178,7 @@ class Mode(Entity, frozen=True, kw_only=True):
 
 
 class ModeUpdateRequest(Entity, frozen=True, kw_only=True):
-    """Null takes the mode away."""
+    """The request to change a mode, and its response. Null deletes the mode."""
 
     mode: str | UnsetType | None = UNSET
 

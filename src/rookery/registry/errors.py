@@ -1,20 +1,26 @@
-"""What the registry refuses, with the HTTP status, the code and the message that Confluent's registry gives.
+"""The errors of the registry, with the HTTP statuses, error codes and messages of Confluent's registry.
 
-Clients match on the codes, and some on the messages. `RegistryError` is the only exception that queries and decisions
-raise; a shell turns it into an answer.
+Clients match on the codes, and some on the messages. `RegistryError` is the only exception that queries and commands
+raise; `rest` turns it into a response.
 """
 
 from http import HTTPStatus
 
 
 class RegistryError(Exception):
-    """`status` is HTTP's, `code` is the registry's `error_code`: mostly the status and two digits more."""
+    """`status` is the HTTP status, `code` is the registry's `error_code`: mostly the status and two more digits."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
         self.status = int(status)
         self.code = int(code)
         self.message = message
+
+
+def http_error(status: int, message: str | None = None) -> RegistryError:
+    """Return an error whose code is the HTTP status. The default message is HTTP's phrase, as Confluent's registry
+    sends it."""
+    return RegistryError(status, status, f"HTTP {status} {HTTPStatus(status).phrase}" if message is None else message)
 
 
 def _not_found(code: int, message: str) -> RegistryError:
@@ -95,8 +101,8 @@ def invalid_compatibility() -> RegistryError:
 
 
 def invalid_policy(policy: str) -> RegistryError:
-    """Confluent's registry takes an unknown policy for none. A client that asked for LOGICAL (8.x) would then believe
-    that its schemas are checked for Flink and Iceberg."""
+    """Confluent's registry ignores an unknown policy. A client that requests LOGICAL (8.x) would then believe that its
+    schemas are checked for Flink and Iceberg."""
     return _unprocessable(42203, f"Invalid compatibility policy '{policy}'. Valid values are strict and lenient")
 
 

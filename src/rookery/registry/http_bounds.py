@@ -1,12 +1,13 @@
-"""What clients may cost the registry's listeners before a request is looked at: sizes, counts and times, each bounded.
+"""Limits of the registry's listeners for the sizes, counts and times of requests, before a request is handled.
 
-uvicorn and its parser bound none of them: they keep a header of any length, parse all requests of a block however many
-there are, and wait for ever for a head. `BoundedProtocol` stands between the transport and the parser. It parses in
-small pieces, and stops while a request waits behind another one, so that what was received stays bytes; it counts what
-all connections have sent and not been answered; and it keeps a clock on everything that a client owes.
+uvicorn and its parser have no such limits: they buffer a header of any length, parse all requests of a block however
+many there are, and wait for a request's head without time-out. `BoundedProtocol` sits between the transport and the
+parser. It parses in small pieces, and stops while a request waits for an earlier one, so that received data stays
+bytes; it counts the bytes of unanswered requests over all connections; and it has a deadline for everything that a
+client has to send or to read.
 
-A request that is beyond a bound is answered in its turn, and the connection is closed. Nothing here looks at
-credentials: every client that reaches the port is bounded.
+A request that exceeds a limit gets an error response in its turn, and the connection is closed. The limits apply before
+authentication, to every client that reaches the port.
 """
 
 import asyncio
@@ -21,38 +22,39 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from rookery.base.values import value_class
-from rookery.registry.rest.answers import failure_answer
-from rookery.registry.rest.failures import http_failure
+from rookery.registry.errors import http_error
+from rookery.registry.rest.responses import error_response
 
-# The objects of a request whose head has been parsed, but for the head's own bytes.
+# The memory of a parsed request's objects, without the bytes of its head.
 _REQUEST_BYTES: Final = 4096
 _BAD_REQUEST, _TOO_LATE, _URL_TOO_LONG, _HEAD_TOO_LARGE, _BUSY = 400, 408, 414, 431, 503
 
 
 @value_class(kw_only=True)
 class HttpBounds:
-    """The table of bounds, each with what is answered beyond it. (Bodies have a setting: 413.)"""
+    """The limits, each with the status of the response if it is exceeded. (The limit for bodies is a setting: 413.)"""
 
-    # 414. Room for the longest name of a topic as a subject, percent-encoded. Jetty takes 8 KiB with all headers.
+    # 414. Enough for the longest topic name as a subject, percent-encoded. Jetty accepts 8 KiB including all headers.
     url_bytes_max: int = 16 * 1024
-    # 431. URL and headers together, and trailers. Tokens and tickets take some 16 KiB.
+    # 431. URL and headers together, and trailers. Tokens and tickets take about 16 KiB.
     head_bytes_max: int = 32 * 1024
     # 431. Clients send about ten.
     headers_max: int = 100
-    # No refusal: how much is parsed at once. A piece holds at most some 57 requests of the shortest kind.
+    # No error: the bytes that are parsed in one step. They contain at most about 57 requests of the shortest kind.
     piece_bytes: int = 1024
-    # 503, over all connections: heads, bodies and unparsed bytes of requests that are not answered. Parsing a body
-    # takes some four times its bytes.
+    # 503, over all connections: heads, bodies and unparsed bytes of unanswered requests. Parsing a body takes about
+    # four times its bytes.
     unanswered_bytes_max: int = 64 * 1024 * 1024
-    # 503. A connection takes some 10 KB when it is idle.
+    # 503. An idle connection takes about 10 KB.
     connections_max: int = 1000
     # 408. From the connection, or the first byte of a request, to the end of its head.
     head_s: float = 20
     # 408. From the head to the end of the body: 2 MiB at 35 KB/s.
     body_s: float = 60
-    # The connection is aborted. An answer that the client does not read stays in memory.
+    # The connection is aborted. A response that the client does not read stays in memory.
     unread_s: float = 60
-    # How long a refused client may go on sending: a connection that is closed at once loses the answer.
+    # The time in which a rejected client may continue to send. If the connection were closed immediately, the system
+    # would reset it and the client would lose the response.
     linger_s: float = 2
 
 
@@ -60,7 +62,7 @@ DEFAULT_BOUNDS: Final = HttpBounds()
 
 
 class Usage:
-    """What all connections of a registry take up, over all of its listeners."""
+    """The resources in use by all connections of a registry, over all of its listeners."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -68,7 +70,7 @@ class Usage:
 
 
 class BoundedConfig(uvicorn.Config):
-    """A listener's. `usage` is shared by all of them."""
+    """The configuration of a listener. All listeners share `usage`."""
 
     def __init__(self, app: Any, *, bounds: HttpBounds, usage: Usage, **options: Any) -> None:
         super().__init__(app, http=BoundedProtocol, **options)
@@ -76,8 +78,8 @@ class BoundedConfig(uvicorn.Config):
         self.usage = usage
 
 
-class _RefusedError(Exception):
-    """Raised in a callback of the parser, which stops there."""
+class _LimitError(Exception):
+    """A limit is exceeded. Raised in a callback of the parser, which then stops."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -85,7 +87,7 @@ class _RefusedError(Exception):
 
 
 class _Flow(FlowControl):
-    """Reads nothing more while something that was read is not parsed."""
+    """Does not resume reading while received data is not parsed."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -97,7 +99,7 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """The HTTP protocol of one connection, with limits."""
 
     flow: _Flow
 
@@ -112,18 +114,19 @@ class BoundedProtocol(HttpToolsProtocol):
         assert isinstance(config, BoundedConfig)
         self._bounds = config.bounds
         self._usage = config.usage
-        # What was received and is not parsed: everything from the position on.
+        # The received data. The bytes from `_position` on are not parsed yet.
         self._received = b""
         self._position = 0
-        # Of each request that is not answered, in order; the last one may still be on its way.
+        # The sizes of the unanswered requests, in order; the last one may be incomplete.
         self._sizes: deque[int] = deque()
         self._is_receiving = False
         self._has_head = False
-        # Parsed since the request began or its body went on: a head, trailers, or what stands around chunks.
+        # The bytes parsed since the request began or since its last body data: a head, trailers, or chunk headers.
         self._head_bytes = 0
-        # The status that is the last answer of this connection, and whether it has been sent.
-        self._refusal: int | None = None
-        self._is_over = False
+        # The status of the error response that ends this connection.
+        self._error_status: int | None = None
+        # Whether that response was sent, or the connection is lost.
+        self._has_ended = False
         self._deadline: TimerHandle | None = None
         self._deadline_s = 0.0
         self._unread: TimerHandle | None = None
@@ -135,12 +138,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow = _Flow(transport)
         self._usage.connections += 1
         if self._usage.connections > self._bounds.connections_max:
-            self._send_refusal(_BUSY, linger_s=0)
+            self._send_error(_BUSY, linger_s=0)
         else:
             self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_over = True
+        self._has_ended = True
         self._usage.connections -= 1
         self._usage.unanswered_bytes -= sum(self._sizes) + len(self._received) - self._position
         self._sizes.clear()
@@ -151,13 +154,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if self._refusal is not None or self.transport.is_closing():
+        if self._error_status is not None or self.transport.is_closing():
             return
         self._received = self._received[self._position :] + data if self._has_waiting else data
         self._position = 0
         self._usage.unanswered_bytes += len(data)
         if self._usage.unanswered_bytes > self._bounds.unanswered_bytes_max:
-            self._refuse(_BUSY)
+            self._reject(_BUSY)
         self._parse()
 
     def pause_writing(self) -> None:
@@ -181,9 +184,9 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._position < len(self._received)
 
     def _parse(self) -> None:
-        """Go on until a request waits behind another one: its objects take many times its bytes, so the rest stays
-        bytes until it has its turn."""
-        while self._has_waiting and not self.pipeline and self._refusal is None:
+        """Parse until a request waits for an earlier one. The rest stays bytes until its turn: the objects of parsed
+        requests take many times their bytes."""
+        while self._has_waiting and not self.pipeline and self._error_status is None:
             end = min(self._position + self._bounds.piece_bytes, len(self._received))
             self._feed(memoryview(self._received)[self._position : end])
         self.flow.is_held = self._has_waiting
@@ -192,24 +195,24 @@ class BoundedProtocol(HttpToolsProtocol):
         self._set_deadline()
 
     def _feed(self, piece: memoryview) -> None:
-        taken = len(piece)
-        self._head_bytes += taken
+        size = len(piece)
+        self._head_bytes += size
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
-            # Nothing is upgraded here: what follows is the next request.
-            taken = upgrade.args[0]
+            # Upgrades are not supported: the data that follows is the next request.
+            size = upgrade.args[0]
         except httptools.HttpParserError as error:
             reason = error.__context__
-            self._refuse(reason.status if isinstance(reason, _RefusedError) else _BAD_REQUEST)
+            self._reject(reason.status if isinstance(reason, _LimitError) else _BAD_REQUEST)
             return
-        self._position += taken
+        self._position += size
         if self._sizes:
-            self._sizes[-1] += taken
+            self._sizes[-1] += size
         else:
-            self._usage.unanswered_bytes -= taken
+            self._usage.unanswered_bytes -= size
         if self._is_receiving and self._head_bytes > self._bounds.head_bytes_max:
-            self._refuse(_HEAD_TOO_LARGE)
+            self._reject(_HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -222,14 +225,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > self._bounds.url_bytes_max:
-            raise _RefusedError(_URL_TOO_LONG)
+            raise _LimitError(_URL_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
-            # A trailer. No endpoint has a use for one, and the request's headers have been looked at.
+            # A trailer. No endpoint uses trailers, and the request's headers were handled already.
             return
         if len(self.headers) == self._bounds.headers_max:
-            raise _RefusedError(_HEAD_TOO_LARGE)
+            raise _LimitError(_HEAD_TOO_LARGE)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -250,18 +253,18 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             return
-        if self._refusal is not None:
-            self._send_refusal_in_turn()
+        if self._error_status is not None:
+            self._send_error_in_turn()
             return
         if self._has_waiting:
             self._unset_keepalive_if_required()
         self._parse()
         self.flow.resume_reading()
 
-    # What a client owes
+    # Deadlines
 
     def _set_deadline(self) -> None:
-        """For what the client has to send next; none while it is the registry's turn."""
+        """Set the deadline for what the client has to send next; none while the registry has to respond."""
         seconds = self._find_deadline_s()
         if seconds != self._deadline_s:
             self._stop_deadline()
@@ -270,11 +273,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._deadline_s = seconds
 
     def _find_deadline_s(self) -> float:
-        if self._is_over or self._refusal is not None or self.flow.is_held:
+        if self._has_ended or self._error_status is not None or self.flow.is_held:
             return 0
         if self._is_receiving:
             return self._bounds.body_s if self._has_head else self._bounds.head_s
-        # Between two requests uvicorn has a timer, which any byte stops: also one that begins no request.
+        # Between two requests uvicorn has a timer, which any byte stops, even a byte that does not begin a request.
         is_idle = not self._sizes and self.timeout_keep_alive_task is None
         return self._bounds.head_s if is_idle else 0
 
@@ -285,39 +288,39 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expire(self) -> None:
         self._stop_deadline()
-        self._refuse(_TOO_LATE)
+        self._reject(_TOO_LATE)
 
-    # Refusals
+    # Error responses
 
-    def _refuse(self, status: int) -> None:
-        """The last answer of this connection, after those to earlier requests."""
-        self._refusal = status
+    def _reject(self, status: int) -> None:
+        """End the connection with an error response, after the responses to earlier requests."""
+        self._error_status = status
         self._usage.unanswered_bytes -= len(self._received) - self._position
         self._received, self._position = b"", 0
         self._set_deadline()
-        self._send_refusal_in_turn()
+        self._send_error_in_turn()
 
-    def _send_refusal_in_turn(self) -> None:
+    def _send_error_in_turn(self) -> None:
         earlier = len(self._sizes) - self._is_receiving
         if earlier > 0:
             self.flow.pause_reading()
             return
-        assert self._refusal is not None
+        assert self._error_status is not None
         if self._is_receiving and not self._sizes:
-            # It has been answered before all of it was there.
+            # The app responded before the whole request was received.
             self.transport.close()
         elif self._is_receiving and self._has_head and self.cycle.response_started:
             self.transport.close()
         else:
-            self._send_refusal(self._refusal, linger_s=self._bounds.linger_s)
+            self._send_error(self._error_status, linger_s=self._bounds.linger_s)
 
-    def _send_refusal(self, status: int, *, linger_s: float) -> None:
-        self._refusal, self._is_over = status, True
+    def _send_error(self, status: int, *, linger_s: float) -> None:
+        self._error_status, self._has_ended = status, True
         if self.cycle is not None and not self.cycle.response_complete:
-            # Its app must not answer behind this.
+            # The app must not send a second response after this one.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = bytes(failure_answer(http_failure(status)).body)
+        body = bytes(error_response(http_error(status)).body)
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         if linger_s and self.transport.can_write_eof():

@@ -1,12 +1,12 @@
-"""The topic that keeps the schemas: how it is made, read and written. The state is a fold over its records.
+"""Creates, reads and writes the topic of the schemas. The registry's state is a fold over its records.
 
-The order of everything comes from here. One node writes at a time, in transactions with one transactional id for the
-topic. Opening a `SchemasWriter` fences the writer before it and settles what that left behind, committed or aborted.
-Who then reads to the end knows all that was ever decided, and nobody can add to it but this writer. So a decision that
-was made on that state, or on that state and the writer's own records, is never made twice, even if two nodes believe
-that they lead.
+The topic defines the order of all changes. One node writes at a time, in transactions with one transactional id for the
+topic. Opening a `SchemasWriter` fences the previous writer and completes or aborts its open transaction. A node that
+then reads to the end of the topic has all changes, and only its own writer can add more. So the same write cannot be
+planned twice on different states, for example with the same new id, even if two nodes believe that they lead.
 
-An append that failed may have been written: the answer to the commit may be lost. Only a new writer finds out.
+An append that failed may have been written, if only the response to the commit was lost. Only the next writer finds
+out.
 """
 
 import asyncio
@@ -38,43 +38,43 @@ OnRecord: TypeAlias = Callable[[bytes, bytes | None], None]
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _BACKOFF: Final = Backoff(0.1, 5.0)
-# A topic that does not exist yet may be created at any time, and somebody may wait for what is in it.
+# The wait before another look at a topic that does not exist yet: callers may wait for its records.
 _ABSENT_S: Final = 0.5
-_PATIENCE_S: Final = 3.0
+_BROKER_WAIT_S: Final = 3.0
 _IDLE_POLL_S: Final = 5.0
-# Markers of transactions end no poll, and move the position: who waits for it looks more often.
-_WATCHED_POLL_S: Final = 0.01
+# Transaction markers move the position without ending a poll, so polls are short while callers wait for a position.
+_WAITED_POLL_S: Final = 0.01
 _POSITION_S: Final = 5.0
 
 
 @asynccontextmanager
-async def patient_admin(settings: RegistrySettings) -> AsyncIterator[Admin]:
-    """An admin that waits a while for brokers that are not there yet, and then says why."""
+async def startup_admin(settings: RegistrySettings) -> AsyncIterator[Admin]:
+    """Yield an admin client that waits `broker_wait_s` for brokers that are not available yet, and then raises."""
     cluster = Cluster(AdminSettings.parse(settings.client_config).common)
-    cluster.timeout_s = patience_s(settings)
+    cluster.timeout_s = broker_wait_s(settings)
     try:
         yield Admin.over(cluster)
     finally:
         await cluster.close()
 
 
-def patience_s(settings: RegistrySettings) -> float:
-    """How long brokers may be away before somebody should hear of it."""
-    return min(_PATIENCE_S, settings.init_timeout_ms / 2000)
+def broker_wait_s(settings: RegistrySettings) -> float:
+    """Return the time to wait for unavailable brokers before a warning is logged."""
+    return min(_BROKER_WAIT_S, settings.init_timeout_ms / 2000)
 
 
 async def prepare_topic(settings: RegistrySettings) -> None:
-    """Create the topic, or check the one that is there. StartupError if that is not fit to keep schemas."""
+    """Create the topic, or check the existing one. Raises StartupError if it is not suitable for schemas."""
     if settings.topic_skip_validation:
         return
-    async with patient_admin(settings) as admin:
+    async with startup_admin(settings) as admin:
         while True:
             (topic,) = await admin.describe_topics([settings.topic])
             if topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 break
             if await _create_topic(admin, settings):
                 return
-            # Another node was faster, and not every broker knows it yet.
+            # Another node created it at the same time, and not every broker has it in its metadata yet.
             await asyncio.sleep(_ABSENT_S)
         if len(topic.partitions) > 1:
             raise StartupError(
@@ -85,7 +85,7 @@ async def prepare_topic(settings: RegistrySettings) -> None:
 
 
 async def _create_topic(admin: Admin, settings: RegistrySettings) -> bool:
-    """False if somebody else has done so."""
+    """Create the topic. Returns False if another node has created it."""
     broker_count = len((await admin.describe_cluster()).brokers)
     topic = NewTopic(
         name=settings.topic,
@@ -113,11 +113,11 @@ async def _check_cleanup(admin: Admin, topic: str) -> None:
 
 
 class SchemasReader:
-    """Tells `on_record` every committed record of the topic, in order, from the first; then those that come.
+    """Calls `on_record` for every committed record of the topic, in order, from the first; then for new ones.
 
-    Failures to read are logged and tried again for ever. A record that `on_record` raises for is logged and left out:
-    it would raise again, for every reader of the topic. `on_restart` is called when the topic has become another one,
-    and everything comes again from the first record. The topic may be created later.
+    Failures to read are logged and retried without limit. A record for which `on_record` raises is logged and skipped:
+    it would raise again, for every reader of the topic. If the topic was deleted and created again, `on_restart` is
+    called, and the reader begins again with the first record. The topic may be created after the reader starts.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class SchemasReader:
         on_record: OnRecord,
         *,
         on_restart: Callable[[], None] | None = None,
-        turn: AbstractAsyncContextManager[object] | None = None,
+        lock: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
-        """`turn` is held while records are told."""
+        """`lock` is held while `on_record` is called."""
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
         self._on_record = on_record
         self._on_restart = on_restart
-        self._turn = nullcontext() if turn is None else turn
+        self._lock = nullcontext() if lock is None else lock
         self._consumer: Consumer[bytes, bytes] = Consumer(
             {
                 **client_config,
@@ -144,10 +144,10 @@ class SchemasReader:
             }
         )
         self._position: Offset = 0
-        # By offset: who waits until everything below has been told.
+        # The callers that wait until all records below an offset are delivered, by offset.
         self._waiting: list[tuple[Offset, int, asyncio.Future[None]]] = []
         self._wait_count = 0
-        self._hurry = asyncio.Event()
+        self._has_waiter = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -158,51 +158,51 @@ class SchemasReader:
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._task.cancelled() and (error := self._task.exception()) is not None:
-                logger.error("the reader of the schemas had died", topic=self._topic, error=repr(error))
+                logger.error("the reader of the schemas had failed", topic=self._topic, error=repr(error))
         for _, _, reached in self._waiting:
             if not reached.done():
                 reached.set_exception(ApiError(ErrorCode.NETWORK_EXCEPTION, "the reader of the schemas is stopped"))
         await self._consumer.close(timeout_s=0)
 
     async def catch_up(self, timeout_s: float, *, must_exist: bool = False) -> None:
-        """Returns when everything that was committed to the topic at the time of the call has been told.
+        """Return when all records that were committed before the call are delivered.
 
-        A topic that does not exist has nothing to tell; with `must_exist` that is an error.
+        Returns immediately if the topic does not exist, unless `must_exist` is set. Raises ApiError.
         """
         position = self._position
         try:
             async with asyncio.timeout(timeout_s):
                 ends = await self._consumer.end_offsets([self._partition], timeout_s=timeout_s)
         except TimeoutError:
-            raise self._late(timeout_s) from None
+            raise self._timeout_error(timeout_s) from None
         except ApiError as error:
             if must_exist or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return
         if ends[self._partition] < position:
-            self._start_over()
+            self._restart()
         await self.reach(ends[self._partition], timeout_s)
 
     async def reach(self, end: Offset, timeout_s: float) -> None:
-        """Returns when everything below an offset has been told."""
+        """Return when all records below the offset `end` are delivered. Raises ApiError after `timeout_s`."""
         if self._position >= end:
             return
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wait_count += 1
         entry = (end, self._wait_count, reached)
         insort(self._waiting, entry)
-        self._hurry.set()
+        self._has_waiter.set()
         self._consumer.wakeup()
         try:
             async with asyncio.timeout(timeout_s):
                 await reached
         except TimeoutError:
-            raise self._late(timeout_s) from None
+            raise self._timeout_error(timeout_s) from None
         finally:
             with suppress(ValueError):
                 self._waiting.remove(entry)
 
-    def _late(self, timeout_s: float) -> ApiError:
+    def _timeout_error(self, timeout_s: float) -> ApiError:
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {self._topic} was not read to its end in {timeout_s:g} s")
 
     async def _run(self) -> None:
@@ -228,21 +228,21 @@ class SchemasReader:
 
     async def _read(self) -> None:
         try:
-            records = await self._consumer.poll(_WATCHED_POLL_S if self._waiting else _IDLE_POLL_S)
+            records = await self._consumer.poll(_WAITED_POLL_S if self._waiting else _IDLE_POLL_S)
         except WakeupError:
             return
-        async with self._turn:
+        async with self._lock:
             for record in records:
-                self._tell(record)
+                self._deliver(record)
         self._move(await self._consumer.position(self._partition, timeout_s=_POSITION_S))
-        # Who has caught up may go on before the next portion is looked at.
+        # Let the callers that have caught up run before the next batch.
         await asyncio.sleep(0)
 
-    def _tell(self, record: ConsumerRecord[bytes, bytes]) -> None:
+    def _deliver(self, record: ConsumerRecord[bytes, bytes]) -> None:
         try:
             self._on_record(record.key or b"", record.value)
         except Exception:
-            logger.exception("left out a record of the schemas", topic=self._topic, offset=record.offset)
+            logger.exception("skipped a record of the schemas", topic=self._topic, offset=record.offset)
 
     def _move(self, position: Offset) -> None:
         self._position = position
@@ -253,31 +253,34 @@ class SchemasReader:
 
     async def _recover(self, error: Exception, failures: int) -> None:
         if isinstance(error, OffsetOutOfRangeError):
-            self._start_over()
+            self._restart()
         elif isinstance(error, ApiError):
             logger.warning("cannot read the schemas", topic=self._topic, error=str(error), failures=failures)
         else:
             logger.exception("the reader of the schemas failed", topic=self._topic, failures=failures)
         await self._pause(_BACKOFF.pause_s(failures))
 
-    def _start_over(self) -> None:
-        logger.error("the topic of the schemas is not what it was: reading it anew", topic=self._topic)
+    def _restart(self) -> None:
+        logger.error("the topic of the schemas was replaced: reading it from the beginning", topic=self._topic)
         self._position = 0
         if self._on_restart is not None:
             self._on_restart()
         self._consumer.seek_to_beginning(self._partition)
 
     async def _pause(self, pause_s: float) -> None:
-        """Shorter for the first who begins to wait, since there may be news."""
-        self._hurry.clear()
+        """Wait; shorter if a caller begins to wait for a position, since there may be new records."""
+        self._has_waiter.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await self._hurry.wait()
+                await self._has_waiter.wait()
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether an append failed because there is a newer writer. A partition's leader and the coordinator each have a
-    code of their own for that; the leader's may also mean that the transaction took too long."""
+    """Whether an append failed because there is a newer writer.
+
+    The partition's leader and the coordinator have different codes for that. The leader's code may also mean that the
+    transaction took too long.
+    """
     return isinstance(error, ApiError) and error.code in (
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -285,7 +288,7 @@ def is_fenced(error: BaseException) -> bool:
 
 
 class SchemasWriter:
-    """One term of a leader. Opened once; after the first append that failed it is of no use any more."""
+    """The writer of one term of a leader. It is opened once; after the first failed append it must not be used."""
 
     def __init__(self, client_config: Mapping[str, str], topic: str) -> None:
         self._topic = topic
@@ -294,11 +297,11 @@ class SchemasWriter:
         )
 
     async def open(self) -> None:
-        """Fence whoever wrote before. Everything of theirs is then committed, or will never be."""
+        """Fence the previous writers. Their transactions are then committed, or never will be."""
         await self._producer.init_transactions()
 
     async def append(self, records: Sequence[Record]) -> Offset:
-        """Write all of the records or none; the offset behind the last. An error leaves open which of the two."""
+        """Write all of the records or none. Returns the offset after the last. After an error it is not known which."""
         self._producer.begin_transaction()
         sent = [await self._producer.send(self._topic, value, key=key, partition=0) for key, value in records]
         await self._producer.commit_transaction()

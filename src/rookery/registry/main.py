@@ -1,4 +1,4 @@
-"""A registry as a process of its own, beside the brokers that keep its schemas."""
+"""Runs a registry as a separate process, outside of the brokers that store its schemas."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from rookery.telemetry.logs import configure_logs
 
 
 def run(settings: RegistrySettings, *, announce: Callable[[str], None]) -> None:
-    """Run it until SIGTERM or SIGINT. `announce` gets its url when it serves."""
+    """Run the registry until SIGTERM or SIGINT. `announce` is called with its url when it serves."""
     configure_logs(os.environ.get("ROOKERY_LOG_LEVEL", "info"))
     run_process(_serve(settings, announce))
 

@@ -1,7 +1,7 @@
-"""One node of the registry, built from its parts: listeners, service, REST app. `rookery.node` and the CLI run it.
+"""One node of the registry, composed of listeners, service and REST app. `rookery.node` and the CLI run it.
 
-Order of the start: take the ports, read the schemas and agree on a leader, serve. The stop goes back the same way, but
-first answers what is being written.
+Order of the start: bind the ports, read the schemas and elect a leader, serve. The stop first completes the writes in
+progress, then undoes these steps in reverse order.
 """
 
 import socket
@@ -19,7 +19,7 @@ logger = structlog.get_logger(__name__)
 
 
 class RegistryNode:
-    """`await start()`, then `url`; `await stop()`. A start that fails stops by itself."""
+    """Call `await start()`, then use `url`; `await stop()` at the end. A start that fails stops the node itself."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -34,21 +34,21 @@ class RegistryNode:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where clients reach each listener."""
+        """The address of each listener for clients."""
         return tuple(self._advertised(listener).url for listener in self._listeners)
 
     @property
     def url(self) -> str:
-        """Where the other nodes reach this one, and clients too."""
+        """The address of this node for the other nodes, and for clients."""
         scheme = self._settings.inter_instance_protocol
         return next(self._advertised(each).url for each in self._listeners if each.scheme == scheme)
 
     def bind(self) -> None:
-        """Take the ports, ahead of the start. StartupError if one of them cannot be had."""
+        """Bind the ports before the start. Raises StartupError if one of them is not available."""
         self._listeners = self._server.bind()
 
     async def start(self) -> None:
-        """Serve when this returns; StartupError, with everything let go again, if that cannot be."""
+        """Start; the node serves requests when this returns. Raises StartupError after all resources are released."""
         try:
             await self._start()
         except BaseException:
@@ -69,7 +69,7 @@ class RegistryNode:
         logger.info("schema registry serving", url=self.url, leader=self._service.leader_url)
 
     async def stop(self, *, clean: bool = True) -> None:
-        """`clean=False` does not tell the other nodes, as if the process had been killed."""
+        """Stop. With `clean=False` the node does not leave the group, as if the process had been killed."""
         service, self._service = self._service, None
         if service is not None:
             await service.drain()
@@ -79,9 +79,9 @@ class RegistryNode:
 
     def _identity(self) -> NodeIdentity:
         scheme = self._settings.inter_instance_protocol
-        told = next(self._advertised(each) for each in self._listeners if each.scheme == scheme)
+        listener = next(self._advertised(each) for each in self._listeners if each.scheme == scheme)
         return NodeIdentity(
-            host=told.host, port=told.port, scheme=scheme, master_eligibility=self._settings.leader_eligibility
+            host=listener.host, port=listener.port, scheme=scheme, master_eligibility=self._settings.leader_eligibility
         )
 
     def _advertised(self, listener: RegistryListener) -> RegistryListener:

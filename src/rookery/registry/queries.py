@@ -1,8 +1,8 @@
-"""Reading: pure functions from a state to an answer. What is not there or not valid is a RegistryError.
+"""Queries: pure functions from a state to a response. They raise RegistryError; the docstrings list the error codes.
 
-Subjects are given as they are in the URL, decoded: aliases and contexts are resolved here. Versions are text: a number,
-"latest" or "-1". `offset` and `limit` select a part of a list; a limit that is not positive means "as many as a list
-may have".
+Subjects are decoded but otherwise as in the URL: the queries resolve aliases and contexts. Versions are text: a number,
+"latest" or "-1". `offset` and `limit` select a part of a list; a limit that is not positive means no limit, except for
+`list_schemas`, which has a maximum.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,13 +71,13 @@ def list_subjects(
     offset: int = 0,
     limit: int = -1,
 ) -> list[str]:
-    """The subjects whose name starts with the prefix, in order. ":*:" stands for any context."""
+    """Return the subjects whose name starts with `prefix`, sorted. The prefix ":*:" means any context."""
 
-    def is_wanted(subject: str) -> bool:
+    def is_selected(subject: str) -> bool:
         is_live = state.has_subject(subject, deleted=False)
         return (not is_live if deleted_only else is_live or deleted) and has_prefix(subject, prefix)
 
-    return _page(sorted(filter(is_wanted, state.subjects())), offset, limit)
+    return _page(sorted(filter(is_selected, state.subjects())), offset, limit)
 
 
 def list_versions(
@@ -90,7 +90,7 @@ def list_versions(
     offset: int = 0,
     limit: int = -1,
 ) -> list[int]:
-    """40401."""
+    """Return the versions of a subject. Error codes: 40401."""
     subject = actual_subject(state, subject)
     if not state.has_subject(subject, deleted=deleted or deleted_only):
         raise subject_not_found(subject)
@@ -113,7 +113,7 @@ def get_version(
     format: str = "",
     reference_format: str = "",
 ) -> Schema:
-    """40401, 40402, 42202. "latest" never is a deleted version. The raw text is the answer's `schema`."""
+    """Return a version of a subject; "latest" is never a deleted one. Error codes: 40401, 40402, 42202."""
     value = find_version(state, actual_subject(state, subject), parse_version(version), deleted=deleted)
     return _to_schema(state, value, format=format, reference_format=reference_format)
 
@@ -121,7 +121,7 @@ def get_version(
 def get_latest_with_metadata(
     state: State, subject: str, *, properties: Mapping[str, str], deleted: bool = False, format: str = ""
 ) -> Schema:
-    """The latest version whose metadata has all the properties. 40401, 40403."""
+    """Return the latest version whose metadata has all the properties. Error codes: 40401, 40403."""
     subject = actual_subject(state, subject)
     for value in reversed(state.versions(subject)):
         found = None if value.metadata is None else value.metadata.properties or {}
@@ -139,7 +139,7 @@ def get_by_id(
     reference_format: str = "",
     fetch_max_id: bool = False,
 ) -> SchemaString:
-    """40403. The subject selects the context. Deleted schemas have ids too."""
+    """Return a schema by its id, also a deleted one. `subject` selects the context. Error codes: 40403."""
     value = _find_by_id(state, schema_id, subject)
     if value is None:
         raise schema_not_found(schema_id)
@@ -156,7 +156,7 @@ def get_by_id(
 def subjects_of(
     state: State, schema_id: int, *, subject: str | None = None, deleted: bool = False, offset: int = 0, limit: int = -1
 ) -> list[str]:
-    """The subjects that have the schema. 40403."""
+    """Return the subjects that have the schema. Error codes: 40403."""
     versions = versions_of(state, schema_id, subject=subject, deleted=deleted)
     return _page(list(dict.fromkeys(version.subject for version in versions)), offset, limit)
 
@@ -164,7 +164,7 @@ def subjects_of(
 def versions_of(
     state: State, schema_id: int, *, subject: str | None = None, deleted: bool = False, offset: int = 0, limit: int = -1
 ) -> list[SubjectVersion]:
-    """The versions that have the schema. 40403."""
+    """Return the versions that have the schema. Error codes: 40403."""
     found = _find_by_id(state, schema_id, subject)
     if found is None:
         raise schema_not_found()
@@ -179,7 +179,7 @@ def versions_of(
 def referenced_by(
     state: State, subject: str, version: str, *, deleted: bool = False, offset: int = 0, limit: int = -1
 ) -> list[int]:
-    """The ids of the schemas that refer to the version. 40401, 40402, 42202."""
+    """Return the ids of the schemas that refer to the version. Error codes: 40401, 40402, 42202."""
     value = find_version(state, actual_subject(state, subject), parse_version(version), deleted=True)
     referrers = state.referrers(value.subject, value.version, deleted=deleted)
     ids = sorted({(context_of(referrer.subject), referrer.id) for referrer in referrers})
@@ -197,11 +197,11 @@ def list_schemas(
     offset: int = 0,
     limit: int = -1,
 ) -> list[Schema]:
-    """By subject and version; at most 1,000."""
+    """Return the schemas, sorted by subject and version; at most 1,000."""
     names = _aliases(state, prefix) if aliases else {}
-    wanted = {subject for subject in state.subjects() if has_prefix(subject, prefix)} | names.keys()
+    subjects = {subject for subject in state.subjects() if has_prefix(subject, prefix)} | names.keys()
     found: list[SchemaValue] = []
-    for subject in sorted(wanted):
+    for subject in sorted(subjects):
         versions = state.versions(subject) if deleted else state.live_versions(subject)
         found += versions[-1:] if latest_only else versions
     if rule_type:
@@ -211,13 +211,13 @@ def list_schemas(
 
 
 def list_contexts(state: State, *, prefix: str = "", offset: int = 0, limit: int = -1) -> list[str]:
-    """The default context "." first."""
+    """Return the contexts, the default context "." first."""
     contexts = [DEFAULT_CONTEXT, *sorted(state.contexts - {DEFAULT_CONTEXT})]
     return _page([context for context in contexts if context.startswith(prefix)], offset, limit)
 
 
 def get_config(state: State, subject: str | None, *, default_to_global: bool = False) -> Config:
-    """None is the whole registry. 40408."""
+    """Return the config of a subject or, for None, of the whole registry. Error codes: 40408."""
     name = setting_name(subject)
     config = config_in_scope(state, name) if default_to_global else own_config(state, name)
     if config is None:
@@ -226,7 +226,7 @@ def get_config(state: State, subject: str | None, *, default_to_global: bool = F
 
 
 def get_mode(state: State, subject: str | None, *, default_to_global: bool = False) -> Mode:
-    """None is the whole registry. 40409."""
+    """Return the mode of a subject or, for None, of the whole registry. Error codes: 40409."""
     name = setting_name(subject)
     mode = mode_in_scope(state, name) if default_to_global else own_mode(state, name)
     if mode is None:
@@ -243,13 +243,13 @@ def look_up(
     deleted: bool = False,
     format: str = "",
 ) -> Schema:
-    """The version that has this schema. 40401, 40403, 42201."""
+    """Return the version that has this schema. Error codes: 40401, 40403, 42201."""
     subject = actual_subject(state, subject)
     for name in _with_other_contexts(state, subject):
         try:
             value = _look_up_in(state, propose(name, request), normalize=normalize, deleted=deleted)
         except RegistryError:
-            # Its references may be there in one context and not in another.
+            # Its references may exist in one context and not in another.
             if name == subject:
                 raise
             continue
@@ -261,7 +261,7 @@ def look_up(
 def _look_up_in(state: State, proposed: SchemaValue, *, normalize: bool, deleted: bool) -> SchemaValue | None:
     config = config_in_scope(state, proposed.subject)
     populated = with_defaults(config, proposed, state.latest(proposed.subject))
-    # As it was sent, then as it would have been registered.
+    # First as it was sent, then as it would have been registered.
     for attempt in (proposed,) if populated == proposed else (proposed, populated):
         candidate = canonicalize(state, attempt, normalize=normalize or bool(config.normalize), is_new=False)
         if candidate is not None and (found := find_registered(state, candidate, deleted=deleted)) is not None:
@@ -278,8 +278,10 @@ def test_compatibility(
     normalize: bool,
     verbose: bool,
 ) -> CompatibilityCheckResponse:
-    """Whether the schema could be registered, as compared with one version or (None) with those that the level asks
-    for. 40402, 42201 (a message of the answer if verbose), 42202."""
+    """Check whether the schema is compatible with one version or, for None, with those that the level requires.
+
+    Error codes: 40402, 42201 (if `verbose`, a message in the response instead), 42202.
+    """
     subject = actual_subject(state, subject)
     versions = state.live_versions(subject) if version is None else _one_version(state, subject, parse_version(version))
     config = config_in_scope(state, subject)
@@ -297,7 +299,7 @@ def test_compatibility(
 
 
 def _one_version(state: State, subject: str, version: int) -> list[SchemaValue]:
-    """None if the latest is asked for and there is no version yet."""
+    """Return the version in a list, which is empty for the latest version of a subject that has none."""
     value = state.latest(subject) if version == LATEST else state.find(subject, version)
     if value is not None and not value.deleted:
         return [value]
@@ -307,7 +309,7 @@ def _one_version(state: State, subject: str, version: int) -> list[SchemaValue]:
 
 
 def parse_version(text: str) -> int:
-    """-1 for the latest. 42202."""
+    """Return the number of a version; -1 for the latest. Error codes: 42202."""
     stripped = text.strip()
     if stripped.lower() == "latest":
         return LATEST
@@ -321,7 +323,7 @@ def parse_version(text: str) -> int:
 
 
 def find_version(state: State, subject: str, version: int, *, deleted: bool) -> SchemaValue:
-    """40401, 40402. A subject without a context is looked for in the others too."""
+    """Return a version. A subject of the default context is also looked up in the others. Error codes: 40401, 40402."""
     for name in _with_other_contexts(state, subject):
         value = state.latest(name) if version == LATEST else state.find(name, version)
         if value is not None and (deleted or not value.deleted):
@@ -342,7 +344,7 @@ def _with_other_contexts(state: State, subject: str) -> Iterator[str]:
 
 
 def _find_by_id(state: State, schema_id: int, subject: str | None) -> SchemaValue | None:
-    """In the subject, or in the subject of that name in another context, or else anywhere in the default context."""
+    """Look up an id in the subject, then in the subject of that name in other contexts, then in the default context."""
     if subject is None:
         return state.any_with_id(DEFAULT_CONTEXT, schema_id)
     subject = actual_subject(state, subject)
@@ -362,7 +364,7 @@ def _page(values: list[T], offset: int, limit: int) -> list[T]:
 
 
 def _aliases(state: State, prefix: str) -> dict[str, tuple[str, ...]]:
-    """Names that start with the prefix, by the subjects that they stand for."""
+    """Return the aliases that start with the prefix, by the subjects that they refer to."""
     found: dict[str, tuple[str, ...]] = {}
     for name, config in sorted(state.configs.items(), key=str):
         if name is not None and config.alias and has_prefix(name, prefix):

@@ -1,4 +1,4 @@
-"""The records of the `_schemas` topic, in the JSON of Confluent's registry: either one can go on with the other's log.
+"""The records of the `_schemas` topic, in the JSON of Confluent's registry: each registry can continue the other's log.
 
     key                                                            value
     {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}       {"subject":"s","version":1,"id":1,"schema":"...","deleted":false}
@@ -10,9 +10,9 @@
     {"keytype":"NOOP","magic":0}                                   anything
     {"keytype":"NOOP","context":".","magic":0}                     {"maxId":7}
 
-The last one is ours. Compaction forgets the ids of schemas that were deleted for good, and an id must never be given
-twice; so the highest id is written down before schemas are. Confluent's registry takes it for the NOOP that it is.
-A config or mode without a subject is the whole registry's. No value takes the key's thing away.
+Only Rookery writes the last one. Compaction drops the ids of schemas that were deleted permanently, and an id must
+never be assigned twice; so the highest id is written before schemas are removed. Confluent's registry ignores it as a
+NOOP. A config or mode without a subject is the whole registry's. A tombstone deletes what the key names.
 """  # noqa: E501 (a table)
 
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -24,7 +24,7 @@ from rookery.registry.entities import AVRO, Config, Entity, Metadata, ModeName, 
 
 EntityT = TypeVar("EntityT", bound=Entity)
 Record: TypeAlias = tuple[bytes, bytes | None]
-# What is read from a log; a schema that is only proposed has neither a version nor an id.
+# The ranges in a log. A schema of a request may have neither a version nor an id.
 Version: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 SchemaId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -34,19 +34,19 @@ _TENANT = "default"
 
 
 class Key(Struct, frozen=True, omit_defaults=True):
-    """All kinds of keys in one. What a kind does not have is None."""
+    """A key of any type. Fields that a type does not have are None."""
 
     keytype: str
     subject: str | None = None
     version: int | None = None
     tenant: str | None = None
     context: str | None = None
-    # A default from a factory is never left out.
+    # A default from a factory is never omitted.
     magic: int = field(default_factory=int)
 
 
 class SchemaValue(Entity, frozen=True, kw_only=True):
-    """A version of a subject; its text is canonical. `schema_type` None is Avro."""
+    """A version of a subject, with its canonical text. A `schema_type` of None means Avro."""
 
     subject: str
     version: Version
@@ -64,7 +64,7 @@ class SchemaValue(Entity, frozen=True, kw_only=True):
 
 
 class UnreadableSchemaValue(Entity, frozen=True, kw_only=True):
-    """What is not understood here, but for the id that it has."""
+    """A schema that cannot be decoded, except for its id."""
 
     id: SchemaId
 
@@ -83,7 +83,7 @@ class DeleteSubjectValue(Entity, frozen=True, kw_only=True):
 
 
 class ClearSubjectValue(_SubjectValue, frozen=True, kw_only=True):
-    """None is all of them."""
+    """A subject of None means all subjects."""
 
 
 class ContextValue(Entity, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ Value: TypeAlias = (
     | MaxIdValue
 )
 
-_NOT_UNDERSTOOD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _decode_key = msgspec.json.Decoder(Key).decode
 _DECODERS: dict[str, msgspec.json.Decoder[Value]] = {
@@ -121,29 +121,31 @@ _DECODERS: dict[str, msgspec.json.Decoder[Value]] = {
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """None if it is not a record of a kind that is known here: someone else's, or garbage."""
+    """Decode a record. Returns None for an unknown type of key, and for a record that is not valid."""
     try:
         decoded = _decode_key(key)
         decoder = _DECODERS[decoded.keytype]
-    except (*_NOT_UNDERSTOOD, KeyError):
+    except (*_UNDECODABLE, KeyError):
         return None
     if value is None:
         return decoded, None
     try:
         return decoded, decoder.decode(value)
-    except _NOT_UNDERSTOOD:
+    except _UNDECODABLE:
         part = _decode_part(value) if decoded.keytype == "SCHEMA" else None
         return None if part is None else (decoded, part)
 
 
 def _decode_part(value: bytes) -> SchemaValue | UnreadableSchemaValue | None:
-    """A schema without the metadata and rules that are not understood; or at least its id, so that nothing else gets
-    it."""
+    """Decode a schema without metadata and rules, which may have an unknown form, or only its id.
+
+    Without the id, a new schema could get it, and data of the undecodable schema would be read with the wrong one.
+    """
     try:
         fields = msgspec.json.decode(value, type=dict[str, Any])
-    except _NOT_UNDERSTOOD:
+    except _UNDECODABLE:
         return None
-    part = {name: given for name, given in fields.items() if name not in ("metadata", "ruleSet")}
+    part = {name: field for name, field in fields.items() if name not in ("metadata", "ruleSet")}
     return _convert(part, SchemaValue) or _convert(part, UnreadableSchemaValue)
 
 

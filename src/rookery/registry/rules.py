@@ -1,7 +1,6 @@
-"""Metadata and rules that come with a schema: whether they are valid, and how defaults, what is given and overrides
-become one.
+"""Validates the metadata and rules of a schema, and merges them with defaults and overrides.
 
-The registry stores rules for the clients that execute them and executes none itself.
+The registry stores rules for the clients that execute them, and executes none itself.
 """
 
 from typing import Final
@@ -17,7 +16,7 @@ _MODES_WITH_SEVERAL_ACTIONS: Final = ("WRITEREAD", "UPDOWN", None)
 
 
 def check_rule_set(rule_set: RuleSet | None) -> None:
-    """42210. Names are unique over all kinds of rules."""
+    """Check a rule set. Names must be unique over all kinds of rules. Error codes: 42210."""
     if rule_set is None:
         return
     names: set[str | None] = set()
@@ -61,7 +60,7 @@ def _check_name(name: str | None) -> None:
 
 
 def merge_metadata(*layers: Metadata | None) -> Metadata | None:
-    """Later layers win; None if there is none."""
+    """Merge the layers; later ones override earlier ones. Returns None if all are None."""
     present = [layer for layer in layers if layer is not None]
     if not present:
         return None
@@ -74,7 +73,7 @@ def merge_metadata(*layers: Metadata | None) -> Metadata | None:
 
 
 def merge_rule_sets(*layers: RuleSet | None) -> RuleSet | None:
-    """Later layers win, rule by rule; None if there is none."""
+    """Merge the layers; rules of later ones replace rules of the same name. Returns None if all are None."""
     present = [layer for layer in layers if layer is not None]
     if not present:
         return None
@@ -95,13 +94,13 @@ def _merge_rules(layers: list[tuple[Rule, ...] | None]) -> tuple[Rule, ...] | No
 
 
 def version_property(metadata: Metadata | None) -> str | None:
-    """The version that the schema was registered as, if its metadata says so."""
+    """Return the version in the metadata, as which the schema was registered, if there is one."""
     return None if metadata is None else (metadata.properties or {}).get(CONFLUENT_VERSION)
 
 
 def with_version_property(metadata: Metadata | None, version: int) -> Metadata:
-    given = Metadata(properties={CONFLUENT_VERSION: str(version)})
-    return merge_metadata(metadata, given) or given
+    own = Metadata(properties={CONFLUENT_VERSION: str(version)})
+    return merge_metadata(metadata, own) or own
 
 
 def without_version_property(metadata: Metadata | None) -> Metadata:
@@ -112,6 +111,6 @@ def without_version_property(metadata: Metadata | None) -> Metadata:
 
 
 def reserved_fields(metadata: Metadata | None) -> set[str]:
-    """Names that no field of the schema may have, nor one of a later version."""
+    """Return the reserved names, which no field of the schema or of a later version may have."""
     names = "" if metadata is None else (metadata.properties or {}).get(CONFLUENT_RESERVED) or ""
     return {name.strip() for name in names.split(",")} - {""}

@@ -1,7 +1,7 @@
-"""The registry's listeners: an ASGI app, served by uvicorn on this event loop, over http and https.
+"""The registry's listeners: uvicorn serves an ASGI app on the current event loop, over http and https.
 
-The ports are taken first (`bind`), so that one that cannot be had is told before any long work. The other nodes are
-told of them before anything is served: from then on (`listen`) connections wait in the system's queue.
+The ports are bound first (`bind`), so that an unavailable port is reported before any long work. The other nodes learn
+the addresses before requests are served; from `listen` on, connections wait in the system's queue.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 512
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
-_NOT_SERVED: Final = "the schema registry's listeners ended before they served: look at the lines above"
+_NOT_SERVED: Final = "the schema registry's listeners stopped before they served: see the log lines above"
 _VERIFY: Final = {"NONE": ssl.CERT_NONE, "REQUESTED": ssl.CERT_OPTIONAL, "REQUIRED": ssl.CERT_REQUIRED}
 
 
 class RegistryServer:
-    """`bind`, `listen`, `serve`; `stop` at any time."""
+    """Call `bind`, `listen` and `serve` in this order; `stop` at any time."""
 
     def __init__(
         self, listeners: tuple[RegistryListener, ...], tls: TlsFiles, *, bounds: HttpBounds = DEFAULT_BOUNDS
     ) -> None:
-        self._wanted = listeners
+        self._listeners = listeners
         self._tls = tls
         self._bounds = bounds
         self._usage = Usage()
@@ -42,28 +42,28 @@ class RegistryServer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def bind(self) -> tuple[RegistryListener, ...]:
-        """The listeners with the ports that they got. StartupError if one of them cannot be had."""
-        for listener in self._wanted:
+        """Bind the ports and return the listeners with their actual ports. Raises StartupError if one is in use."""
+        for listener in self._listeners:
             try:
                 self._sockets.append(_bind(listener))
             except OSError as error:
                 self._close_sockets()
                 raise _unavailable(listener, error) from error
-        pairs = zip(self._wanted, self._sockets, strict=True)
+        pairs = zip(self._listeners, self._sockets, strict=True)
         return tuple(listener._replace(port=bound.getsockname()[1]) for listener, bound in pairs)
 
     def listen(self) -> None:
-        """StartupError if somebody else was faster, between taking the port and this."""
-        for listener, bound in zip(self._wanted, self._sockets, strict=True):
+        """Listen on the bound ports. Raises StartupError if another process began to listen on one since `bind`."""
+        for listener, bound in zip(self._listeners, self._sockets, strict=True):
             try:
                 bound.listen(_BACKLOG)
             except OSError as error:
                 raise _unavailable(listener, error) from error
 
     async def serve(self, app: "ASGIApp") -> None:
-        """Returns when all listeners take requests. The first tells the app when it starts and stops."""
-        context = _tls_context(self._tls) if any(each.scheme == "https" for each in self._wanted) else None
-        for listener, bound in zip(self._wanted, self._sockets, strict=True):
+        """Return when all listeners accept requests. Only the first one sends the app the lifespan events."""
+        context = _tls_context(self._tls) if any(each.scheme == "https" for each in self._listeners) else None
+        for listener, bound in zip(self._listeners, self._sockets, strict=True):
             config = self._config(app, has_lifespan=not self._servers)
             server = _Server(config, context if listener.scheme == "https" else None)
             self._servers.append(server)
@@ -89,7 +89,7 @@ class RegistryServer:
         )
 
     async def stop(self) -> None:
-        """Requests under way are answered, for a while; idle connections are closed."""
+        """Stop. Requests in progress are completed, up to a time-out; idle connections are closed."""
         for server in self._servers:
             server.should_exit = True
         if self._tasks:
@@ -103,7 +103,7 @@ class RegistryServer:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, as a part of a process: signals are the process's business, and logs go the process's way."""
+    """A uvicorn server inside a larger process, which handles signals itself. Errors at the start raise."""
 
     def __init__(self, config: BoundedConfig, context: ssl.SSLContext | None) -> None:
         config.load()
@@ -127,7 +127,7 @@ class _Server(uvicorn.Server):
 
 
 async def _until_serving(server: _Server, task: "asyncio.Task[None]") -> None:
-    """StartupError, or what the server raised, if it ends before it serves."""
+    """Wait until the server serves. Raises StartupError, or the server's own error, if it ends before."""
     waiting = asyncio.ensure_future(server.is_serving.wait())
     try:
         await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +146,7 @@ def _bind(listener: RegistryListener) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted sockets inherit it; without it an answer's body waits for the acknowledgement of its head.
+        # Accepted sockets inherit it. Without it, a response's body waits for the acknowledgement of its head.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)

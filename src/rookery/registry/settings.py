@@ -1,7 +1,7 @@
-"""What a registry was told to be: Confluent's names, checked. Pure; `node`, `service`, `server` and `rest` read it.
+"""The settings of a registry, with Confluent's names. Pure; `node`, `service`, `server` and `rest` read it.
 
-All mistakes of a mapping are told in one ConfigError, a line each, and each names its key, as it was written: a broker
-calls the keys `schema.registry.<name>`. The table of keys is `base.config_registry`.
+All errors of a mapping are in one ConfigError, a line each. Each line names the key as it was written: in a broker the
+keys are `schema.registry.<name>`. The table of keys is `base.config_registry`.
 """
 
 import re
@@ -18,7 +18,7 @@ from rookery.client.settings.common import COMMON_ROWS
 from rookery.client.settings.parser import Values, check_together, table
 
 _KEYS: Final[Mapping[str, ConfigKey]] = table(REGISTRY_ROWS)
-# What the registry's clients share may be chosen; what makes them this registry's may not.
+# The settings of the registry's Kafka clients that may be configured. The registry sets client.id itself.
 _CLIENT_KEYS: Final[Mapping[str, ConfigKey]] = table(row for row in COMMON_ROWS if row.name != "client.id")
 _LISTENER = re.compile(
     r"(?P<scheme>https?)://(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d{1,5})/?",
@@ -28,7 +28,7 @@ _ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class RegistryListener(NamedTuple):
-    """`scheme://host:port`; an empty host stands for every interface, port 0 for any free port."""
+    """`scheme://host:port`; an empty host means every interface, port 0 any free port."""
 
     scheme: str
     host: str
@@ -45,7 +45,7 @@ class RegistryListener(NamedTuple):
 
 
 class SearchLimit(NamedTuple):
-    """How many things a list has: unless asked otherwise, and at most."""
+    """The default and the maximum number of results of a list."""
 
     default: int
     maximum: int
@@ -53,7 +53,7 @@ class SearchLimit(NamedTuple):
 
 @value_class(kw_only=True)
 class Authentication:
-    """`roles` are those that may use the registry; "*" among them is everybody with a password."""
+    """`roles` are the roles that may use the registry; "*" means every user with a valid password."""
 
     is_basic: bool
     realm: str
@@ -73,9 +73,9 @@ class TlsFiles:
 
 @value_class(kw_only=True)
 class RegistrySettings:
-    """`client_config` is what all clients of the brokers are made with: bootstrap.servers and the keys passed on.
+    """`client_config` is the configuration of all Kafka clients: bootstrap.servers and the keys passed on.
 
-    Logins are among them, so that they are in no repr.
+    It may contain passwords, so it is not part of the repr.
     """
 
     listeners: tuple[RegistryListener, ...]
@@ -107,12 +107,12 @@ class RegistrySettings:
 
     @classmethod
     def parse(cls, config: Mapping[str, str]) -> "RegistrySettings":
-        """Settings of a mapping with Confluent's names; ConfigError names every key that is wrong."""
+        """Parse a mapping with Confluent's names. Raises ConfigError, which names every invalid key."""
         return _parse(config, in_broker=False)
 
     @classmethod
     def of_broker(cls, static: Mapping[str, str], *, bootstrap_servers: str) -> "RegistrySettings":
-        """Settings of a broker's `schema.registry.*` keys; that broker keeps the schemas unless they say otherwise."""
+        """Parse a broker's `schema.registry.*` keys. By default that broker stores the schemas."""
         names = {broker_name(name): name for name in _KEYS}
         passed_on = broker_name(CLIENT_PREFIX)
         config = {"kafkastore.bootstrap.servers": bootstrap_servers}
@@ -132,11 +132,11 @@ def _parse(config: Mapping[str, str], *, in_broker: bool) -> RegistrySettings:
         check_together(_passed_on_problems(passed_on))
         return _make(values, passed_on)
     except ConfigError as error:
-        raise ConfigError(in_terms_of_broker(str(error)) if in_broker else str(error)) from None
+        raise ConfigError(with_broker_names(str(error)) if in_broker else str(error)) from None
 
 
-def in_terms_of_broker(problems: str) -> str:
-    """A text that names keys, as it should be where they are a broker's."""
+def with_broker_names(problems: str) -> str:
+    """Replace the names of keys in a text by their names in a broker's configuration."""
     known = sorted([*_KEYS, CLIENT_PREFIX], key=len, reverse=True)
     pattern = re.compile(r"(?<![\w.])(?:" + "|".join(map(re.escape, known)) + r")")
     return pattern.sub(lambda match: broker_name(match.group()), problems)
@@ -163,7 +163,7 @@ def _make(values: Values, passed_on: Mapping[str, str]) -> RegistrySettings:
     return RegistrySettings(
         listeners=listeners,
         host_name=values.optional_text("host.name"),
-        inter_instance_protocol=_told_scheme(values, listeners),
+        inter_instance_protocol=_advertised_scheme(values, listeners),
         client_config=client_config,
         topic=values.text("kafkastore.topic"),
         topic_replication_factor=values.integer("kafkastore.topic.replication.factor"),
@@ -225,12 +225,12 @@ def _listener(text: str) -> RegistryListener:
 
 
 def _brokers(items: Iterable[str]) -> Iterator[str]:
-    """Confluent's form has a security protocol in front."""
+    """Yield the addresses without the security protocol that Confluent's form has in front."""
     for item in items:
         yield item.partition("://")[2] or item
 
 
-def _told_scheme(values: Values, listeners: Sequence[RegistryListener]) -> str:
+def _advertised_scheme(values: Values, listeners: Sequence[RegistryListener]) -> str:
     has_http = any(listener.scheme == "http" for listener in listeners)
     return (values.optional_text("inter.instance.protocol") or ("http" if has_http else "https")).lower()
 
@@ -240,19 +240,19 @@ def _broker_problems(values: Values, protocol: str) -> Iterator[str]:
     if not any(brokers):
         yield "kafkastore.bootstrap.servers is required: give host:port of one or more brokers"
     for broker in brokers:
-        asked, separator, _ = broker.partition("://")
-        if separator and asked.upper() != protocol:
-            yield f"kafkastore.bootstrap.servers: {broker} does not fit kafkastore.security.protocol, {protocol}"
+        prefix, separator, _ = broker.partition("://")
+        if separator and prefix.upper() != protocol:
+            yield f"kafkastore.bootstrap.servers: {broker} does not match kafkastore.security.protocol, {protocol}"
 
 
 def _conflicts(values: Values, listeners: Sequence[RegistryListener]) -> Iterator[str]:
     schemes = {listener.scheme for listener in listeners}
     if "https" in schemes and not values.is_given("ssl.keystore.location"):
         yield "ssl.keystore.location is required for a listener with https: name a PEM file with key and certificates"
-    if _told_scheme(values, listeners) not in schemes:
+    if _advertised_scheme(values, listeners) not in schemes:
         yield "inter.instance.protocol names a scheme that none of listeners has"
-    asks_clients = values.text("ssl.client.authentication") != "NONE"
-    if asks_clients and not values.is_given("ssl.truststore.location"):
+    needs_authorities = values.text("ssl.client.authentication") != "NONE"
+    if needs_authorities and not values.is_given("ssl.truststore.location"):
         yield "ssl.truststore.location is required with ssl.client.authentication: name a PEM file with authorities"
     if values.text("authentication.method") == "BASIC" and not values.is_given("authentication.credentials.file"):
         yield "authentication.credentials.file is required with authentication.method=BASIC"

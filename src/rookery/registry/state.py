@@ -1,12 +1,11 @@
 """The registry's state: a fold over the records of the `_schemas` topic.
 
-`replay` is its only mutation, and it depends on nothing but the records and their order. Nothing is parsed here: texts
-are canonical when they are written. Indexes are kept so that every question is answered without a walk over all
-schemas.
+`replay` is its only mutation, and it depends only on the records and their order. The state parses no schemas: texts
+are canonical when they are written. It keeps indexes, so that no query has to scan all schemas.
 
-Invariants, held by the decisions that write the records:
-- an id stands for one schema in its context, forever; a record that says otherwise is left out
-- a log and what compaction leaves of it (the last value of each key, in order) make equal states
+Invariants, which the commands that write the records maintain:
+- an id denotes one schema in its context, forever; a record that contradicts this is ignored
+- a log and its compacted form (the last value of each key, in order) result in equal states
 """
 
 from collections.abc import Iterable
@@ -36,19 +35,19 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def fingerprint(value: SchemaValue) -> tuple[object, ...]:
-    """Equal for equal schemas: the same type, text, references, metadata and rules, whatever the subject."""
+    """Return a key that is equal for equal schemas: the same type, text, references, metadata and rules."""
     metadata = None if value.metadata is None else _encode_sorted(value.metadata.sorted())
     rules = None if value.rule_set is None else _encode_sorted(value.rule_set)
-    return *meaning(value), metadata, rules
+    return *content_key(value), metadata, rules
 
 
-def meaning(value: SchemaValue) -> tuple[object, ...]:
-    """Equal for schemas that mean the same to those that refer to them."""
+def content_key(value: SchemaValue) -> tuple[object, ...]:
+    """Return a key that is equal for schemas with the same type, text and references: all that referrers depend on."""
     return value.type_name, value.schema, value.references or ()
 
 
 class State:
-    """`default_level` and `default_mode` hold where nothing is configured; the settings give them."""
+    """`default_level` and `default_mode` apply where nothing is configured."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class State:
         self.contexts: set[str] = set()
         self._subjects: dict[str, dict[int, SchemaValue]] = {}
         self._keys_by_id: dict[tuple[str, int], set[VersionKey]] = {}
-        # How many versions have the schema under each id. An import may give a schema a second id.
+        # The number of versions that have a schema, per id. An import may assign a second id to a schema.
         self._id_counts: dict[tuple[str, tuple[object, ...]], dict[int, int]] = {}
         self._referrers: dict[VersionKey, set[VersionKey]] = {}
         self._max_ids: dict[str, int] = {}
@@ -74,21 +73,21 @@ class State:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Records that are not understood, or make no sense, change nothing."""
+        """Apply a record. Records that cannot be decoded, or contradict the state, are ignored."""
         decoded = decode(key, value)
         if decoded is not None:
             self._apply(*decoded)
 
-    # What is there
+    # Queries
 
     def subjects(self) -> Iterable[str]:
         return self._subjects.keys()
 
     def versions(self, subject: str) -> list[SchemaValue]:
-        """From the oldest to the latest, deleted ones too."""
+        """Return the versions from the oldest to the latest, including deleted ones."""
         versions = self._subjects.get(subject, {})
         return [versions[number] for number in sorted(versions)]
 
@@ -107,46 +106,46 @@ class State:
         return any(deleted or not value.deleted for value in versions.values())
 
     def with_id(self, context: str, schema_id: int) -> list[SchemaValue]:
-        """The versions that have this id, by subject and version."""
+        """Return the versions that have this id, sorted by subject and version."""
         return self._values(self._keys_by_id.get((context, schema_id), ()))
 
     def any_with_id(self, context: str, schema_id: int) -> SchemaValue | None:
-        """One of them: they all have the same schema."""
+        """Return one of the versions that have this id; all of them have the same schema."""
         for subject, version in self._keys_by_id.get((context, schema_id), ()):
             return self._subjects[subject][version]
         return None
 
     def ids_of(self, value: SchemaValue) -> list[int]:
-        """What the schema has for ids in its context: none or one, if there was no import."""
+        """Return the ids of the schema in its context: none or one, or several after an import."""
         return sorted(self._id_counts.get((context_of(value.subject), fingerprint(value)), ()))
 
     def with_schema(self, value: SchemaValue) -> list[SchemaValue]:
-        """The versions of its subject that have the same schema, from the oldest to the latest."""
+        """Return the versions of its subject that have the same schema, from the oldest to the latest."""
         ids = self.ids_of(value)
         return [version for version in self.versions(value.subject) if version.id in ids] if ids else []
 
     def referrers(self, subject: str, version: int, *, deleted: bool) -> list[SchemaValue]:
-        """The versions that refer to it."""
+        """Return the versions that refer to this one."""
         values = self._values(self._referrers.get((subject, version), ()))
         return [value for value in values if deleted or not value.deleted]
 
     def max_id(self, context: str) -> int:
-        """The highest id that was ever given in the context; 0 if there was none."""
+        """Return the highest id that was ever assigned in the context; 0 if there was none."""
         return self._max_ids.get(context, 0)
 
     def is_max_id_written(self, context: str) -> bool:
-        """Whether the highest id outlives the schemas that have ids."""
+        """Whether the highest id has its own record, so that it survives the removal of its schema."""
         return self._max_ids_written.get(context, 0) >= self.max_id(context)
 
     def _values(self, keys: Iterable[VersionKey]) -> list[SchemaValue]:
         return [self._subjects[subject][version] for subject, version in sorted(keys)]
 
-    # How it changes
+    # Changes
 
     def _apply(self, key: Key, value: Value | None) -> None:
         match value:
             case None:
-                self._take_away(key)
+                self._apply_tombstone(key)
             case SchemaValue():
                 self._put_schema(key, value)
             case UnreadableSchemaValue():
@@ -164,7 +163,7 @@ class State:
             case MaxIdValue():
                 self._put_max_id(key.context or DEFAULT_CONTEXT, value.max_id)
 
-    def _take_away(self, key: Key) -> None:
+    def _apply_tombstone(self, key: Key) -> None:
         match key.keytype:
             case "SCHEMA" if key.version is not None:
                 self._remove(key.subject or "", key.version)
@@ -227,11 +226,11 @@ class State:
         if not self._subjects[subject]:
             del self._subjects[subject]
         _discard(self._keys_by_id, (context, value.id), key)
-        self._forget_id(context, value)
+        self._remove_id(context, value)
         for target in reference_keys(value):
             _discard(self._referrers, target, key)
 
-    def _forget_id(self, context: str, value: SchemaValue) -> None:
+    def _remove_id(self, context: str, value: SchemaValue) -> None:
         entry = context, fingerprint(value)
         counts = self._id_counts[entry]
         counts[value.id] -= 1
@@ -242,7 +241,7 @@ class State:
 
 
 def _with_known_names(config: Config) -> Config:
-    """A level or policy that is not known here is none: the default holds."""
+    """Drop an unknown level or policy, so that the default applies."""
     return msgspec.structs.replace(
         config,
         compatibility_level=find_level(config.compatibility_level or ""),
@@ -255,7 +254,7 @@ def _version_number(value: SchemaValue) -> int:
 
 
 def reference_keys(value: SchemaValue) -> set[VersionKey]:
-    """What it refers to, as its context sees it."""
+    """Return the versions that a schema refers to, with subjects qualified by its context."""
     return {
         (qualify(reference.subject, value.subject), reference.version)
         for reference in value.references or ()

@@ -1,12 +1,12 @@
-"""Subjects and the contexts that they are in.
+"""The names of subjects and contexts.
 
     orders-value           the subject `orders-value` in the default context, whose name is "."
     :.test:orders-value    the same in the context `.test`
-    :.test:                the context `.test` itself, in places that take a context too (configs, modes, prefixes)
+    :.test:                the context `.test` itself, where a context is allowed (configs, modes, prefixes)
     :*:orders              any context, in prefixes only
-    :.__GLOBAL:            all contexts, for configs and modes that hold where nothing nearer is set
+    :.__GLOBAL:            all contexts, for configs and modes that apply where no subject or context has its own
 
-Ids are given per context. A name has one normal form: the default context is never written out.
+Ids are assigned per context. A name has one normal form, which never contains the default context.
 """
 
 import re
@@ -16,9 +16,9 @@ DEFAULT_CONTEXT: Final = "."
 ANY_CONTEXT: Final = ":*:"
 _ANY: Final = "*"
 GLOBAL_CONTEXT: Final = ".__GLOBAL"
-# Confluent's registry has no limit of its own, but its HTTP server takes no longer line.
+# Confluent's registry itself has no limit, but its HTTP server accepts no longer request line.
 SUBJECT_LENGTH_MAX: Final = 8192
-# Control characters, and halves of characters, which no file can hold.
+# Control characters, and lone surrogates, which cannot be encoded in UTF-8.
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_SUBJECTS: Final = frozenset({"__GLOBAL", "__EMPTY"})
 
@@ -42,7 +42,7 @@ def split(name: str) -> QualifiedSubject:
 
 
 def qualified_context(context: str) -> str:
-    """What a subject's name starts with in that context."""
+    """Return the prefix of subject names in this context."""
     return "" if context == DEFAULT_CONTEXT else f":{context}:"
 
 
@@ -55,12 +55,12 @@ def context_of(name: str) -> str:
 
 
 def is_default_context(name: str | None) -> bool:
-    """Whether the name means the registry as a whole where a config or a mode is meant."""
+    """Whether the name of a config or a mode means the whole registry."""
     return name is None or split(name) == (DEFAULT_CONTEXT, "")
 
 
 def qualify(name: str, parent: str) -> str:
-    """As it is meant by someone in the parent's context; a name with a context is meant as it is."""
+    """Return a name qualified with the parent's context, unless it has a context itself."""
     qualified = split(name)
     if qualified.context == DEFAULT_CONTEXT:
         qualified = QualifiedSubject(context_of(parent), qualified.subject)
@@ -68,7 +68,7 @@ def qualify(name: str, parent: str) -> str:
 
 
 def is_valid(name: str, *, for_settings: bool = False) -> bool:
-    """`for_settings`: as the subject of a config or a mode, which may be a context."""
+    """Whether the name is a valid subject or, with `for_settings`, the name of a config or a mode."""
     if len(name) > SUBJECT_LENGTH_MAX or _NOT_TEXT.search(name):
         return False
     context, subject = split(name)
@@ -78,7 +78,7 @@ def is_valid(name: str, *, for_settings: bool = False) -> bool:
 
 
 def covers(name: str | None, subject: str) -> bool:
-    """Whether a setting of `name` is one of the subject: its own, its context's, or the whole registry's."""
+    """Whether the scope `name` contains the subject: the subject itself, its context, or the whole registry."""
     if name is None or name == subject:
         return True
     context, own = split(name)
@@ -86,7 +86,10 @@ def covers(name: str | None, subject: str) -> bool:
 
 
 def has_prefix(subject: str, prefix: str) -> bool:
-    """Of the default context, unless the prefix names one, or the beginning of one, or any."""
+    """Whether a subject has the prefix. A prefix without a context matches subjects of the default context only.
+
+    A prefix may also be a context, the beginning of a context's name, or ":*:" for any context.
+    """
     context, own = split(subject)
     if prefix.startswith(":.") and ":" not in prefix[1:]:
         return context.startswith(prefix[1:])

@@ -1,9 +1,8 @@
-"""The thread in which schemas are parsed and compared, so that a registry's event loop serves other requests meanwhile.
+"""The thread in which schemas are parsed and compared, so that the event loop can serve other requests meanwhile.
 
-A schema of a megabyte takes seconds. There is one such thread for a registry, and one turn: a piece of work has it from
-its beginning to its end, and the reader of the log takes it before it changes the state. So work sees a state that
-stands still, and parsed schemas, which are remembered and keep notes of what was asked of them, are never used by two
-threads at once.
+Parsing a schema of a megabyte takes seconds. A registry has one such thread, and one lock: a piece of work holds it
+from its beginning to its end, and the reader of the log holds it while it changes the state. So the state does not
+change during the work, and two threads never use the same parsed schema, which is cached and mutable, concurrently.
 """
 
 import asyncio
@@ -15,26 +14,30 @@ T = TypeVar("T")
 
 
 class SchemaWorker:
-    """`turn` is for what must not happen while work is under way."""
+    """Runs one piece of work at a time. Code that must not run concurrently with the work holds `lock`."""
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="registry-schemas")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, when it is its turn. A cancelled caller drops what has not begun; what has begun goes
-        on, and keeps its turn until it ends."""
-        await self.turn.acquire()
+        """Run `work` in the thread and return its result.
+
+        If the caller is cancelled, work that has not begun is dropped; work that has begun continues, and holds the
+        lock until it ends.
+        """
+        await self.lock.acquire()
         try:
-            doing = asyncio.get_running_loop().run_in_executor(self._executor, work)
+            future = asyncio.get_running_loop().run_in_executor(self._executor, work)
         except BaseException:
-            self.turn.release()
+            self.lock.release()
             raise
-        # By the work and not by the caller: a caller that is cancelled must not let the state change under the thread.
-        doing.add_done_callback(lambda _: self.turn.release())
-        return await asyncio.shield(doing)
+        # The end of the work releases the lock, not the caller: if a cancelled caller released it, the state would
+        # change while the thread still reads it.
+        future.add_done_callback(lambda _: self.lock.release())
+        return await asyncio.shield(future)
 
     async def close(self) -> None:
-        """Returns when nothing is under way any more. A thread cannot be stopped."""
-        async with self.turn:
+        """Wait for work in progress, since a thread cannot be stopped, and shut the thread down."""
+        async with self.lock:
             self._executor.shutdown()

@@ -1,4 +1,4 @@
-"""The app in front of an empty registry."""
+"""Fixtures: the REST app of an empty registry."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.registry.rest.memory import Rest
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_event_loop() -> Iterator[None]:
-    """For all clients: a test client alone starts a thread with a loop for every request."""
+    """Share one event loop: by default a test client starts a thread with a loop for every request."""
     with start_blocking_portal() as portal, pytest.MonkeyPatch.context() as patch:
         patch.setattr(TestClient, "portal", portal)
         yield

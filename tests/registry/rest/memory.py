@@ -1,11 +1,11 @@
-"""A registry without brokers, where what is written is replayed at once, and the app in front of it."""
+"""A registry without brokers that replays planned writes immediately, and its REST app."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from starlette.testclient import TestClient
 
-from rookery.registry.decisions import Decision
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.rest.app import create_app
 from rookery.registry.settings import RegistrySettings
 from rookery.registry.state import State
@@ -15,7 +15,7 @@ V1_JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class MemoryRegistry:
-    """Leads, unless it is told otherwise."""
+    """The service of the app. It leads, unless a test sets `is_leader`."""
 
     kafka_cluster_id = "a-cluster"
 
@@ -30,15 +30,15 @@ class MemoryRegistry:
     def revision(self) -> int:
         return len(self.records)
 
-    async def ask(self, query: Callable[[State], T]) -> T:
+    async def run_query(self, query: Callable[[State], T]) -> T:
         return query(self.state)
 
-    async def write(self, decide: Callable[[State], Decision[T]]) -> T:
-        decision = decide(self.state)
-        for key, value in decision.records:
+    async def write(self, plan: Callable[[State], PlannedWrite[T]]) -> T:
+        planned = plan(self.state)
+        for key, value in planned.records:
             self.state.replay(key, value)
             self.records.append((key, value))
-        return decision.result
+        return planned.result
 
     async def catch_up(self) -> None:
         self.catch_up_count += 1
@@ -50,7 +50,7 @@ def settings(**changes: str) -> RegistrySettings:
 
 
 class Rest:
-    """A client, and what stands behind it."""
+    """A client, with the app and the registry that it calls."""
 
     def __init__(self, **changes: str) -> None:
         self.registry = MemoryRegistry()
@@ -58,11 +58,11 @@ class Rest:
         self.client = TestClient(self.app, base_url="http://registry")
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        """The response of whatever HTTP client Starlette's test client is made of."""
+        """Return the response, which has the type of the HTTP client inside Starlette's test client."""
         return self.client.request(method, path, json=body, **options)
 
     def get(self, path: str, **options: Any) -> Any:
-        """The answer to a request that succeeds."""
+        """Return the decoded body of the response to a request that must succeed."""
         return self._checked(self.call("GET", path, **options))
 
     def post(self, path: str, body: Any, **options: Any) -> Any:
@@ -79,16 +79,16 @@ class Rest:
         return registered["id"]
 
     def fail(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, int, str]:
-        """Status, code and message of a request that fails; it changes nothing."""
+        """Return status, code and message of a request that must fail and must change nothing."""
         before = len(self.registry.records)
-        answer = self.call(method, path, body, **options)
-        assert answer.status_code >= 400, answer.text
-        failure: Mapping[str, Any] = answer.json()
-        assert set(failure) == {"error_code", "message"}
+        response = self.call(method, path, body, **options)
+        assert response.status_code >= 400, response.text
+        error: Mapping[str, Any] = response.json()
+        assert set(error) == {"error_code", "message"}
         assert len(self.registry.records) == before
-        return answer.status_code, failure["error_code"], failure["message"]
+        return response.status_code, error["error_code"], error["message"]
 
     @staticmethod
-    def _checked(answer: Any) -> Any:
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+    def _checked(response: Any) -> Any:
+        assert response.status_code == 200, response.text
+        return response.json()

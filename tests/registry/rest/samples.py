@@ -1,4 +1,4 @@
-"""Schemas for the tests: of a customer, whose fax number gives way to an email address."""
+"""Sample schemas: a customer whose fax number is replaced by an email address."""
 
 from typing import Any
 
@@ -17,5 +17,5 @@ EMAIL_NEEDED: dict[str, Any] = {"name": "email", "type": "string"}
 CUSTOMER = record("Customer", NAME, FAX)
 CUSTOMER_WITH_EMAIL = record("Customer", NAME, EMAIL)
 CUSTOMER_INCOMPATIBLE = record("Customer", NAME, EMAIL_NEEDED)
-# The same as the first, but for what has no meaning.
+# The same as the first, except for insignificant spaces.
 CUSTOMER_SPACED = CUSTOMER.replace(":", " : ").replace(",", ", ")

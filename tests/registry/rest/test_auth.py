@@ -30,7 +30,7 @@ def _rest(credentials_file: Path, roles: str) -> Rest:
     )
 
 
-def test_the_file(credentials_file: Path) -> None:
+def test_read_credentials(credentials_file: Path) -> None:
     assert read_credentials(credentials_file) == {
         "alice": Credentials("secret", frozenset({"admin", "developer"})),
         "bob": Credentials("pass:word"),
@@ -38,14 +38,14 @@ def test_the_file(credentials_file: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["alice", "alice:", ": secret", "alice: MD5:5ebe2294ecd0e0f08eab7690d2a6ee69"])
-def test_a_line_that_is_wrong_is_told(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_raises(tmp_path: Path, line: str) -> None:
     path = tmp_path / "credentials"
     path.write_text(f"bob: b\n{line}\n")
     with pytest.raises(ConfigError, match="line 2"):
         read_credentials(path)
 
 
-def test_users_with_a_password_get_in(credentials_file: Path) -> None:
+def test_users_with_a_valid_password_are_accepted(credentials_file: Path) -> None:
     rest = _rest(credentials_file, "*")
     assert rest.get("/schemas/types", auth=("alice", "secret")) == ["JSON", "PROTOBUF", "AVRO"]
     assert rest.get("/schemas/types", auth=("bob", "pass:word")) == ["JSON", "PROTOBUF", "AVRO"]
@@ -63,7 +63,7 @@ def test_users_with_a_password_get_in(credentials_file: Path) -> None:
         {"Authorization": "Basic Og=="},
     ],
 )
-def test_others_are_asked_for_one(credentials_file: Path, headers: dict[str, str]) -> None:
+def test_others_are_challenged(credentials_file: Path, headers: dict[str, str]) -> None:
     rest = _rest(credentials_file, "*")
     rest.get("/schemas/types", auth=("alice", "secret"))
     answer = rest.call("GET", "/schemas/types", headers=headers)
@@ -72,13 +72,13 @@ def test_others_are_asked_for_one(credentials_file: Path, headers: dict[str, str
     assert answer.headers["www-authenticate"] == 'Basic realm="Nest"'
 
 
-def test_a_role_may_be_needed(credentials_file: Path) -> None:
+def test_a_role_may_be_required(credentials_file: Path) -> None:
     rest = _rest(credentials_file, "admin,operator")
     assert rest.get("/", auth=("alice", "secret")) == {}
     assert rest.fail("GET", "/", auth=("bob", "pass:word")) == (403, 403, "Forbidden")
 
 
-def test_the_document_says_so(credentials_file: Path) -> None:
+def test_the_openapi_document_has_the_security_scheme(credentials_file: Path) -> None:
     document = _rest(credentials_file, "*").get("/openapi.json", auth=("alice", "secret"))
     assert document["security"] == [{"basic": []}]
     assert "401" in document["paths"]["/subjects"]["get"]["responses"]

@@ -25,7 +25,7 @@ def test_against_all_of_them(rest: Rest) -> None:
     assert rest.post(PATH, {"schema": CUSTOMER_INCOMPATIBLE}) == {"is_compatible": False}
 
 
-def test_what_cannot_be_compared(rest: Rest) -> None:
+def test_an_invalid_schema(rest: Rest) -> None:
     rest.register("customers", CUSTOMER)
     body = {"schema": CUSTOMER}
     assert rest.fail("POST", f"{PATH}/2", body) == (404, 40402, "Version 2 not found.")
@@ -42,9 +42,9 @@ def _json(*names: str) -> dict[str, str]:
 
 
 def test_a_policy_decides_what_is_compatible(rest: Rest) -> None:
-    """Of the registry, of a context and of the subject; for registration as for the question."""
+    """The policy of the registry, of a context and of the subject, for registration as for the check."""
 
-    def fits(subject: str, body: dict[str, str]) -> Any:
+    def is_compatible(subject: str, body: dict[str, str]) -> Any:
         path = f"/compatibility/subjects/{subject}/versions"
         answers = [rest.post(path, body), rest.post(f"{path}/latest", body)]
         assert answers[0] == answers[1]
@@ -52,21 +52,21 @@ def test_a_policy_decides_what_is_compatible(rest: Rest) -> None:
 
     for subject in ("s", "strict", ":.c:s"):
         rest.register(subject, **_json("a"))
-        assert not fits(subject, _json("a", "b"))
+        assert not is_compatible(subject, _json("a", "b"))
         assert rest.fail("POST", f"/subjects/{subject}/versions", _json("a", "b"))[:2] == (409, 409)
     rest.put("/config", {"compatibilityPolicy": "LENIENT"})
     rest.put("/config/strict", {"compatibilityPolicy": "STRICT"})
-    assert [fits(subject, _json("a", "b")) for subject in ("s", "strict", ":.c:s")] == [True, False, False]
+    assert [is_compatible(subject, _json("a", "b")) for subject in ("s", "strict", ":.c:s")] == [True, False, False]
     rest.put("/config/:.c:", {"compatibilityPolicy": "LENIENT"})
-    assert fits(":.c:s", _json("a", "b"))
+    assert is_compatible(":.c:s", _json("a", "b"))
     assert rest.register("s", **_json("a", "b")) == rest.register(":.c:s", **_json("a", "b")) == 2
     rest.put("/config", {"compatibility": "FULL"})
     assert rest.register("s", **_json("b")) == 3
     rest.put("/config", {"compatibilityPolicy": None})
-    assert not fits("s", _json("b", "c"))
+    assert not is_compatible("s", _json("b", "c"))
 
 
-def test_a_policy_makes_no_difference_to_avro_and_protobuf(rest: Rest) -> None:
+def test_a_policy_does_not_affect_avro_and_protobuf(rest: Rest) -> None:
     rest.put("/config", {"compatibilityPolicy": "LENIENT"})
     rest.register("customers", CUSTOMER)
     assert rest.post(PATH, {"schema": CUSTOMER_INCOMPATIBLE}) == {"is_compatible": False}

@@ -10,7 +10,7 @@ def test_list(rest: Rest) -> None:
     assert rest.get("/contexts?offset=1&limit=1") == [".sales"]
 
 
-def test_everything_is_there_below_a_context(rest: Rest) -> None:
+def test_all_paths_exist_below_a_context(rest: Rest) -> None:
     path = "/contexts/.sales/subjects/orders"
     assert rest.post(f"{path}/versions", {"schema": CUSTOMER}) == {"id": 1}
     assert rest.get(f"{path}/versions/1")["subject"] == ":.sales:orders"
@@ -19,6 +19,6 @@ def test_everything_is_there_below_a_context(rest: Rest) -> None:
     assert rest.delete(path) == [1]
 
 
-def test_a_name_that_is_none(rest: Rest) -> None:
+def test_an_invalid_name(rest: Rest) -> None:
     message = "Context name 'a:b' cannot contain a colon"
     assert rest.fail("GET", "/contexts/a:b/subjects") == (400, 400, message)

@@ -1,4 +1,4 @@
-"""What every endpoint does alike: methods, media types, parameters, bodies, and what is wrong with them."""
+"""The behaviour of all endpoints: methods, media types, parameters, bodies, and their errors."""
 
 import asyncio
 
@@ -21,19 +21,19 @@ def _name(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
-# Addresses and methods
+# Paths and methods
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize("path", ["/nothing", "/subjects/a/b", "/subjects/a/versions/1/2", "/subjects//versions"])
-def test_unknown_addresses(rest: Rest, method: str, path: str) -> None:
+def test_unknown_paths(rest: Rest, method: str, path: str) -> None:
     assert rest.fail(method, path) == (404, 404, "HTTP 404 Not Found")
 
 
 @pytest.mark.parametrize(
     "path", ["/schemas/ids/a", "/schemas/ids/2147483648", "/subjects?offset=a", "/subjects?limit=1.5"]
 )
-def test_numbers_that_are_none(rest: Rest, path: str) -> None:
+def test_invalid_numbers(rest: Rest, path: str) -> None:
     assert rest.fail("GET", path) == (404, 404, "HTTP 404 Not Found")
 
 
@@ -47,7 +47,7 @@ def test_numbers_that_are_none(rest: Rest, path: str) -> None:
         ("GET", "/compatibility/subjects/orders/versions", "OPTIONS, POST"),
     ],
 )
-def test_other_methods(rest: Rest, method: str, path: str, allowed: str) -> None:
+def test_unsupported_methods(rest: Rest, method: str, path: str, allowed: str) -> None:
     assert rest.fail(method, path) == (405, 405, "HTTP 405 Method Not Allowed")
     assert rest.call(method, path).headers["allow"] == allowed
     answer = rest.call("OPTIONS", path)
@@ -63,18 +63,18 @@ def test_head_is_get_without_a_body(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("path", ["/subjects/%ff/versions", "/contexts/%ff/subjects", "/subjects?subjectPrefix=%ff"])
-def test_addresses_are_unicode(rest: Rest, path: str) -> None:
+def test_paths_are_unicode(rest: Rest, path: str) -> None:
     assert rest.fail("GET", path) == (400, 400, "HTTP 400 Bad Request")
 
 
 @pytest.mark.parametrize("path", ["/schemas/ids/1", "/subjects/orders/versions/1"])
-def test_tags_are_refused(rest: Rest, path: str) -> None:
+def test_tags_are_rejected(rest: Rest, path: str) -> None:
     rest.register("orders", SCHEMA)
     assert rest.get(path)["schema"] == SCHEMA
     assert rest.fail("GET", f"{path}?findTags=PII") == (422, 42201, "Schema tags are not supported")
 
 
-def test_a_slash_at_the_end_is_ignored(rest: Rest) -> None:
+def test_a_trailing_slash_is_ignored(rest: Rest) -> None:
     assert rest.get("/subjects/") == []
 
 
@@ -82,7 +82,7 @@ def test_a_slash_at_the_end_is_ignored(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=_name)
-def test_answers_are_of_the_type_that_is_asked_for(rest: Rest, endpoint: Endpoint) -> None:
+def test_responses_have_the_requested_media_type(rest: Rest, endpoint: Endpoint) -> None:
     for media_type in (V1_JSON, "application/vnd.schemaregistry+json", "application/json"):
         answer = rest.call(endpoint.method, _address(endpoint), {}, headers={"Accept": media_type})
         assert answer.headers["content-type"] == media_type
@@ -90,14 +90,14 @@ def test_answers_are_of_the_type_that_is_asked_for(rest: Rest, endpoint: Endpoin
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=_name)
-def test_types_that_are_not_served(rest: Rest, endpoint: Endpoint) -> None:
+def test_unsupported_media_types(rest: Rest, endpoint: Endpoint) -> None:
     path = _address(endpoint)
-    refused = rest.fail(endpoint.method, path, headers={"Accept": "text/html"})
-    assert refused == (406, 406, "HTTP 406 Not Acceptable")
-    refused = rest.fail(endpoint.method, path, headers={"Accept": "html"})
-    assert refused == (400, 400, "HTTP 400 Bad Request")
-    refused = rest.fail(endpoint.method, path, headers={"Content-Type": "text/plain"})
-    assert refused == (415, 415, "HTTP 415 Unsupported Media Type")
+    error = rest.fail(endpoint.method, path, headers={"Accept": "text/html"})
+    assert error == (406, 406, "HTTP 406 Not Acceptable")
+    error = rest.fail(endpoint.method, path, headers={"Accept": "html"})
+    assert error == (400, 400, "HTTP 400 Bad Request")
+    error = rest.fail(endpoint.method, path, headers={"Content-Type": "text/plain"})
+    assert error == (415, 415, "HTTP 415 Unsupported Media Type")
 
 
 # Bodies
@@ -105,9 +105,9 @@ def test_types_that_are_not_served(rest: Rest, endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize("endpoint", WITH_BODY, ids=_name)
 @pytest.mark.parametrize("body", ["", "  ", "null"])
-def test_a_body_is_needed(rest: Rest, endpoint: Endpoint, body: str) -> None:
-    refused = rest.fail(endpoint.method, _address(endpoint), content=body)
-    assert refused == (422, 422, f"{endpoint.name}.request must not be null (was null)")
+def test_a_body_is_required(rest: Rest, endpoint: Endpoint, body: str) -> None:
+    error = rest.fail(endpoint.method, _address(endpoint), content=body)
+    assert error == (422, 422, f"{endpoint.name}.request must not be null (was null)")
 
 
 @pytest.mark.parametrize("endpoint", WITH_BODY, ids=_name)
@@ -119,8 +119,8 @@ def test_a_body_is_an_object(rest: Rest, endpoint: Endpoint, body: str | bytes) 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"mode": []}', "The request body has a value that does not fit at $.mode"),
-        (b"[]", "The request body has a value that does not fit at $"),
+        (b'{"mode": []}', "The request body has a value of the wrong type at $.mode"),
+        (b"[]", "The request body has a value of the wrong type at $"),
         (b'{"mode" "a"}', "The request body is not JSON at byte 8"),
         (b'{"mode": ', "The request body is not JSON at its end"),
         (b'{"mode": "' + rb"\udc00" + b'"}', "The request body is not JSON at byte 16"),
@@ -129,12 +129,12 @@ def test_a_body_is_an_object(rest: Rest, endpoint: Endpoint, body: str | bytes) 
         (b'{"mode":' + b"[" * 1_000_000, "The request body is nested too deeply"),
     ],
 )
-def test_what_is_wrong_with_a_body_is_told(rest: Rest, body: bytes, message: str) -> None:
+def test_the_error_describes_the_problem_of_a_body(rest: Rest, body: bytes, message: str) -> None:
     assert rest.fail("PUT", "/mode", content=body) == (400, 400, message)
 
 
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "path"),
     [
         ({"schema": {"type": "string"}}, "$.schema"),
         ({"schema": SCHEMA, "version": 2**31}, "$.version"),
@@ -142,8 +142,8 @@ def test_what_is_wrong_with_a_body_is_told(rest: Rest, body: bytes, message: str
         ({"schema": SCHEMA, "metadata": {"properties": {"a": []}}}, "$.metadata.properties[...]"),
     ],
 )
-def test_values_that_do_not_fit(rest: Rest, body: dict[str, object], place: str) -> None:
-    expected = (400, 400, f"The request body has a value that does not fit at {place}")
+def test_values_of_the_wrong_type(rest: Rest, body: dict[str, object], path: str) -> None:
+    expected = (400, 400, f"The request body has a value of the wrong type at {path}")
     assert rest.fail("POST", "/subjects/orders/versions", body) == expected
 
 
@@ -167,7 +167,7 @@ def test_strings_may_be_numbers_and_booleans(rest: Rest) -> None:
     }
 
 
-def test_fields_that_are_not_known_are_ignored(rest: Rest) -> None:
+def test_unknown_fields_are_ignored(rest: Rest) -> None:
     assert rest.register("orders", SCHEMA, name="x", schemaTagsToAdd=None) == 1
     assert rest.put("/config", {"compatibility": "FULL", "other": 1}) == {"compatibility": "FULL"}
 
@@ -188,7 +188,7 @@ def test_bodies_have_a_limit(endpoint: Endpoint) -> None:
     assert rest.fail(endpoint.method, _address(endpoint), content=b" " * 100)[0] == 422
 
 
-def test_a_client_that_goes_away_is_not_answered(rest: Rest) -> None:
+def test_a_disconnected_client_gets_no_response(rest: Rest) -> None:
     coming: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
     sent: list[Message] = []
 
@@ -207,6 +207,6 @@ def test_a_client_that_goes_away_is_not_answered(rest: Rest) -> None:
     assert sent == []
 
 
-def test_what_goes_wrong_inside_is_not_told(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_are_not_disclosed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rookery.registry.queries.list_subjects", lambda *_, **__: 1 / 0)
     assert rest.fail("GET", "/subjects") == (500, 500, "Internal Server Error")

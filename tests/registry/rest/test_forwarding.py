@@ -1,4 +1,4 @@
-"""A node that does not lead, and one that does."""
+"""Forwarding from a node that does not lead to the leader."""
 
 import socket
 import ssl
@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tests.registry.rest.http_server import serve
 from tests.registry.rest.memory import V1_JSON, Rest
-from tests.registry.rest.serving import serve
 from tests.support.certificates import PASSWORD, make_certificates
 
 SCHEMA = '"string"'
@@ -43,19 +43,19 @@ def test_the_leader_writes(leader: Rest, follower: Rest) -> None:
     assert follower.registry.records == []
 
 
-def test_a_node_has_read_what_was_written_through_it(leader: Rest, follower: Rest) -> None:
+def test_a_node_has_read_what_it_forwarded(leader: Rest, follower: Rest) -> None:
     follower.register("orders", SCHEMA)
     assert follower.registry.catch_up_count == 1
     follower.fail("DELETE", "/subjects/nothing")
     assert follower.registry.catch_up_count == 1
 
 
-def test_a_context_in_the_path_is_sent_on(leader: Rest, follower: Rest) -> None:
+def test_a_context_in_the_path_is_forwarded(leader: Rest, follower: Rest) -> None:
     assert follower.post("/contexts/.sales/subjects/orders/versions", {"schema": SCHEMA}) == {"id": 1}
     assert leader.get("/subjects") == [":.sales:orders"]
 
 
-def test_the_leader_refuses(leader: Rest, follower: Rest) -> None:
+def test_errors_of_the_leader_are_returned(leader: Rest, follower: Rest) -> None:
     leader.registry.state.default_level = "FULL"
     assert follower.register("orders", SCHEMA) == 1
     status, code, message = follower.fail("POST", "/subjects/orders/versions", {"schema": '"int"'})
@@ -66,7 +66,7 @@ def test_the_leader_refuses(leader: Rest, follower: Rest) -> None:
     assert refused.json() == {"error_code": 40401, "message": "Subject 'nothing' not found."}
 
 
-def test_what_is_registered_is_answered_at_once(leader: Rest, follower: Rest) -> None:
+def test_a_registered_schema_needs_no_forwarding(leader: Rest, follower: Rest) -> None:
     follower.registry.is_leader = True
     follower.register("orders", SCHEMA)
     follower.registry.is_leader = False
@@ -74,18 +74,18 @@ def test_what_is_registered_is_answered_at_once(leader: Rest, follower: Rest) ->
     assert leader.registry.records == []
 
 
-def test_reading_is_not_sent_on(leader: Rest, follower: Rest) -> None:
+def test_reads_are_not_forwarded(leader: Rest, follower: Rest) -> None:
     leader.register("orders", SCHEMA)
     assert follower.get("/subjects") == []
 
 
-def test_bad_requests_are_not_sent_on(follower: Rest) -> None:
+def test_bad_requests_are_not_forwarded(follower: Rest) -> None:
     follower.registry.leader_url = None
     assert follower.fail("PUT", "/config", content="{")[:2] == (400, 400)
     assert follower.fail("PUT", "/config", headers={"Accept": "text/html"})[:2] == (406, 406)
 
 
-def test_nobody_leads(follower: Rest) -> None:
+def test_there_is_no_leader(follower: Rest) -> None:
     follower.registry.leader_url = None
     body = {"schema": SCHEMA}
     assert follower.fail("POST", "/subjects/a/versions", body) == (500, 50004, "Leader not known.")
@@ -93,12 +93,12 @@ def test_nobody_leads(follower: Rest) -> None:
     assert follower.fail("DELETE", "/mode/a") == (500, 50004, "Failed to delete mode")
 
 
-def test_what_was_sent_on_is_not_sent_on_again(follower: Rest) -> None:
+def test_a_forwarded_request_is_not_forwarded_again(follower: Rest) -> None:
     answer = follower.fail("POST", "/subjects/a/versions", {"schema": SCHEMA}, headers={"X-Forward": "true"})
     assert answer == (500, 50004, "Leader not known.")
 
 
-def test_the_leader_is_gone(follower: Rest) -> None:
+def test_the_leader_is_unreachable(follower: Rest) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     follower.registry.leader_url = f"http://127.0.0.1:{port}"
@@ -120,7 +120,7 @@ def _echo() -> ASGIApp:
     return app
 
 
-def test_what_the_leader_sees() -> None:
+def test_the_forwarded_request() -> None:
     rest = Rest(inter_instance_headers_whitelist="X-Team")
     rest.registry.is_leader = False
     sent = {
@@ -146,7 +146,7 @@ def test_what_the_leader_sees() -> None:
     assert not {"x-secret", "cookie"} & set(seen["headers"])
 
 
-def test_credentials_are_sent_on(tmp_path: Path) -> None:
+def test_credentials_are_forwarded(tmp_path: Path) -> None:
     credentials = tmp_path / "credentials"
     credentials.write_text("alice: secret\n")
     options = {"authentication_method": "BASIC", "authentication_credentials_file": str(credentials)}
@@ -156,7 +156,7 @@ def test_credentials_are_sent_on(tmp_path: Path) -> None:
         assert follower.put("/config", {"compatibility": "NONE"}, auth=("alice", "secret")) == {"compatibility": "NONE"}
 
 
-def test_a_leader_behind_tls_sees_a_certificate(tmp_path: Path) -> None:
+def test_a_leader_with_tls_receives_a_certificate(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
     context.verify_mode = ssl.CERT_REQUIRED

@@ -25,7 +25,7 @@ from rookery.registry.rest.media_types import (
         (f"{JSON}, {V1_JSON}; q=0.9", JSON),
         (f"{JSON}, {V1_JSON}", V1_JSON),
         ("text/html, application/json;q=0.2", JSON),
-        # What Java's own HTTP client sends.
+        # Sent by Java's built-in HTTP client.
         ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", V1_JSON),
         ("text/html", None),
         ("application/json;q=0", None),
@@ -33,12 +33,12 @@ from rookery.registry.rest.media_types import (
         ("application/*+xml, application/*json, text/*+json", None),
     ],
 )
-def test_the_client_chooses_and_the_server_prefers(accept: str, answered: str | None) -> None:
+def test_the_server_prefers_among_the_accepted_types(accept: str, answered: str | None) -> None:
     assert negotiate(accept) == answered
 
 
 @pytest.mark.parametrize("accept", ["json", "/json", "application/", "application/json;q=much", "application/json;q=2"])
-def test_what_is_no_list_of_media_types(accept: str) -> None:
+def test_malformed_headers(accept: str) -> None:
     with pytest.raises(MalformedHeaderError):
         negotiate(accept)
 
@@ -52,5 +52,5 @@ def test_bodies_are_json(content_type: str) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "json"])
-def test_other_bodies_are_not_read(content_type: str) -> None:
+def test_other_bodies_are_rejected(content_type: str) -> None:
     assert not accepts_request(content_type)

@@ -1,4 +1,4 @@
-"""The document is true: whatever is sent as it says, or nearly so, the answers are as it says."""
+"""The document is correct: for valid and slightly invalid requests the responses match it."""
 
 from typing import Any
 
@@ -32,16 +32,16 @@ def _filled() -> Rest:
 
 
 schema = schemathesis.openapi.from_asgi("/openapi.json", _filled().app)
-# What it does systematically takes minutes.
+# The systematic phases take minutes.
 schema.config.phases.coverage.enabled = EXPLORES
 
 
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_answers_are_as_the_document_says(case: schemathesis.Case[Any]) -> None:
+def test_responses_match_the_document(case: schemathesis.Case[Any]) -> None:
     for name, values in KNOWN.items():
         given = (case.path_parameters or {}).get(name)
-        # Every other address is one of something that may be there.
+        # Half of the paths contain names that may exist.
         if given is not None and len(str(given)) % 2:
             case.path_parameters[name] = values[len(str(given)) // 2 % len(values)]
     case.call_and_validate(checks=CHECKS)
@@ -55,5 +55,5 @@ def test_every_endpoint_is_in_the_document(rest: Rest) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_document_has_its_methods(rest: Rest) -> None:
+def test_the_methods_of_the_document_itself(rest: Rest) -> None:
     assert rest.fail("PUT", "/openapi.json") == (405, 405, "HTTP 405 Method Not Allowed")

@@ -18,7 +18,7 @@ def test_numbers(texts: list[str], value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "1.0", "1 ", "0x1", "2147483648", "-2147483649", "9" * 5000, "١"])
-def test_what_is_no_number_is_no_address(text: str) -> None:
+def test_an_invalid_number_is_an_unknown_path(text: str) -> None:
     with pytest.raises(RegistryError) as raised:
         ID.decode([text])
     assert (raised.value.status, raised.value.code, raised.value.message) == (404, 404, "HTTP 404 Not Found")

@@ -24,7 +24,7 @@ from rookery.registry.rest.paths import parse_query, resolve
         ("/contexts/.sales/mode/", "/mode/:.sales:"),
         ("/contexts/.sales/config/orders", "/config/:.sales:orders"),
         ("/contexts/./config", "/config"),
-        # A subject of this name, not the settings.
+        # A subject with this name, not the settings.
         ("/contexts/.sales/subjects/config/versions", "/subjects/:.sales:config/versions"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_context_has_no_colon() -> None:
 @pytest.mark.parametrize(
     ("path", "query"), [("/subjects/%zz", ""), ("/subjects/%f", ""), ("/subjects/%ff", ""), ("/subjects", "a=%c3x")]
 )
-def test_what_is_no_encoding_of_text(path: str, query: str) -> None:
+def test_invalid_encodings(path: str, query: str) -> None:
     with pytest.raises(RegistryError) as raised:
         resolve(path, query)
     assert (raised.value.status, raised.value.code) == (400, 400)

@@ -40,7 +40,7 @@ def test_by_id(rest: Rest) -> None:
     assert rest.fail("GET", "/schemas/ids/-1") == (404, 40403, "Schema -1 not found")
 
 
-def test_the_type_is_told_unless_it_is_avro(rest: Rest) -> None:
+def test_the_type_is_returned_unless_it_is_avro(rest: Rest) -> None:
     number = rest.register("numbers", '{"type":"number"}', schemaType="JSON")
     assert rest.get(f"/schemas/ids/{number}") == {"schemaType": "JSON", "schema": '{"type":"number"}'}
 
@@ -51,12 +51,12 @@ def test_the_text_alone(rest: Rest) -> None:
     assert rest.fail("GET", "/schemas/ids/3/schema")[:2] == (404, 40403)
 
 
-def test_who_has_it(rest: Rest) -> None:
+def test_subjects_and_versions_of_an_id(rest: Rest) -> None:
     assert rest.get("/schemas/ids/1/subjects") == ["clients", "customers"]
     versions = [{"subject": "clients", "version": 1}, {"subject": "customers", "version": 1}]
     assert rest.get("/schemas/ids/1/versions") == versions
     assert rest.get("/schemas/ids/1/versions?limit=1&offset=1") == versions[1:]
-    # A subject is there for its context.
+    # The subject only selects the context.
     assert rest.get("/schemas/ids/1/versions?subject=customers") == versions
     assert rest.get("/schemas/ids/1/subjects?subject=:.sales:clients") == [":.sales:clients"]
     rest.delete("/subjects/clients")

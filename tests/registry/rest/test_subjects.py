@@ -58,16 +58,16 @@ def test_delete(rest: Rest) -> None:
 
 def test_latest_with_metadata(rest: Rest) -> None:
     rest.put("/config", {"compatibility": "NONE"})
-    rest.register("customers", CUSTOMER, metadata={"properties": {"team": "crows", "stage": "test"}})
+    rest.register("customers", CUSTOMER, metadata={"properties": {"team": "crows", "harness": "test"}})
     rest.register("customers", CUSTOMER_INCOMPATIBLE, metadata={"properties": {"team": "crows"}})
     path = "/subjects/customers/metadata?key=team&value=crows"
     assert rest.get(path)["version"] == 2
-    assert rest.get(f"{path}&key=stage&value=test")["version"] == 1
+    assert rest.get(f"{path}&key=harness&value=test")["version"] == 1
     assert rest.fail("GET", "/subjects/customers/metadata?key=team&value=rooks") == (404, 40403, "Schema not found")
     assert rest.fail("GET", "/subjects/others/metadata")[:2] == (404, 40401)
 
 
-def test_names_with_anything_in_them(rest: Rest) -> None:
+def test_names_with_special_characters(rest: Rest) -> None:
     names = ["a/b", "a b", "a+b", "ä%2F", "?x=1#y", "a:b", "日本"]
     for name in names:
         answer = rest.client.post(f"/subjects/{_quoted(name)}/versions", json={"schema": CUSTOMER})

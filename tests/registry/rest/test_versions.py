@@ -24,7 +24,7 @@ def test_register(rest: Rest) -> None:
     assert rest.get("/subjects/customers/versions") == [1, 2]
 
 
-def test_register_what_is_incompatible(rest: Rest) -> None:
+def test_register_an_incompatible_schema(rest: Rest) -> None:
     rest.register("customers", CUSTOMER)
     status, code, message = rest.fail("POST", "/subjects/customers/versions", {"schema": CUSTOMER_INCOMPATIBLE})
     assert (status, code) == (409, 409)
@@ -48,11 +48,11 @@ def test_register_what_is_incompatible(rest: Rest) -> None:
         {"schema": CUSTOMER, "references": [{"name": "A"}]},
     ],
 )
-def test_register_what_is_no_schema(rest: Rest, body: dict[str, object]) -> None:
+def test_register_an_invalid_schema(rest: Rest, body: dict[str, object]) -> None:
     assert rest.fail("POST", "/subjects/customers/versions", body)[:2] == (422, 42201)
 
 
-def test_register_under_no_valid_name(rest: Rest) -> None:
+def test_register_under_an_invalid_name(rest: Rest) -> None:
     body = {"schema": CUSTOMER}
     too_long = "a" * 10_000
     expected = (422, 42208, f"The specified subject '{too_long}' is not a valid.")
@@ -118,7 +118,7 @@ def test_references(rest: Rest) -> None:
     assert "faxNumber" in resolved
 
 
-def test_a_deleted_schema_keeps_what_it_refers_to(rest: Rest) -> None:
+def test_a_deleted_schema_keeps_its_references(rest: Rest) -> None:
     rest.register("customers", CUSTOMER)
     reference = {"name": "Customer", "subject": "customers", "version": 1}
     order = record("Order", {"name": "by", "type": "Customer"})

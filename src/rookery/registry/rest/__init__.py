@@ -1,1 +1,1 @@
-"""The registry's REST interface, as Confluent's: paths, parameters, media types, error bodies, forwarding."""
+"""The registry's REST API, compatible with Confluent's: paths, parameters, media types, error bodies, forwarding."""

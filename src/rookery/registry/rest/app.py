@@ -1,6 +1,6 @@
-"""The registry's web app: routes made from the table of endpoints, and what stands in front of them.
+"""The registry's ASGI app: routes built from the table of endpoints, and the layers in front of them.
 
-    authentication > remembered answers > contexts in paths > routes > dispatch
+    authentication > cached responses > contexts in paths > routes > dispatch
 
 `server` runs it with uvicorn; tests call it without a socket.
 """
@@ -17,16 +17,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rookery.registry.errors import RegistryError
+from rookery.registry.errors import RegistryError, http_error
 from rookery.registry.rest import compatibility, config, contexts, mode, openapi, schemas, server, subjects, versions
-from rookery.registry.rest.answers import failure_answer
 from rookery.registry.rest.auth import BasicAuthentication, read_credentials
 from rookery.registry.rest.dispatch import Resource
 from rookery.registry.rest.endpoints import Endpoint, Registry
-from rookery.registry.rest.failures import http_failure
 from rookery.registry.rest.forwarding import Forwarder
 from rookery.registry.rest.paths import resolve
-from rookery.registry.rest.remembered import RememberedAnswers
+from rookery.registry.rest.response_cache import ResponseCache
+from rookery.registry.rest.responses import error_response
 from rookery.registry.settings import RegistrySettings
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -42,7 +41,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 
 
 def create_app(registry: Registry, settings: RegistrySettings) -> ASGIApp:
-    """Raises ConfigError or OSError if the file with the credentials cannot be used."""
+    """Create the app. Raises ConfigError or OSError if the file with the credentials cannot be used."""
     forwarder = Forwarder(registry, settings)
 
     @asynccontextmanager
@@ -51,8 +50,10 @@ def create_app(registry: Registry, settings: RegistrySettings) -> ASGIApp:
         await forwarder.close()
 
     routes = _routes(registry, settings, forwarder)
-    app: ASGIApp = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse})
-    app = RememberedAnswers(_with_resolved_paths(app), lambda: registry.revision)
+    app: ASGIApp = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _handle_routing_error}
+    )
+    app = ResponseCache(_with_resolved_paths(app), lambda: registry.revision)
     authentication = settings.authentication
     if not authentication.is_basic:
         return app
@@ -84,8 +85,8 @@ def _with_resolved_paths(app: ASGIApp) -> ASGIApp:
         if scope["type"] == "http":
             try:
                 path, query = resolve(scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
-            except RegistryError as failure:
-                await failure_answer(failure)(scope, receive, send)
+            except RegistryError as error:
+                await error_response(error)(scope, receive, send)
                 return
             scope = {**scope, "path": path, "root_path": "", "query_string": query.encode("latin-1")}
         await app(scope, receive, send)
@@ -93,7 +94,7 @@ def _with_resolved_paths(app: ASGIApp) -> ASGIApp:
     return call
 
 
-async def _refuse(_: Request, failure: Exception) -> Response:
-    """What the routes refuse: paths that they do not know."""
-    assert isinstance(failure, HTTPException)
-    return failure_answer(http_failure(failure.status_code), headers=failure.headers)
+async def _handle_routing_error(_: Request, error: Exception) -> Response:
+    """Return the response for an error of the router, such as an unknown path."""
+    assert isinstance(error, HTTPException)
+    return error_response(http_error(error.status_code), headers=error.headers)

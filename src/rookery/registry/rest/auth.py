@@ -1,6 +1,6 @@
-"""Basic authentication, in front of everything else.
+"""Basic authentication, the outermost layer of the app.
 
-The credentials are a file in the form of Jetty's: a line `user: password,role,...` each. Passwords are plain text.
+The credentials are in a file in Jetty's format: lines `user: password,role,...`. Passwords are plain text.
 """
 
 import base64
@@ -14,9 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.registry.errors import RegistryError
-from rookery.registry.rest.answers import failure_answer
-from rookery.registry.rest.failures import http_failure
+from rookery.registry.errors import RegistryError, http_error
+from rookery.registry.rest.responses import error_response
 
 _UNSUPPORTED_PREFIXES = ("MD5:", "OBF:", "CRYPT:")
 ANY_ROLE = "*"
@@ -29,7 +28,7 @@ class Credentials:
 
 
 def read_credentials(path: Path) -> dict[str, Credentials]:
-    """Raises ConfigError if a line is not as it should be, OSError if there is no such file."""
+    """Read the file. Raises ConfigError if a line is invalid, OSError if the file cannot be read."""
     lines = enumerate(path.read_text().splitlines(), start=1)
     stripped = ((number, line.strip()) for number, line in lines)
     return dict(_parse_line(path, number, line) for number, line in stripped if line and line[0] not in "#!")
@@ -46,7 +45,7 @@ def _parse_line(path: Path, number: int, line: str) -> tuple[str, Credentials]:
 
 
 class BasicAuthentication:
-    """Lets requests through whose user has a password and one of `roles` ("*": any user)."""
+    """Accepts requests of users with a valid password and one of `roles` ("*": any user)."""
 
     def __init__(
         self, app: ASGIApp, *, realm: str, roles: Iterable[str], credentials: Mapping[str, Credentials]
@@ -57,28 +56,28 @@ class BasicAuthentication:
         self._credentials = credentials
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        failure = self._refuse(scope) if scope["type"] == "http" else None
-        if failure is None:
+        error = self._check(scope) if scope["type"] == "http" else None
+        if error is None:
             await self._app(scope, receive, send)
             return
-        headers = self._challenge if failure.status == 401 else None
-        await failure_answer(failure, headers=headers)(scope, receive, send)
+        headers = self._challenge if error.status == 401 else None
+        await error_response(error, headers=headers)(scope, receive, send)
 
-    def _refuse(self, scope: Scope) -> RegistryError | None:
+    def _check(self, scope: Scope) -> RegistryError | None:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         user, password = _decode(header)
         known = self._credentials.get(user)
-        # The comparison takes as long for a user who does not exist.
-        fits = hmac.compare_digest((known.password if known else "").encode(), password.encode())
-        if known is None or not fits:
-            return http_failure(401, "Unauthorized")
+        # The comparison also runs for an unknown user, so that its time does not reveal which users exist.
+        is_equal = hmac.compare_digest((known.password if known else "").encode(), password.encode())
+        if known is None or not is_equal:
+            return http_error(401, "Unauthorized")
         if ANY_ROLE not in self._roles and not self._roles & known.roles:
-            return http_failure(403, "Forbidden")
+            return http_error(403, "Forbidden")
         return None
 
 
 def _decode(header: bytes) -> tuple[str, str]:
-    """User and password; both empty if the header is not one of basic authentication."""
+    """Return user and password; both are empty if the header is not valid basic authentication."""
     scheme, _, encoded = header.strip().partition(b" ")
     if scheme.lower() != b"basic":
         return "", ""

@@ -1,4 +1,4 @@
-"""Bodies of requests: how much of them is read, and what JSON that does not fit is answered with."""
+"""Reads the bodies of requests up to a size, and decodes their JSON."""
 
 import re
 from functools import cache
@@ -7,16 +7,16 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 
+from rookery.registry.errors import http_error
 from rookery.registry.rest.endpoints import Endpoint
-from rookery.registry.rest.failures import http_failure
 
-# Fractions stay as they are written.
+# Keeps fractions as text.
 _UNTYPED: Final = msgspec.json.Decoder(float_hook=str)
-_PLACE: Final = re.compile(r"`(?P<path>\$[^`]*)`$|\((?P<byte>byte \d+)\)$")
+_LOCATION: Final = re.compile(r"`(?P<path>\$[^`]*)`$|\((?P<byte>byte \d+)\)$")
 
 
 async def read(request: Request, size_bytes_max: int) -> bytes:
-    """The whole body. Raises RegistryError (413) as soon as it is too large."""
+    """Return the whole body. Raises RegistryError (413) as soon as it is too large."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > size_bytes_max:
         raise _too_large(int(announced), size_bytes_max)
@@ -29,20 +29,21 @@ async def read(request: Request, size_bytes_max: int) -> bytes:
 
 
 def decode(endpoint: Endpoint, body: bytes) -> Any:
-    """Fields that are not known are ignored; numbers and booleans may be strings, and strings may be these.
+    """Decode a body for an endpoint. Raises RegistryError.
 
-    Raises RegistryError.
+    As in Confluent's registry, unknown fields are ignored, a string is accepted for a number or boolean, and a number
+    or boolean is accepted for a string.
     """
     try:
-        decoded = _fit(endpoint.body, body.decode()) if body.strip() else None
+        decoded = _decode_as(endpoint.body, body.decode()) if body.strip() else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise http_failure(400, f"The request body {_reason(error)}") from None
+        raise http_error(400, f"The request body {_reason(error)}") from None
     if decoded is None:
-        raise http_failure(422, f"{endpoint.name}.request must not be null (was null)")
+        raise http_error(422, f"{endpoint.name}.request must not be null (was null)")
     return decoded
 
 
-def _fit(kind: Any, text: str) -> Any:
+def _decode_as(kind: Any, text: str) -> Any:
     try:
         return _decoder(kind).decode(text)
     except msgspec.ValidationError:
@@ -50,7 +51,8 @@ def _fit(kind: Any, text: str) -> Any:
 
 
 def _with_strings(value: Any) -> Any:
-    """All numbers and booleans as strings: where no string is wanted, these are read as what they were."""
+    """Return the value with all numbers and booleans as strings; where the type is not a string, msgspec converts them
+    back."""
     match value:
         case dict():
             return {name: _with_strings(each) for name, each in value.items()}
@@ -64,15 +66,15 @@ def _with_strings(value: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """In our own words; those of the decoder tell the place at their end."""
+    """Return the reason for a decoding error, with the location from the end of the decoder's message."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return f"is not UTF-8 at byte {error.start}"
-    place = _PLACE.search(str(error))
+    location = _LOCATION.search(str(error))
     if isinstance(error, msgspec.ValidationError):
-        return f"has a value that does not fit at {place['path'] if place else '$'}"
-    return f"is not JSON at {place['byte'] if place else 'its end'}"
+        return f"has a value of the wrong type at {location['path'] if location else '$'}"
+    return f"is not JSON at {location['byte'] if location else 'its end'}"
 
 
 @cache
@@ -81,4 +83,4 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _too_large(size_bytes: int, size_bytes_max: int) -> Exception:
-    return http_failure(413, f"Request body is too large: {size_bytes}>{size_bytes_max}")
+    return http_error(413, f"Request body is too large: {size_bytes}>{size_bytes_max}")

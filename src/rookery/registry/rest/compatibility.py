@@ -1,4 +1,4 @@
-"""/compatibility: whether a schema could be registered, without registering it."""
+"""/compatibility: check the compatibility of a schema without registering it."""
 
 from typing import Final
 
@@ -27,20 +27,20 @@ ENDPOINTS: Final = (
         name="testCompatibilityBySubjectName",
         summary="Compare a schema with a version of the subject",
         handler=_test,
-        answer=CompatibilityCheckResponse,
+        response=CompatibilityCheckResponse,
         body=RegisterSchemaRequest,
         query=(NORMALIZE, VERBOSE),
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="POST",
         path="/compatibility/subjects/{subject}/versions",
         name="testCompatibilityForSubject",
-        summary="Compare a schema with those versions of the subject that its level asks for",
+        summary="Compare a schema with the versions of the subject that its level requires",
         handler=_test,
-        answer=CompatibilityCheckResponse,
+        response=CompatibilityCheckResponse,
         body=RegisterSchemaRequest,
         query=(NORMALIZE, VERBOSE),
-        failures=(422,),
+        error_statuses=(422,),
     ),
 )

@@ -1,4 +1,4 @@
-"""/contexts: which there are. What is below a context's path is the same as without it: see `paths`."""
+"""/contexts: the list of contexts. `paths` rewrites the paths below a context to paths without it."""
 
 from typing import Final
 
@@ -17,9 +17,9 @@ ENDPOINTS: Final = (
         method="GET",
         path="/contexts",
         name="listContexts",
-        summary="The contexts that there are",
+        summary="The contexts of the registry",
         handler=_list,
-        answer=list[str],
-        query=(Parameter("contextPrefix", "What names begin with.", default=""), OFFSET, LIMIT),
+        response=list[str],
+        query=(Parameter("contextPrefix", "The prefix of the names.", default=""), OFFSET, LIMIT),
     ),
 )

@@ -1,8 +1,8 @@
-"""What an endpoint is: a row of the table from which both the routes and the OpenAPI document are made.
+"""The rows of the table of endpoints, from which both the routes and the OpenAPI document are built.
 
-A handler is a function of the registry's state and of the call. One that reads answers with an entity; one that writes
-answers with a decision, whose records the leader appends. No handler does anything else, so that the same function
-runs on the newest state there is, and only there.
+A handler is a pure function of the registry's state and of the call. A handler that reads returns an entity; one that
+writes returns a `PlannedWrite`, whose records the leader appends. Since handlers do nothing else, the registry can run
+them where the state is newest: on the leader, under its write lock, and again after a failed append.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
 
-from rookery.registry.decisions import Decision
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.entities import RegisterSchemaRequest
 from rookery.registry.rest.parameters import ID, SUBJECT, VERSION, Parameter, Value
 from rookery.registry.settings import RegistrySettings, SearchLimit
@@ -22,14 +22,14 @@ _PATH_PARAMETER: Final = re.compile(r"{(\w+)}")
 
 
 class Registry(Protocol):
-    """The service behind the endpoints."""
+    """What the endpoints need of the registry's service."""
 
     @property
     def state(self) -> State: ...
 
     @property
     def revision(self) -> int:
-        """Another number whenever the state has become another."""
+        """A number that changes whenever the state does."""
         ...
 
     @property
@@ -37,27 +37,27 @@ class Registry(Protocol):
 
     @property
     def leader_url(self) -> str | None:
-        """None while nobody leads."""
+        """None if there is no leader."""
         ...
 
     @property
     def kafka_cluster_id(self) -> str: ...
 
-    async def ask(self, query: Callable[[State], T]) -> T:
-        """For questions that take long: other requests are served meanwhile."""
+    async def run_query(self, query: Callable[[State], T]) -> T:
+        """Run a long query without blocking other requests."""
         ...
 
-    async def write(self, decide: Callable[[State], Decision[T]]) -> T:
-        """Raises RegistryError if the records cannot be written."""
+    async def write(self, plan: Callable[[State], PlannedWrite[T]]) -> T:
+        """Write the planned records and return the result. Raises RegistryError."""
         ...
 
     async def catch_up(self) -> None:
-        """Returns when the state has what other nodes have written before; after a while in any case."""
+        """Return when the state contains what other nodes wrote before the call, or after a time-out."""
         ...
 
 
 class Page(TypedDict):
-    """The arguments of queries that answer with a part of a list."""
+    """The arguments of queries that return a part of a list."""
 
     offset: int
     limit: int
@@ -65,7 +65,7 @@ class Page(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request with everything decoded. `values` has the parameters of the path and of the query."""
+    """A decoded request. `values` holds the parameters of the path and of the query."""
 
     registry: Registry
     settings: RegistrySettings
@@ -74,7 +74,7 @@ class Call:
 
     @property
     def subject(self) -> str | None:
-        """None where the path has no subject: the whole registry is meant."""
+        """The subject in the path; None if there is none, which means the whole registry."""
         return self.text("subject") if "subject" in self.values else None
 
     def flag(self, name: str) -> bool:
@@ -96,13 +96,14 @@ class Call:
         return value
 
     def page(self, limit: SearchLimit) -> Page:
-        """A limit that is too large counts as none, as in Confluent's registry; offsets below 0 count as 0."""
-        asked = self.number("limit")
-        return Page(offset=max(self.number("offset"), 0), limit=asked if 0 < asked <= limit.maximum else limit.default)
+        """Return the requested page. As in Confluent's registry, a limit that is too large is replaced by the default,
+        and an offset below 0 counts as 0."""
+        size = self.number("limit")
+        return Page(offset=max(self.number("offset"), 0), limit=size if 0 < size <= limit.maximum else limit.default)
 
     @property
     def parses_schemas(self) -> bool:
-        """Whether the answer takes parsing: one of a schema that was sent, or in another form than the stored one."""
+        """Whether the handler parses schemas: the one in the body, or a stored one to return it in another form."""
         return isinstance(self.body, RegisterSchemaRequest) or bool(self.values.get("format"))
 
     def texts(self, name: str) -> list[str]:
@@ -114,32 +115,33 @@ class Call:
 Handler: TypeAlias = Callable[[State, Call], Any]
 
 
-class Writing(NamedTuple):
-    """What a request that writes is called when it cannot be sent on, and what is said if nobody leads."""
+class Write(NamedTuple):
+    """A request that writes: its name and the message without a leader are parts of Confluent's error messages."""
 
-    request: str
+    name: str
     leader_unknown: str = "Leader not known."
-    # A node that does not lead answers by itself if its state says that there is nothing to write.
-    is_often_done: bool = False
+    # A node that does not lead first checks in its own state whether there is anything to write.
+    checks_locally: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`name` is the operation's in Confluent's registry; its messages about missing bodies begin with it."""
+    """`name` is the operation's name in Confluent's registry, which is part of its messages about missing bodies."""
 
     method: str
     path: str
     name: str
     summary: str
     handler: Handler
-    answer: Any
+    # The types of the entities in the response and in the body.
+    response: Any
     query: tuple[Parameter, ...] = ()
     body: Any = None
-    writing: Writing | None = None
-    # The answer is a schema's text as it is, without quotes around it.
+    write: Write | None = None
+    # The response is the text of a schema, not encoded as a JSON string.
     raw: bool = False
-    # Statuses of failures beyond those that every endpoint has.
-    failures: tuple[int, ...] = ()
+    # The statuses of errors, in addition to those of every endpoint.
+    error_statuses: tuple[int, ...] = ()
 
     @property
     def path_parameters(self) -> tuple[Parameter, ...]:

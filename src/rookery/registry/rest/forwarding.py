@@ -1,7 +1,7 @@
-"""Requests that only the leader can answer, on a node that is not: sent on as they are, and answered as it does.
+"""Forwards requests that only the leader can handle from another node, unchanged, and returns the leader's response.
 
-A request that was sent on already is not sent on again: two nodes that take each other for the leader would send it
-to and fro.
+A request that was forwarded already is not forwarded again. Without this, two nodes that each believe that the other
+leads would send it back and forth endlessly.
 """
 
 import ssl
@@ -13,43 +13,43 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rookery.registry import errors
-from rookery.registry.rest.endpoints import Registry, Writing
+from rookery.registry.rest.endpoints import Registry, Write
 from rookery.registry.settings import RegistrySettings, TlsFiles
 
 _log = structlog.get_logger(__name__)
 
 FORWARDED: Final = "x-forward"
 _HEADERS: Final = ("content-type", "accept", "confluent-accept-unknown-properties", "authorization", "x-request-id")
-_ANSWER_HEADERS: Final = ("content-type", "www-authenticate", "allow")
+_RESPONSE_HEADERS: Final = ("content-type", "www-authenticate", "allow")
 
 
 class Forwarder:
-    """Holds the connections to the leader; made on first use, in the event loop that serves requests."""
+    """Holds the connections to the leader. The client is created on first use, in the event loop of the server."""
 
     def __init__(self, registry: Registry, settings: RegistrySettings) -> None:
         self._registry = registry
         self._settings = settings
         self._client: httpx.AsyncClient | None = None
 
-    async def forward(self, request: Request, body: bytes, writing: Writing) -> Response:
-        """The leader's answer. Raises RegistryError if there is no leader or it cannot be reached."""
+    async def forward(self, request: Request, body: bytes, write: Write) -> Response:
+        """Return the leader's response. Raises RegistryError if there is no leader or it cannot be reached."""
         leader = self._registry.leader_url
         if leader is None or FORWARDED in request.headers:
-            raise errors.unknown_leader(writing.leader_unknown)
+            raise errors.unknown_leader(write.leader_unknown)
         address = leader.rstrip("/") + request.scope["path"]
         query = request.scope["query_string"].decode("latin-1")
         try:
-            answer = await self._connected().request(
+            response = await self._connected().request(
                 request.method, f"{address}?{query}" if query else address, content=body, headers=self._headers(request)
             )
         except httpx.HTTPError as error:
             _log.warning("forwarding failed", leader=leader, error=repr(error))
-            raise errors.forwarding_failed(f"Error while forwarding {writing.request} request to the leader") from error
-        if answer.is_success:
-            # Whoever writes through this node finds what it wrote here, too.
+            raise errors.forwarding_failed(f"Error while forwarding {write.name} request to the leader") from error
+        if response.is_success:
+            # A client that writes through this node must find what it wrote when it reads from this node.
             await self._registry.catch_up()
-        kept = {name: answer.headers[name] for name in _ANSWER_HEADERS if name in answer.headers}
-        return Response(answer.content, answer.status_code, kept)
+        kept = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
+        return Response(response.content, response.status_code, kept)
 
     async def close(self) -> None:
         if self._client is not None:
@@ -68,14 +68,14 @@ class Forwarder:
                     self._settings.leader_read_timeout_ms / 1000,
                     connect=self._settings.leader_connect_timeout_ms / 1000,
                 ),
-                # A proxy has no business between the nodes of one registry.
+                # Proxies from the environment are for outside addresses, not for the nodes of one registry.
                 trust_env=False,
             )
         return self._client
 
 
 def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    """A node shows the others the certificate that it shows its clients: they may ask for one."""
+    """Return a context with the node's own certificate: the other nodes may require client certificates."""
     context = ssl.create_default_context(cafile=tls.truststore)
     if tls.keystore is not None:
         # Without a password OpenSSL would ask for one on the terminal.

@@ -1,7 +1,7 @@
-"""Which of the registry's three media types an answer has, and which of them a request may have.
+"""Negotiates which of the registry's three media types a response has, and checks the media type of a request.
 
-All three are JSON. A server's own preference decides where the client's `Accept` leaves a choice. Requests without a
-`Content-Type` count as `application/octet-stream`, which is taken for JSON: that is what ad hoc use of curl sends.
+All three are JSON. If the client's `Accept` allows several, the server's preference decides. A request without a
+`Content-Type` counts as `application/octet-stream`, which is read as JSON: simple calls of curl send no other type.
 """
 
 from collections.abc import Iterator
@@ -12,27 +12,27 @@ V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
 DEFAULT_JSON: Final = "application/vnd.schemaregistry+json"
 JSON: Final = "application/json"
 # From the most to the least preferred.
-ANSWER_TYPES: Final = (V1_JSON, DEFAULT_JSON, JSON)
-REQUEST_TYPES: Final = (*ANSWER_TYPES, "application/octet-stream")
+RESPONSE_TYPES: Final = (V1_JSON, DEFAULT_JSON, JSON)
+REQUEST_TYPES: Final = (*RESPONSE_TYPES, "application/octet-stream")
 
 
 class MalformedHeaderError(ValueError):
-    """The header is no list of media types."""
+    """The header is not a valid list of media types."""
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> str | None:
-    """The type of the answer to a request with this `Accept`; None if the client accepts none of ours."""
+    """Return the media type for a request with this `Accept`; None if the client accepts none of the three."""
     if not accept.strip():
         return V1_JSON
     ranges = list(_ranges(accept))
-    weights = {answer: max((q for each, q in ranges if _matches(each, answer)), default=0.0) for answer in ANSWER_TYPES}
-    best = max(ANSWER_TYPES, key=lambda answer: weights[answer])
+    weights = {own: max((q for each, q in ranges if _matches(each, own)), default=0.0) for own in RESPONSE_TYPES}
+    best = max(RESPONSE_TYPES, key=lambda own: weights[own])
     return best if weights[best] > 0 else None
 
 
 def accepts_request(content_type: str) -> bool:
-    """Whether a body of this type is read. Parameters, such as a character set, make no difference."""
+    """Whether a body of this type is accepted. Parameters, such as a character set, are ignored."""
     essence = content_type.partition(";")[0].strip().lower()
     return not essence or any(_matches(essence, each) for each in REQUEST_TYPES)
 
@@ -42,7 +42,7 @@ def _ranges(accept: str) -> Iterator[tuple[str, float]]:
         if not part.strip():
             continue
         media_range, *parameters = (each.strip().lower() for each in part.split(";"))
-        # Java's own HTTP client sends a lone star.
+        # Java's built-in HTTP client sends a single star.
         media_range = "*/*" if media_range == "*" else media_range
         kind, slash, subtype = media_range.partition("/")
         if not (kind and slash and subtype):

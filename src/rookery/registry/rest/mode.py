@@ -1,28 +1,28 @@
-"""/mode: whether a subject or the whole registry may be written, and how."""
+"""/mode: the mode of a subject or of the whole registry, which allows or forbids writes and imports."""
 
 from typing import Final
 
-from rookery.registry import decisions, queries
-from rookery.registry.decisions import Decision
+from rookery.registry import commands, queries
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.entities import Mode, ModeUpdateRequest
-from rookery.registry.rest.endpoints import Call, Endpoint, Writing
+from rookery.registry.rest.endpoints import Call, Endpoint, Write
 from rookery.registry.rest.parameters import DEFAULT_TO_GLOBAL, FORCE
 from rookery.registry.state import State
 
-_UPDATE: Final = Writing("update mode", "Failed to update mode")
-_DELETE: Final = Writing("delete mode", "Failed to delete mode")
+_UPDATE: Final = Write("update mode", "Failed to update mode")
+_DELETE: Final = Write("delete mode", "Failed to delete mode")
 
 
 def _get(state: State, call: Call) -> Mode:
     return queries.get_mode(state, call.subject, default_to_global=call.flag("defaultToGlobal"))
 
 
-def _put(state: State, call: Call) -> Decision[ModeUpdateRequest]:
-    return decisions.put_mode(state, call.subject, call.body, force=call.flag("force"))
+def _put(state: State, call: Call) -> PlannedWrite[ModeUpdateRequest]:
+    return commands.put_mode(state, call.subject, call.body, force=call.flag("force"))
 
 
-def _delete(state: State, call: Call) -> Decision[Mode]:
-    return decisions.delete_mode(state, call.subject)
+def _delete(state: State, call: Call) -> PlannedWrite[Mode]:
+    return commands.delete_mode(state, call.subject)
 
 
 ENDPOINTS: Final = (
@@ -32,7 +32,7 @@ ENDPOINTS: Final = (
         name="getTopLevelMode",
         summary="The mode of the whole registry",
         handler=_get,
-        answer=Mode,
+        response=Mode,
         query=(DEFAULT_TO_GLOBAL,),
     ),
     Endpoint(
@@ -41,21 +41,21 @@ ENDPOINTS: Final = (
         name="updateTopLevelMode",
         summary="Change the mode of the whole registry",
         handler=_put,
-        answer=ModeUpdateRequest,
+        response=ModeUpdateRequest,
         body=ModeUpdateRequest,
         query=(FORCE,),
-        writing=_UPDATE,
-        failures=(422,),
+        write=_UPDATE,
+        error_statuses=(422,),
     ),
     Endpoint(
         method="DELETE",
         path="/mode",
         name="deleteGlobalMode",
-        summary="Return to the default mode for the whole registry; answers what it was",
+        summary="Reset the mode of the whole registry to the default; returns the deleted mode",
         handler=_delete,
-        answer=Mode,
-        writing=_DELETE,
-        failures=(422,),
+        response=Mode,
+        write=_DELETE,
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
@@ -63,7 +63,7 @@ ENDPOINTS: Final = (
         name="getMode",
         summary="The mode of the subject",
         handler=_get,
-        answer=Mode,
+        response=Mode,
         query=(DEFAULT_TO_GLOBAL,),
     ),
     Endpoint(
@@ -72,20 +72,20 @@ ENDPOINTS: Final = (
         name="updateMode",
         summary="Change the mode of the subject",
         handler=_put,
-        answer=ModeUpdateRequest,
+        response=ModeUpdateRequest,
         body=ModeUpdateRequest,
         query=(FORCE,),
-        writing=_UPDATE,
-        failures=(422,),
+        write=_UPDATE,
+        error_statuses=(422,),
     ),
     Endpoint(
         method="DELETE",
         path="/mode/{subject}",
         name="deleteSubjectMode",
-        summary="Return to the registry's mode for the subject; answers what it was",
+        summary="Delete the mode of the subject, so that the registry's applies; returns the deleted mode",
         handler=_delete,
-        answer=Mode,
-        writing=_DELETE,
-        failures=(422,),
+        response=Mode,
+        write=_DELETE,
+        error_statuses=(422,),
     ),
 )

@@ -1,6 +1,6 @@
-"""The OpenAPI document, made from the same table as the routes.
+"""The OpenAPI document, built from the same table as the routes.
 
-Every endpoint can also be reached below `/contexts/{context}`; the document says so once and leaves those paths out.
+Every endpoint also exists below `/contexts/{context}`; the document says so once and omits those paths.
 """
 
 from functools import cache
@@ -11,16 +11,16 @@ import msgspec
 
 from rookery.registry.entities import ErrorMessage
 from rookery.registry.rest.endpoints import Endpoint
-from rookery.registry.rest.media_types import ANSWER_TYPES
+from rookery.registry.rest.media_types import RESPONSE_TYPES
 from rookery.registry.rest.parameters import Parameter
 
 PATH: Final = "/openapi.json"
 MEDIA_TYPE: Final = "application/json"
 _DESCRIPTION: Final = (
-    "A schema registry, compatible with Confluent's. Each path is there a second time below `/contexts/{context}`, "
-    "where subjects and ids are those of the context."
+    "A schema registry, compatible with Confluent's. Each path also exists below `/contexts/{context}`, "
+    "with the subjects and ids of that context."
 )
-# Malformed headers, bad numbers in parameters, media types, failures of the store.
+# Malformed headers, invalid numbers in parameters, media types, failures of the store.
 _ALWAYS: Final = (400, 404, 406, 415, 500)
 _WITH_BODY: Final = (413, 422)
 _WITH_AUTHENTICATION: Final = (401, 403)
@@ -28,7 +28,7 @@ _WITH_AUTHENTICATION: Final = (401, 403)
 
 @cache
 def document(endpoints: tuple[Endpoint, ...], *, needs_authentication: bool = False) -> bytes:
-    """Made when it is first asked for: most processes never are."""
+    """Build the document on the first request for it; most processes never receive one."""
     paths: dict[str, dict[str, Any]] = {}
     components: dict[str, Any] = {}
     for endpoint in endpoints:
@@ -61,33 +61,33 @@ def _operation(endpoint: Endpoint, components: dict[str, Any], statuses: tuple[i
     return operation
 
 
-def _parameter(parameter: Parameter, place: str) -> dict[str, Any]:
+def _parameter(parameter: Parameter, location: str) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "in": place,
-        "required": place == "path",
+        "in": location,
+        "required": location == "path",
         "description": parameter.description,
         "schema": parameter.describe(),
     }
 
 
 def _responses(endpoint: Endpoint, components: dict[str, Any], statuses: tuple[int, ...]) -> dict[str, Any]:
-    # A raw answer is the text of a schema, which may be JSON of any kind, or none.
-    answer = {} if endpoint.raw else _schema(endpoint.answer, components)
-    failure = _content(_schema(ErrorMessage, components))
-    failures = {*_ALWAYS, *statuses, *endpoint.failures, *(_WITH_BODY if endpoint.body is not None else ())}
+    # A raw response is the text of a schema, which may be any JSON, or no JSON.
+    entity = {} if endpoint.raw else _schema(endpoint.response, components)
+    error = _content(_schema(ErrorMessage, components))
+    errors = {*_ALWAYS, *statuses, *endpoint.error_statuses, *(_WITH_BODY if endpoint.body is not None else ())}
     return {
-        "200": {"description": HTTPStatus.OK.phrase, "content": _content(answer)},
-        **{str(status): {"description": HTTPStatus(status).phrase, "content": failure} for status in sorted(failures)},
+        "200": {"description": HTTPStatus.OK.phrase, "content": _content(entity)},
+        **{str(status): {"description": HTTPStatus(status).phrase, "content": error} for status in sorted(errors)},
     }
 
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
-    return {media_type: {"schema": schema} for media_type in ANSWER_TYPES}
+    return {media_type: {"schema": schema} for media_type in RESPONSE_TYPES}
 
 
 def _schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
-    """Of a type; what it is made of goes to the components."""
+    """Return the schema of a type, and add the schemas that it refers to to the components."""
     (schema,), parts = msgspec.json.schema_components(
         [kind], schema_hook=_schema_of_other, ref_template="#/components/schemas/{name}"
     )
@@ -97,7 +97,7 @@ def _schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
 
 def _schema_of_other(kind: type) -> dict[str, Any]:
     if kind is object:
-        # An empty schema would say the same, but counts as none.
+        # An empty schema would mean the same, but msgspec treats it as missing.
         return {"description": "Anything."}
-    # How msgspec wants to be told that a type has no schema: it is a mistake in the table of endpoints.
+    # msgspec's convention for a type without a schema: an error in the table of endpoints.
     raise NotImplementedError

@@ -1,21 +1,20 @@
-"""Parameters in paths and queries: their names and defaults, and how text becomes a value.
+"""Parameters in paths and queries: their names and defaults, and the decoding of their values.
 
-As in Confluent's registry: of a parameter that is given twice the first counts, every text but "true" is false, an
-empty number is the default, and a number that is none makes the whole address unknown (404).
+As in Confluent's registry: of a repeated parameter the first value counts, every text except "true" is false, an empty
+number is the default, and an invalid number makes the whole path unknown (404).
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from rookery.registry.errors import invalid_schema
-from rookery.registry.rest.failures import http_failure
+from rookery.registry.errors import http_error, invalid_schema
 
-Kind: TypeAlias = Literal["boolean", "integer", "text", "texts", "refused"]
+Kind: TypeAlias = Literal["boolean", "integer", "text", "texts", "unsupported"]
 Value: TypeAlias = bool | int | str | list[str] | None
 
-_LISTS: Final = ("texts", "refused")
-# Ten digits are enough for every number in the range, and Python refuses to read thousands of them.
+_LISTS: Final = ("texts", "unsupported")
+# Ten digits are enough for every number in the range, and Python raises for thousands of them.
 _NUMBER: Final = re.compile(r"[+-]?0*[0-9]{1,10}")
 _INTEGER_MIN: Final = -(2**31)
 _INTEGER_MAX: Final = 2**31 - 1
@@ -23,7 +22,7 @@ _INTEGER_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One that is refused says why in its description."""
+    """A parameter. The description of an unsupported one is the message of the error if a request has it."""
 
     name: str
     description: str
@@ -31,8 +30,8 @@ class Parameter:
     default: Value = None
 
     def decode(self, texts: list[str]) -> Value:
-        """`texts` are the values given, in order. Raises RegistryError."""
-        if self.kind == "refused" and texts:
+        """Decode the values in the request, `texts`, which are in order. Raises RegistryError."""
+        if self.kind == "unsupported" and texts:
             raise invalid_schema(self.description)
         if self.kind in _LISTS:
             return texts
@@ -44,7 +43,7 @@ class Parameter:
         return first.lower() == "true" if self.kind == "boolean" else parse_integer(first)
 
     def describe(self) -> dict[str, Any]:
-        """As a JSON Schema."""
+        """Return the JSON Schema of the parameter."""
         if self.kind in _LISTS:
             return {"type": "array", "items": {"type": "string"}}
         kinds: dict[Kind, dict[str, Any]] = {
@@ -57,9 +56,9 @@ class Parameter:
 
 
 def parse_integer(text: str) -> int:
-    """A 32-bit integer. Raises RegistryError (404)."""
+    """Parse a 32-bit integer. Raises RegistryError (404)."""
     if _NUMBER.fullmatch(text) is None or not _INTEGER_MIN <= int(text) <= _INTEGER_MAX:
-        raise http_failure(404)
+        raise http_error(404)
     return int(text)
 
 
@@ -67,24 +66,24 @@ def flag(name: str, description: str) -> Parameter:
     return Parameter(name, description, "boolean", default=False)
 
 
-SUBJECT: Final = Parameter("subject", "The subject's name, with its context if that is not the default one.")
-VERSION: Final = Parameter("version", 'A number from 1 on, "latest" or -1.')
+SUBJECT: Final = Parameter("subject", "The name of the subject, with its context unless it is the default context.")
+VERSION: Final = Parameter("version", 'A number of at least 1, "latest" or -1.')
 ID: Final = Parameter("id", "The schema's id.", "integer")
 
-DELETED: Final = flag("deleted", "Include what is soft-deleted.")
-DELETED_ONLY: Final = flag("deletedOnly", "Only what is soft-deleted.")
-NORMALIZE: Final = flag("normalize", "Remove differences that have no meaning from the given schema first.")
-VERBOSE: Final = flag("verbose", "Say why schemas are incompatible.")
-PERMANENT: Final = flag("permanent", "Remove for good what is soft-deleted already.")
-FORCE: Final = flag("force", "Change the mode even if there are schemas that it may not fit.")
-DEFAULT_TO_GLOBAL: Final = flag("defaultToGlobal", "Answer with the global setting if the subject has none.")
-OFFSET: Final = Parameter("offset", "How many results to leave out.", "integer", default=0)
-LIMIT: Final = Parameter("limit", "The most results to answer with; no limit if it is not positive.", "integer", -1)
+DELETED: Final = flag("deleted", "Include soft-deleted results.")
+DELETED_ONLY: Final = flag("deletedOnly", "Return only soft-deleted results.")
+NORMALIZE: Final = flag("normalize", "Normalize the schema in the request first.")
+VERBOSE: Final = flag("verbose", "Return the reasons why schemas are incompatible.")
+PERMANENT: Final = flag("permanent", "Remove permanently what is soft-deleted already.")
+FORCE: Final = flag("force", "Change the mode to IMPORT even if there are schemas.")
+DEFAULT_TO_GLOBAL: Final = flag("defaultToGlobal", "Return the global setting if the subject has none.")
+OFFSET: Final = Parameter("offset", "The number of results to skip.", "integer", default=0)
+LIMIT: Final = Parameter("limit", "The maximum number of results; no limit if it is not positive.", "integer", -1)
 FORMAT: Final = Parameter(
     "format", "Another form of the schema's text: resolved (Avro), serialized (Protobuf).", default=""
 )
 REFERENCE_FORMAT: Final = Parameter(
-    "referenceFormat", '"qualified": subjects of references come with their context.', default=""
+    "referenceFormat", '"qualified" adds the context to the subjects of references.', default=""
 )
-FIND_TAGS: Final = Parameter("findTags", "Schema tags are not supported", "refused")
-IN_SUBJECT: Final = Parameter("subject", "The subject, or the context, in which the id is looked for.")
+FIND_TAGS: Final = Parameter("findTags", "Schema tags are not supported", "unsupported")
+IN_SUBJECT: Final = Parameter("subject", "The subject, or the context, in which the id is looked up.")

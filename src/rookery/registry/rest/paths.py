@@ -1,22 +1,23 @@
-"""Addresses before they are routed: segments stay encoded, and a leading context moves into the subject.
+"""Rewrites paths before routing: segments stay encoded, and a leading context moves into the subject.
 
-`/contexts/.sales/subjects/orders` is `/subjects/:.sales:orders`. Routing sees encoded segments, so that a subject may
-contain a slash (`%2F`); handlers get them decoded. One slash at the end is ignored. What is no encoding of UTF-8 is
-refused, so that no subject gets another name than it was meant to have.
+`/contexts/.sales/subjects/orders` becomes `/subjects/:.sales:orders`. The router sees encoded segments, so that a
+subject may contain a slash (`%2F`); handlers receive decoded ones. One trailing slash is ignored. A path that is not
+valid UTF-8 when decoded is rejected. If it were decoded with replacement characters, different names could become the
+same subject.
 """
 
 import re
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from rookery.registry.rest.failures import http_failure
+from rookery.registry.errors import http_error
 
-_NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_INVALID_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _CONTEXT_PREFIXES = (":.", ":*:")
 _SETTINGS = frozenset({"config", "mode"})
 
 
 def resolve(path: str, query: str) -> tuple[str, str]:
-    """The encoded path and query to route by. Raises RegistryError if they or a context's name are invalid."""
+    """Return the encoded path and query for the router. Raises RegistryError if one, or a context, is invalid."""
     for part in (path, query):
         _check_encoding(part)
     path = path if path == "/" else path.removesuffix("/")
@@ -40,22 +41,22 @@ def _check_encoding(part: str) -> None:
     try:
         unquote(part, errors="strict")
     except UnicodeDecodeError:
-        raise http_failure(400) from None
-    if _NO_ESCAPE.search(part):
-        raise http_failure(400)
+        raise http_error(400) from None
+    if _INVALID_ESCAPE.search(part):
+        raise http_error(400)
 
 
 def _context_prefix(context: str) -> str:
-    """What stands before the subjects of a context; nothing for the default one."""
+    """Return the prefix of the subjects in a context; empty for the default context."""
     name = context.removeprefix(":").removesuffix(":")
     if ":" in name:
-        raise http_failure(400, f"Context name '{name}' cannot contain a colon")
+        raise http_error(400, f"Context name '{name}' cannot contain a colon")
     name = name if name.startswith(".") else f".{name}"
     return "" if name == "." else f":{name}:"
 
 
 def _qualified_segments(segments: list[str], prefix: str) -> list[str]:
-    """A subject follows on `subjects` anywhere, and on `config` or `mode` if that is what the path begins with."""
+    """Add the prefix to subjects: after `subjects` anywhere, and after `config` or `mode` at the start of the path."""
     qualified: list[str] = []
     subject_is_next = False
     for segment in segments:

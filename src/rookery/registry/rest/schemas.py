@@ -1,4 +1,4 @@
-"""/schemas: all of them, and each by its id."""
+"""/schemas: the list of all schemas, and schemas by id."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from rookery.registry.rest.parameters import (
 )
 from rookery.registry.state import State
 
-# In the order in which Confluent's registry has them.
+# In the order of Confluent's registry.
 _TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
 
 
@@ -80,27 +80,27 @@ ENDPOINTS: Final = (
         method="GET",
         path="/schemas",
         name="getSchemas",
-        summary="The schemas of all subjects, or of some",
+        summary="The schemas of all subjects, or of those with a prefix",
         handler=_list,
-        answer=list[Schema],
+        response=list[Schema],
         query=(
-            Parameter("subjectPrefix", 'What subjects begin with; ":*:" stands for any context.', default=""),
-            flag("aliases", "Include what is known by an alias."),
+            Parameter("subjectPrefix", 'The prefix of the subjects; ":*:" means any context.', default=""),
+            flag("aliases", "Include subjects whose aliases have the prefix."),
             DELETED,
-            flag("latestOnly", "Of each subject only the latest version."),
-            Parameter("ruleType", "Only schemas with a rule of this type.", default=""),
+            flag("latestOnly", "Return only the latest version of each subject."),
+            Parameter("ruleType", "Return only schemas with a rule of this type.", default=""),
             OFFSET,
             LIMIT,
         ),
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
         path="/schemas/types",
         name="getSchemaTypes",
-        summary="The types of schemas that there are",
+        summary="The supported types of schemas",
         handler=_types,
-        answer=list[str],
+        response=list[str],
     ),
     Endpoint(
         method="GET",
@@ -108,15 +108,15 @@ ENDPOINTS: Final = (
         name="getSchema",
         summary="A schema by its id",
         handler=_get,
-        answer=SchemaString,
+        response=SchemaString,
         query=(
             IN_SUBJECT,
             FORMAT,
             REFERENCE_FORMAT,
             FIND_TAGS,
-            flag("fetchMaxId", "Add the largest id that there is."),
+            flag("fetchMaxId", "Add the highest id that was assigned."),
         ),
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
@@ -124,10 +124,10 @@ ENDPOINTS: Final = (
         name="getSchemaOnlyById",
         summary="The text of a schema by its id",
         handler=_get_text,
-        answer=str,
+        response=str,
         query=(IN_SUBJECT, FORMAT),
         raw=True,
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
@@ -135,7 +135,7 @@ ENDPOINTS: Final = (
         name="getSubjects",
         summary="The subjects that have the schema",
         handler=_subjects,
-        answer=list[str],
+        response=list[str],
         query=(IN_SUBJECT, DELETED, OFFSET, LIMIT),
     ),
     Endpoint(
@@ -144,7 +144,7 @@ ENDPOINTS: Final = (
         name="getVersions",
         summary="The versions that have the schema",
         handler=_versions,
-        answer=list[SubjectVersion],
+        response=list[SubjectVersion],
         query=(IN_SUBJECT, DELETED, OFFSET, LIMIT),
     ),
 )

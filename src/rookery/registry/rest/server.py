@@ -1,4 +1,4 @@
-"""The root, which says that the registry is alive, and /v1/metadata, which says what it is."""
+"""The root, for checks whether the registry is alive, and /v1/metadata, which describes the registry."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ class ServerVersion(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Deployment(Struct, frozen=True, kw_only=True):
-    """Attributes of Confluent's own clouds: there are none."""
+    """Attributes of Confluent's cloud; always empty."""
 
     attributes: tuple[str, ...] = ()
 
@@ -51,32 +51,32 @@ ENDPOINTS: Final = (
         method="GET",
         path="/",
         name="get",
-        summary="An empty object, if the registry is alive",
+        summary="An empty object; shows that the registry is alive",
         handler=_root,
-        answer=dict[str, str],
+        response=dict[str, str],
     ),
     Endpoint(
         method="GET",
         path="/v1/metadata/id",
         name="getClusterId",
-        summary="Which cluster this is",
+        summary="The ids of the Kafka cluster and of the registry's group",
         handler=_cluster_id,
-        answer=ClusterId,
+        response=ClusterId,
     ),
     Endpoint(
         method="GET",
         path="/v1/metadata/deployment",
         name="getSchemaRegistryDeployment",
-        summary="How this registry is deployed",
+        summary="The attributes of the deployment",
         handler=_deployment,
-        answer=Deployment,
+        response=Deployment,
     ),
     Endpoint(
         method="GET",
         path="/v1/metadata/version",
         name="getSchemaRegistryVersion",
-        summary="Which software this is",
+        summary="The version of the software",
         handler=_version,
-        answer=ServerVersion,
+        response=ServerVersion,
     ),
 )

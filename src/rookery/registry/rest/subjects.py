@@ -1,11 +1,11 @@
-"""/subjects: which there are, whether one has a schema, deleting one."""
+"""/subjects: list subjects, look up a schema in a subject, delete a subject."""
 
 from typing import Final
 
-from rookery.registry import decisions, queries
-from rookery.registry.decisions import Decision
+from rookery.registry import commands, queries
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.entities import RegisterSchemaRequest, Schema
-from rookery.registry.rest.endpoints import Call, Endpoint, Writing
+from rookery.registry.rest.endpoints import Call, Endpoint, Write
 from rookery.registry.rest.parameters import (
     DELETED,
     DELETED_ONLY,
@@ -50,8 +50,8 @@ def _latest_with_metadata(state: State, call: Call) -> Schema:
     )
 
 
-def _delete(state: State, call: Call) -> Decision[list[int]]:
-    return decisions.delete_subject(state, call.text("subject"), permanent=call.flag("permanent"))
+def _delete(state: State, call: Call) -> PlannedWrite[list[int]]:
+    return commands.delete_subject(state, call.text("subject"), permanent=call.flag("permanent"))
 
 
 ENDPOINTS: Final = (
@@ -61,9 +61,9 @@ ENDPOINTS: Final = (
         name="list",
         summary="The names of the subjects",
         handler=_list,
-        answer=list[str],
+        response=list[str],
         query=(
-            Parameter("subjectPrefix", 'What names begin with; ":*:" stands for any context.', default=":*:"),
+            Parameter("subjectPrefix", 'The prefix of the names; ":*:" means any context.', default=":*:"),
             DELETED,
             DELETED_ONLY,
             OFFSET,
@@ -74,12 +74,12 @@ ENDPOINTS: Final = (
         method="POST",
         path="/subjects/{subject}",
         name="lookUpSchemaUnderSubject",
-        summary="The version of the subject that has the given schema",
+        summary="The version of the subject that has the schema in the request",
         handler=_look_up,
-        answer=Schema,
+        response=Schema,
         body=RegisterSchemaRequest,
         query=(NORMALIZE, FORMAT, DELETED),
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="DELETE",
@@ -87,24 +87,24 @@ ENDPOINTS: Final = (
         name="deleteSubject",
         summary="Delete all versions of the subject",
         handler=_delete,
-        answer=list[int],
+        response=list[int],
         query=(PERMANENT,),
-        writing=Writing("delete subject"),
-        failures=(422,),
+        write=Write("delete subject"),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
         path="/subjects/{subject}/metadata",
         name="getLatestWithMetadata",
-        summary="The latest version of the subject whose metadata has the given properties",
+        summary="The latest version of the subject whose metadata has the properties in the request",
         handler=_latest_with_metadata,
-        answer=Schema,
+        response=Schema,
         query=(
             Parameter("key", "The name of a property.", "texts"),
             Parameter("value", "Its value: the first value belongs to the first key, and so on.", "texts"),
             FORMAT,
             DELETED,
         ),
-        failures=(422,),
+        error_statuses=(422,),
     ),
 )

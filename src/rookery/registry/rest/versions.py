@@ -1,11 +1,11 @@
-"""/subjects/{subject}/versions: registering a schema, reading and deleting versions."""
+"""/subjects/{subject}/versions: register a schema, read and delete versions."""
 
 from typing import Final
 
-from rookery.registry import decisions, queries
-from rookery.registry.decisions import Decision
+from rookery.registry import commands, queries
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.entities import RegisterSchemaRequest, RegisterSchemaResponse, Schema
-from rookery.registry.rest.endpoints import Call, Endpoint, Writing
+from rookery.registry.rest.endpoints import Call, Endpoint, Write
 from rookery.registry.rest.parameters import (
     DELETED,
     DELETED_ONLY,
@@ -32,8 +32,8 @@ def _list(state: State, call: Call) -> list[int]:
     )
 
 
-def _register(state: State, call: Call) -> Decision[RegisterSchemaResponse]:
-    return decisions.register(
+def _register(state: State, call: Call) -> PlannedWrite[RegisterSchemaResponse]:
+    return commands.register(
         state, call.text("subject"), call.body, normalize=call.flag("normalize"), format=call.text("format")
     )
 
@@ -65,8 +65,8 @@ def _referenced_by(state: State, call: Call) -> list[int]:
     )
 
 
-def _delete(state: State, call: Call) -> Decision[int]:
-    return decisions.delete_version(state, call.text("subject"), call.text("version"), permanent=call.flag("permanent"))
+def _delete(state: State, call: Call) -> PlannedWrite[int]:
+    return commands.delete_version(state, call.text("subject"), call.text("version"), permanent=call.flag("permanent"))
 
 
 ENDPOINTS: Final = (
@@ -76,11 +76,11 @@ ENDPOINTS: Final = (
         name="listVersions",
         summary="The versions of the subject",
         handler=_list,
-        answer=list[int],
+        response=list[int],
         query=(
             DELETED,
             DELETED_ONLY,
-            flag("deletedAsNegative", "Include what is soft-deleted, as negative numbers."),
+            flag("deletedAsNegative", "Include soft-deleted versions, as negative numbers."),
             OFFSET,
             LIMIT,
         ),
@@ -91,11 +91,11 @@ ENDPOINTS: Final = (
         name="register",
         summary="Register a schema as the next version of the subject",
         handler=_register,
-        answer=RegisterSchemaResponse,
+        response=RegisterSchemaResponse,
         body=RegisterSchemaRequest,
         query=(NORMALIZE, FORMAT),
-        writing=Writing("register schema", is_often_done=True),
-        failures=(409, 422),
+        write=Write("register schema", checks_locally=True),
+        error_statuses=(409, 422),
     ),
     Endpoint(
         method="GET",
@@ -103,9 +103,9 @@ ENDPOINTS: Final = (
         name="getSchemaByVersion",
         summary="A version of the subject",
         handler=_get,
-        answer=Schema,
+        response=Schema,
         query=(FORMAT, REFERENCE_FORMAT, FIND_TAGS, DELETED),
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="DELETE",
@@ -113,10 +113,10 @@ ENDPOINTS: Final = (
         name="deleteSchemaVersion",
         summary="Delete a version of the subject",
         handler=_delete,
-        answer=int,
+        response=int,
         query=(PERMANENT,),
-        writing=Writing("delete schema version"),
-        failures=(422,),
+        write=Write("delete schema version"),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
@@ -124,10 +124,10 @@ ENDPOINTS: Final = (
         name="getSchemaOnly",
         summary="The text of a version's schema",
         handler=_get_text,
-        answer=str,
+        response=str,
         query=(FORMAT, DELETED),
         raw=True,
-        failures=(422,),
+        error_statuses=(422,),
     ),
     Endpoint(
         method="GET",
@@ -135,8 +135,8 @@ ENDPOINTS: Final = (
         name="getReferencedBy",
         summary="The ids of the schemas that refer to the version",
         handler=_referenced_by,
-        answer=list[int],
+        response=list[int],
         query=(DELETED, OFFSET, LIMIT),
-        failures=(422,),
+        error_statuses=(422,),
     ),
 )

@@ -1,4 +1,4 @@
-"""Registries for tests: settings of a test's broker, a service in a thread that can stand still, simple decisions."""
+"""Registry services for tests: their settings, a service in a thread that can be paused, simple planned writes."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from rookery.registry.decisions import Decision
+from rookery.registry.commands import PlannedWrite
 from rookery.registry.election import NodeIdentity
 from rookery.registry.records import SchemaValue, schema_record
 from rookery.registry.service import RegistryService
@@ -21,45 +21,45 @@ from rookery.testing import EmbeddedBroker
 T = TypeVar("T")
 
 BROKER_SETTINGS = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
-# News are heard soon, and a machine that stands still for seconds changes nothing.
+# Short heartbeats for fast elections, and long time-outs, so that a slow machine does not change the result.
 QUICK = {
     "kafkagroup.session.timeout.ms": "15000",
     "kafkagroup.heartbeat.interval.ms": "100",
     "kafkastore.timeout.ms": "60000",
 }
-# Of nodes that are to be missed: soon, and the broker lets them.
-MISSED_SOON = {"kafkagroup.session.timeout.ms": "1500"}
+# For nodes whose failure the group should notice soon. The brokers' minimum allows it.
+SHORT_SESSION = {"kafkagroup.session.timeout.ms": "1500"}
 
 
 def settings_of(broker: EmbeddedBroker, **changes: str) -> RegistrySettings:
-    """`changes` with underscores for dots."""
+    """Return settings; the names in `changes` have underscores instead of dots."""
     named = {key.replace("_", "."): value for key, value in changes.items()}
     base = {"kafkastore.bootstrap.servers": broker.bootstrap_servers, "listeners": "http://127.0.0.1:0"}
     return RegistrySettings.parse(base | QUICK | named)
 
 
 def identity_of(port: int, *, eligible: bool = True) -> NodeIdentity:
-    """Nodes with smaller ports are elected first; nothing listens there."""
+    """Return an identity. Nodes with smaller ports are elected first; no process listens there."""
     return NodeIdentity(host="127.0.0.1", port=port, master_eligibility=eligible)
 
 
-def register(subject: str, text: str) -> Callable[[State], Decision[int]]:
-    """The id of a schema: the one that it has, or the next. A subject's versions are counted."""
+def register(subject: str, text: str) -> Callable[[State], PlannedWrite[int]]:
+    """Return a plan that registers a schema; its result is the existing id or the next one."""
 
-    def decide(state: State) -> Decision[int]:
+    def plan(state: State) -> PlannedWrite[int]:
         versions = state.versions(subject)
         for known in versions:
             if known.schema == text:
-                return Decision((), known.id)
-        wanted = SchemaValue(subject=subject, version=len(versions) + 1, id=0, schema=text)
-        schema_id = next(iter(state.ids_of(wanted)), state.max_id(".") + 1)
-        return Decision((schema_record(msgspec.structs.replace(wanted, id=schema_id)),), schema_id)
+                return PlannedWrite((), known.id)
+        value = SchemaValue(subject=subject, version=len(versions) + 1, id=0, schema=text)
+        schema_id = next(iter(state.ids_of(value)), state.max_id(".") + 1)
+        return PlannedWrite((schema_record(msgspec.structs.replace(value, id=schema_id)),), schema_id)
 
-    return decide
+    return plan
 
 
 def ids_of(state: State) -> dict[str, int]:
-    """Text to id; every id belongs to one text."""
+    """Return the ids by text, and check that every id belongs to one text."""
     found: dict[str, int] = {}
     for subject in state.subjects():
         for value in state.versions(subject):
@@ -88,15 +88,15 @@ async def until(condition: Callable[[], bool], what: str, *, timeout_s: float = 
 
 
 class ServiceThread:
-    """A registry on an event loop of its own, which stands still while `pause` holds it, as a stopped process does."""
+    """A registry on its own event loop, which `pause` blocks until `resume`, as if the process were stopped."""
 
     def __init__(self, broker: EmbeddedBroker, port: int, **changes: str) -> None:
         self._settings = settings_of(broker, **changes)
         self._identity = identity_of(port)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._going = threading.Event()
-        self._going.set()
+        self._running = threading.Event()
+        self._running.set()
         self.service: RegistryService
 
     def __enter__(self) -> Self:
@@ -124,14 +124,14 @@ class ServiceThread:
         return self.submit(work).result(60)
 
     def pause(self) -> None:
-        self._going.clear()
-        stands = threading.Event()
-        self._loop.call_soon_threadsafe(self._stand_still, stands)
-        stands.wait()
+        self._running.clear()
+        is_paused = threading.Event()
+        self._loop.call_soon_threadsafe(self._block, is_paused)
+        is_paused.wait()
 
-    def _stand_still(self, stands: threading.Event) -> None:
-        stands.set()
-        self._going.wait()
+    def _block(self, is_paused: threading.Event) -> None:
+        is_paused.set()
+        self._running.wait()
 
     def resume(self) -> None:
-        self._going.set()
+        self._running.set()

@@ -1,4 +1,4 @@
-"""An app behind a socket of its own, for clients that want one."""
+"""Serves an app on a socket, for clients that need one."""
 
 import ssl
 import threading
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 @contextmanager
 def serve(app: ASGIApp, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The address at which the app is served, on a free port, in a thread; over https with a context."""
+    """Serve the app in a thread, on a free port; over https if `context` is set. Yields the address."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
     config.load()
     config.ssl = context

@@ -1,7 +1,7 @@
-"""Writing: pure functions from a state to the records that make it so, and the answer. What must not be is a
-RegistryError, and then nothing is to be written.
+"""Commands that write: pure functions from a state to the records to append, and the result for the client.
 
-Nothing changes until the records are replayed. Empty records mean that the state is as asked for already.
+The state does not change until the records are replayed. No records mean that the state is already as requested. A
+command that is not allowed raises RegistryError, and nothing is written; the docstrings list the error codes.
 """
 
 from collections.abc import Collection, Iterable
@@ -75,7 +75,7 @@ from rookery.registry.scopes import (
     own_mode,
     setting_name,
 )
-from rookery.registry.state import State, VersionKey, fingerprint, meaning, reference_keys
+from rookery.registry.state import State, VersionKey, content_key, fingerprint, reference_keys
 from rookery.registry.subjects import (
     DEFAULT_CONTEXT,
     context_of,
@@ -91,8 +91,8 @@ _ID_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Decision(Generic[T]):
-    """The records are to be written in this order, all or none of them; a value of None is a tombstone."""
+class PlannedWrite(Generic[T]):
+    """The records to append, in this order, all or none of them; a value of None is a tombstone."""
 
     records: tuple[tuple[bytes, bytes | None], ...]
     result: T
@@ -100,11 +100,11 @@ class Decision(Generic[T]):
 
 def register(
     state: State, subject: str, request: RegisterSchemaRequest, *, normalize: bool = False, format: str = ""
-) -> Decision[RegisterSchemaResponse]:
-    """409, 42201, 42205, 42208, 42210.
+) -> PlannedWrite[RegisterSchemaResponse]:
+    """Register a schema. Error codes: 409, 42201, 42205, 42208, 42210.
 
-    A schema that the subject has already is answered with its id, in every mode. Otherwise it is given the id that it
-    has in another subject of the context, or the next one, or (in the mode IMPORT) the one that the request gives.
+    If the subject has the schema already, the result is its id, in every mode. If not, the schema gets the id that it
+    has in another subject of the context, or the next free one, or (in the mode IMPORT) the id of the request.
     """
     check_rule_set(request.rule_set)
     if request.schema_tags_to_add or request.schema_tags_to_remove or request.propagate_schema_tags:
@@ -117,15 +117,15 @@ def register(
     proposed = propose(subject, request)
     registered = _find_as_requested(state, config, proposed, normalize=normalize)
     if registered is not None:
-        return Decision((), RegisterSchemaResponse(id=registered.id))
+        return PlannedWrite((), RegisterSchemaResponse(id=registered.id))
     _check_register_mode(state, proposed)
     is_import = mode_in_scope(state, subject) == "IMPORT"
     populated = proposed if is_import else _populate(state, config, proposed)
     candidate = canonicalize(state, populated, normalize=normalize and not is_import, is_new=proposed.id < 0)
     if candidate is None:
         raise invalid_schema("Empty schema")
-    value, records = _place(state, config, candidate, is_import=is_import)
-    return Decision(records, _response(state, value, is_modified=populated != proposed, format=format))
+    value, records = _add_version(state, config, candidate, is_import=is_import)
+    return PlannedWrite(records, _response(state, value, is_modified=populated != proposed, format=format))
 
 
 def _response(state: State, value: SchemaValue, *, is_modified: bool, format: str) -> RegisterSchemaResponse:
@@ -143,7 +143,7 @@ def _response(state: State, value: SchemaValue, *, is_modified: bool, format: st
 
 
 def _find_as_requested(state: State, config: Config, proposed: SchemaValue, *, normalize: bool) -> SchemaValue | None:
-    """The version that is what the request asks for already, with the id and the version that it gives, if any."""
+    """Return the version that has the requested schema already, with the requested id and version, if any."""
     if config.default_metadata or config.override_metadata or config.default_rule_set or config.override_rule_set:
         return None
     is_import = mode_in_scope(state, proposed.subject) == "IMPORT"
@@ -154,8 +154,8 @@ def _find_as_requested(state: State, config: Config, proposed: SchemaValue, *, n
         found = find_registered(state, candidate, latest_only=proposed.version == LATEST)
         return found if found is not None and (proposed.id < 0 or found.id == proposed.id) else None
     found = state.find(proposed.subject, proposed.version)
-    is_it = found is not None and not found.deleted and found.id == proposed.id
-    return found if is_it and found is not None and is_same_schema(state, candidate, found) else None
+    has_id = found is not None and not found.deleted and found.id == proposed.id
+    return found if has_id and found is not None and is_same_schema(state, candidate, found) else None
 
 
 def _check_register_mode(state: State, proposed: SchemaValue) -> None:
@@ -168,7 +168,7 @@ def _check_register_mode(state: State, proposed: SchemaValue) -> None:
 
 
 def _populate(state: State, config: Config, proposed: SchemaValue) -> SchemaValue:
-    """With what the previous version and the config have to add. Without a text it is the previous one's."""
+    """Return the value with what the previous version and the config add. A missing text is the previous version's."""
     previous = state.latest(proposed.subject)
     populated = with_defaults(config, proposed, previous)
     if not populated.schema.strip() and previous is not None:
@@ -192,10 +192,10 @@ def _next_version(state: State, subject: str) -> int:
     return version
 
 
-def _place(
+def _add_version(
     state: State, config: Config, candidate: Candidate, *, is_import: bool
 ) -> tuple[SchemaValue, tuple[Record, ...]]:
-    """The version that the candidate becomes, or is, and the records that make it so."""
+    """Return the version that the candidate becomes, or is already, and the records to append for it."""
     value = candidate.value
     ids = [schema_id for schema_id in state.ids_of(value) if value.id in (NO_ID, schema_id)]
     schema_id = ids[0] if ids else value.id
@@ -205,7 +205,7 @@ def _place(
         messages = compare(state, config, candidate, state.live_versions(value.subject))
         if messages:
             raise incompatible_schema(value.subject, f"[{', '.join(messages)}]")
-    value = structs.replace(value, version=_placed_version(state, value, is_import=is_import))
+    value = structs.replace(value, version=_choose_version(state, value, is_import=is_import))
     value = structs.replace(value, id=_next_id(state, value) if schema_id < 0 else schema_id)
     _check_id(state, value)
     _check_references(state, value)
@@ -213,7 +213,7 @@ def _place(
 
 
 def _find_live(state: State, candidate: Candidate, schema_id: int) -> SchemaValue | None:
-    """The version of the subject that is it already, under the id that was asked for, if one was."""
+    """Return the live version that has the candidate's schema, with the requested id, if any."""
     for each in reversed(state.with_schema(candidate.value)):
         if not each.deleted and candidate.value.id in (NO_ID, each.id):
             return each
@@ -223,7 +223,7 @@ def _find_live(state: State, candidate: Candidate, schema_id: int) -> SchemaValu
     return None
 
 
-def _placed_version(state: State, value: SchemaValue, *, is_import: bool) -> int:
+def _choose_version(state: State, value: SchemaValue, *, is_import: bool) -> int:
     if value.version > 0 and is_import:
         return value.version
     following = _next_version(state, value.subject)
@@ -249,13 +249,16 @@ def _check_id(state: State, value: SchemaValue) -> None:
 
 
 def _check_references(state: State, value: SchemaValue) -> None:
-    """42201, 42206. An import may overwrite a version, but not so that it refers to itself by whatever detours, nor so
-    that what refers to it gets another meaning. A deleted version that refers to it counts: its id is still read."""
+    """Check that an import that overwrites a version leaves all references intact. Error codes: 42201, 42206.
+
+    The version must not refer to itself, directly or not, and its content must not change if other versions refer to
+    it. A deleted version that refers to it counts: records with its id are still read.
+    """
     if _is_circular(state, value):
         details = f'Circular reference to subject "{value.subject}" and version {value.version}'
         raise invalid_schema(f"Invalid schema of type {value.type_name}, details: {details}")
     overwritten = state.find(value.subject, value.version)
-    is_changed = overwritten is not None and meaning(overwritten) != meaning(value)
+    is_changed = overwritten is not None and content_key(overwritten) != content_key(value)
     if is_changed and state.referrers(value.subject, value.version, deleted=True):
         raise reference_exists(value.subject, value.version)
 
@@ -284,7 +287,7 @@ def _schema_records(state: State, value: SchemaValue) -> tuple[Record, ...]:
 
 
 def _replaced_versions(state: State, value: SchemaValue) -> Iterable[SchemaValue]:
-    """Deleted versions that had the same schema: it is back, so they are not needed, unless something refers to one."""
+    """Yield deleted versions of the same schema to which no version refers: they are not needed any more."""
     for each in state.versions(value.subject):
         is_older = each.deleted and each.id == value.id and each.version < value.version
         if is_older and not state.referrers(each.subject, each.version, deleted=True):
@@ -292,18 +295,22 @@ def _replaced_versions(state: State, value: SchemaValue) -> Iterable[SchemaValue
 
 
 def _max_id_records(state: State, removed: Iterable[SchemaValue]) -> list[Record]:
-    """To be written before schemas go, so that their ids are not given again."""
+    """Return the records of the highest ids, which must be written before schemas are removed.
+
+    Without them, compaction would lose the removed ids, and a new schema could get an id that data already uses.
+    """
     contexts = sorted({context_of(value.subject) for value in removed})
     return [
         max_id_record(context, state.max_id(context)) for context in contexts if not state.is_max_id_written(context)
     ]
 
 
-def delete_subject(state: State, subject: str, *, permanent: bool = False) -> Decision[list[int]]:
-    """The deleted versions. 40401, 40404, 40405, 42205, 42206.
+def delete_subject(state: State, subject: str, *, permanent: bool = False) -> PlannedWrite[list[int]]:
+    """Delete a subject; the result is the deleted versions. Error codes: 40401, 40404, 40405, 42205, 42206.
 
-    Its config and mode go too, unless it is deleted already. Versions of the subject that refer to each other go
-    together."""
+    A soft deletion also deletes its config and mode. Versions of the subject that refer to each other do not prevent
+    the deletion.
+    """
     subject = actual_subject(state, subject)
     if not state.has_subject(subject, deleted=True):
         raise subject_not_found(subject)
@@ -317,14 +324,17 @@ def delete_subject(state: State, subject: str, *, permanent: bool = False) -> De
             raise subject_not_soft_deleted(subject)
     numbers = [value.version for value in versions]
     if permanent:
-        return Decision(tuple(_removal_records(state, versions)), numbers)
-    # All versions, not only those that are not deleted yet: this record replaces an earlier one.
+        return PlannedWrite(tuple(_removal_records(state, versions)), numbers)
+    # Up to the last version, including those deleted already: this record replaces an earlier one with the same key.
     record = delete_subject_record(subject, _last_version(state, subject))
-    return Decision((record, *_setting_tombstones(state, subject)), numbers)
+    return PlannedWrite((record, *_setting_tombstones(state, subject)), numbers)
 
 
-def delete_version(state: State, subject: str, version: str, *, permanent: bool = False) -> Decision[int]:
-    """40401, 40402, 40406, 40407, 42202, 42205, 42206. With the last version, the subject's config and mode go too."""
+def delete_version(state: State, subject: str, version: str, *, permanent: bool = False) -> PlannedWrite[int]:
+    """Delete a version. Error codes: 40401, 40402, 40406, 40407, 42202, 42205, 42206.
+
+    The soft deletion of the last live version also deletes the subject's config and mode.
+    """
     number = parse_version(version)
     subject = actual_subject(state, subject)
     value = state.latest(subject) if number == LATEST else state.find(subject, number)
@@ -336,24 +346,25 @@ def delete_version(state: State, subject: str, version: str, *, permanent: bool 
     _check_unreferenced(state, value, permanent=permanent)
     if not permanent:
         settings = _setting_tombstones(state, subject) if state.live_versions(subject) == [value] else []
-        return Decision((schema_record(structs.replace(value, deleted=True)), *settings), value.version)
+        return PlannedWrite((schema_record(structs.replace(value, deleted=True)), *settings), value.version)
     if not value.deleted:
         raise version_not_soft_deleted(subject, value.version)
-    return Decision(tuple(_removal_records(state, [value])), value.version)
+    return PlannedWrite(tuple(_removal_records(state, [value])), value.version)
 
 
 def _check_unreferenced(state: State, value: SchemaValue, *, permanent: bool, removed: Collection[str] = ()) -> None:
-    """42206 if a version of a subject that is not `removed` with it refers to it.
+    """Check that no version refers to this one, except those of subjects in `removed`. Error codes: 42206.
 
-    A deleted version keeps what it refers to from being removed for ever: records with its id are still read, and
-    without what it refers to its text cannot be parsed."""
+    For a permanent removal, soft-deleted referrers count too: records with their ids are still read, and without the
+    referenced schema their text cannot be parsed.
+    """
     referrers = state.referrers(value.subject, value.version, deleted=permanent)
     if any(referrer.subject not in removed for referrer in referrers):
         raise reference_exists(value.subject, value.version)
 
 
 def _removal_records(state: State, values: list[SchemaValue]) -> list[Record]:
-    """From the latest to the oldest: a version may refer to an older one of its subject."""
+    """Return the tombstones from the latest to the oldest: a version may refer to an older one of its subject."""
     return _max_id_records(state, values) + [
         schema_tombstone(value.subject, value.version) for value in reversed(values)
     ]
@@ -368,8 +379,8 @@ def _setting_tombstones(state: State, subject: str) -> list[Record]:
     return tombstones
 
 
-def put_config(state: State, subject: str | None, request: ConfigUpdateRequest) -> Decision[ConfigUpdateRequest]:
-    """None is the whole registry. 42203, 42205, 42208, 42210."""
+def put_config(state: State, subject: str | None, request: ConfigUpdateRequest) -> PlannedWrite[ConfigUpdateRequest]:
+    """Change the config of a subject or, for None, of the whole registry. Error codes: 42203, 42205, 42208, 42210."""
     name = setting_name(subject)
     changes = {field: value for field, value in structs.asdict(request).items() if value is not UNSET}
     level, policy = changes.get("compatibility_level"), changes.get("compatibility_policy")
@@ -391,25 +402,27 @@ def put_config(state: State, subject: str | None, request: ConfigUpdateRequest) 
     check_writable(state, name)
     config = structs.replace(state.configs.get(name, Config()), **changes)
     given = {field: value for field, value in structs.asdict(config).items() if value is not None}
-    return Decision((config_record(name, config),), ConfigUpdateRequest(**given))
+    return PlannedWrite((config_record(name, config),), ConfigUpdateRequest(**given))
 
 
-def delete_config(state: State, subject: str | None) -> Decision[Config]:
-    """What it was. 40401, 42205."""
+def delete_config(state: State, subject: str | None) -> PlannedWrite[Config]:
+    """Delete a config; the result is the deleted one. Error codes: 40401, 42205."""
     name = setting_name(subject)
     config = own_config(state, name)
     if config is None:
         raise subject_not_found(str(name))
     check_writable(state, name)
-    return Decision((config_record(name, None),), config)
+    return PlannedWrite((config_record(name, None),), config)
 
 
 def put_mode(
     state: State, subject: str | None, request: ModeUpdateRequest, *, force: bool = False
-) -> Decision[ModeUpdateRequest]:
-    """None is the whole registry. A mode of null goes. 42204, 42205 (also if modes are immutable), 42206, 42208.
+) -> PlannedWrite[ModeUpdateRequest]:
+    """Change the mode of a subject or, for None, of the whole registry; a mode of null deletes it.
 
-    To begin an import there must be no schemas, unless it is forced; deleted ones go for good."""
+    Error codes: 42204, 42205 (also if modes are immutable), 42206, 42208. The mode IMPORT requires that there are no
+    live schemas, unless `force` is set; soft-deleted schemas are removed permanently.
+    """
     name = setting_name(subject)
     if name is not None and not is_valid(name, for_settings=True):
         raise invalid_subject(name)
@@ -419,11 +432,11 @@ def put_mode(
     _check_modes_mutable(state)
     records: list[Record] = []
     if mode == "IMPORT" and mode_in_scope(state, name) != "IMPORT" and not force:
-        records = _make_room(state, name)
-    return Decision((*records, mode_record(name, cast(ModeName | None, mode))), request)
+        records = _clear_for_import(state, name)
+    return PlannedWrite((*records, mode_record(name, cast(ModeName | None, mode))), request)
 
 
-def _make_room(state: State, name: str | None) -> list[Record]:
+def _clear_for_import(state: State, name: str | None) -> list[Record]:
     subjects = sorted(subject for subject in state.subjects() if covers(name, subject))
     if any(state.has_subject(subject, deleted=False) for subject in subjects):
         raise operation_not_permitted("Cannot import since found existing subjects")
@@ -434,8 +447,11 @@ def _make_room(state: State, name: str | None) -> list[Record]:
     return [*_removal_records(state, values), clear_subject_record(name)]
 
 
-def delete_mode(state: State, subject: str | None) -> Decision[Mode]:
-    """What it was. 40401, 42205, 42208: the whole registry is None, and not its default context."""
+def delete_mode(state: State, subject: str | None) -> PlannedWrite[Mode]:
+    """Delete a mode; the result is the deleted one. Error codes: 40401, 42205, 42208.
+
+    The whole registry is None; the name of the default context is not accepted for it (42208).
+    """
     if subject is not None and is_default_context(subject):
         raise invalid_subject(subject)
     name = setting_name(subject)
@@ -443,7 +459,7 @@ def delete_mode(state: State, subject: str | None) -> Decision[Mode]:
     if mode is None:
         raise subject_not_found(str(name))
     _check_modes_mutable(state)
-    return Decision((mode_record(name, None),), Mode(mode=mode))
+    return PlannedWrite((mode_record(name, None),), Mode(mode=mode))
 
 
 def _check_modes_mutable(state: State) -> None:
