@@ -463,7 +463,7 @@ def test_a_plain_produce_takes_the_short_way(tmp_path: Path, monkeypatch: pytest
         raise AssertionError("asked for a plain produce")
 
     async def scene(broker: Broker) -> None:
-        monkeypatch.setattr(k00_produce, "_handle_transactional", fail)
+        monkeypatch.setattr(k00_produce, "append_transactional", fail)
         idempotent = batch(b"a", producer_id=50, producer_epoch=0, base_sequence=0)
         for data in (batch(b"a"), idempotent):
             for version in VERSIONS:

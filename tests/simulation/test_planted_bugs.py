@@ -15,7 +15,7 @@ import pytest
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_OFFSET, Buffer, Offset
-from rookery.broker.handlers import k00_produce
+from rookery.broker.produce import transactional
 from rookery.client.consume.fetcher import Fetcher
 from rookery.client.produce.accumulator import Accumulator
 from rookery.client.produce.batches import Batch
@@ -299,7 +299,7 @@ def append_late_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 def skip_verification(patch: pytest.MonkeyPatch) -> None:
     """A batch begins a transaction on its partition though its coordinator knows of none."""
-    patch.setattr(k00_produce, "verify", lambda context, transactional_id, asked: dict(asked))
+    patch.setattr(transactional, "verify", lambda context, transactional_id, asked: dict(asked))
 
 
 def end_whatever_is_open(patch: pytest.MonkeyPatch) -> None:

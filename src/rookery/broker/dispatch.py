@@ -11,8 +11,8 @@ the connection cancels if it is lost; a coroutine would hold on until its deadli
 transaction's coordinator, or for schemas, is one: its records are still to be written.)
 
 What takes long is done in slices, and the connection looks at no further request meanwhile (`Held`): a request with
-many items is answered in pieces (`broker.splitting`), and one of many bytes is decoded in a worker thread, one such
-request of the broker at a time, because decoded it takes a multiple of its bytes.
+many items is answered in pieces (`broker.request_pieces`), and one of many bytes is decoded in a worker thread, one
+such request of the broker at a time, because decoded it takes a multiple of its bytes.
 
 What cannot be answered raises ProtocolError, on which the connection is closed with one log line: an unknown API, a
 version that is not served, bytes that do not decode. Only ApiVersions answers an unknown version (KIP-511).
@@ -67,7 +67,7 @@ from rookery.broker.handlers import (
     k75_describe_topic_partitions,
 )
 from rookery.broker.large_requests import in_worker
-from rookery.broker.splitting import SPLITS, Split, exceeds, join, pieces
+from rookery.broker.request_pieces import SPLITS, Split, exceeds, join, pieces
 from rookery.net.connection import Answer, ConnectionInfo, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_served

@@ -14,6 +14,7 @@ request, and other connections, do not wait for the line.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from rookery.base.bounds import INSPECTED_BYTES_ON_LOOP, INSPECTED_RECORDS_ON_LOOP, INSPECTIONS_AT_ONCE
 from rookery.base.errors import InvalidBatchError
@@ -24,6 +25,8 @@ from rookery.broker.turns import Turns
 from rookery.records.batch import read_header
 from rookery.records.inspection import Inspection, finish, inspect
 from rookery.replication.replica import Appended, Replica
+
+ResultT = TypeVar("ResultT")
 
 
 class Effort:
@@ -62,20 +65,20 @@ class Inspections:
         return None if judge is not None and judge.found_unknown else inspected
 
     def delay(
-        self, line: str, append: Callable[[], Awaitable[Appended]], act: Callable[[Appended], None]
-    ) -> "asyncio.Task[None]":
-        """Append when all before in the line are done, and act on the outcome."""
-        task = self._turns.take(line, lambda: self._append(line, append, act))
+        self, line: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
+    ) -> "asyncio.Task[ResultT]":
+        """Append when all before in the line are done; `result` is called with the outcome, in the same turn."""
+        task = self._turns.take(line, lambda: self._append(line, append, result))
         task.add_done_callback(lambda _: self._leave(line))
         return task
 
     async def _append(
-        self, line: str, append: Callable[[], Awaitable[Appended]], act: Callable[[Appended], None]
-    ) -> None:
+        self, line: str, append: Callable[[], Awaitable[Appended]], result: Callable[[Appended], ResultT]
+    ) -> ResultT:
         appended = UNREADABLE if line in self._held_up else await append()
         if appended is UNREADABLE:
             self._held_up.add(line)
-        act(appended)
+        return result(appended)
 
     def _leave(self, line: str) -> None:
         if self._turns.is_free(line):

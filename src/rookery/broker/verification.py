@@ -33,15 +33,14 @@ _ADDED_SINCE = 12
 
 _NOT_ADDED = "The partition was not added to the transaction."
 
-# What a batch may be appended with, or why it may not be.
-Verdict: TypeAlias = Verification | Appended
-Verdicts: TypeAlias = dict[TopicPartition, Verdict]
+# What a batch may be appended with, or the outcome of one that may not be.
+Verifications: TypeAlias = dict[TopicPartition, Verification | Appended]
 
 
 def verify(
     context: RequestContext, transactional_id: str, asked: Mapping[TopicPartition, Verification]
-) -> Verdicts | Awaitable[Verdicts]:
-    """The verdict on each partition of `asked`, by one question to the coordinator."""
+) -> Verifications | Awaitable[Verifications]:
+    """Ask the coordinator once about all partitions of `asked`, each of which is in the result."""
     version, services = context.api_version, context.services
     adds = version >= _ADDED_SINCE
     if not asked:
@@ -67,7 +66,7 @@ def verify(
 
 def _judge(
     version: int, asked: Mapping[TopicPartition, Verification], outcome: VerifiedPartitions | ErrorCode
-) -> Verdicts:
+) -> Verifications:
     codes = dict.fromkeys(asked, outcome) if isinstance(outcome, ErrorCode) else dict(outcome)
     return {
         partition: verification if codes[partition] is ErrorCode.NONE else _refuse(version, codes[partition])

@@ -28,9 +28,9 @@ from rookery.base.errors import ErrorCode
 from rookery.base.files import FileSlice
 from rookery.base.types import Buffer, NodeId, TopicPartition
 from rookery.broker.context import RequestContext
+from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.large_requests import in_worker
-from rookery.broker.parking import park
 from rookery.net.connection import Answer, Held
 from rookery.net.send import Reply
 from rookery.protocol.fetch import (
@@ -83,7 +83,7 @@ def _answer(context: RequestContext, request: FetchRequest) -> Answer:
     fetch.read()
     if fetch.can_answer:
         return fetch.answer()
-    return park(
+    return delay_response(
         context.services.pending,
         fetch.sizes,
         timeout_ms=request.max_wait_ms,
@@ -165,7 +165,7 @@ class _Fetch:
         """The whole of a fetch of many partitions. Other connections are served between the slices."""
         await self._read_in_slices()
         if not self.can_answer:
-            await park(
+            await delay_response(
                 self._context.services.pending,
                 self.sizes,
                 timeout_ms=self._request.max_wait_ms,

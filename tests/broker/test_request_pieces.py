@@ -12,7 +12,7 @@ from rookery.base.bounds import REQUEST_ITEMS_MAX, WHOLE_REQUEST_ITEMS_MAX
 from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.types import NO_TOPIC_ID
 from rookery.broker import large_requests
-from rookery.broker.splitting import SPLITS, join, pieces
+from rookery.broker.request_pieces import SPLITS, join, pieces
 from rookery.net.connection import Held
 from rookery.protocol.api import SERVED, ApiKey
 from rookery.protocol.codec import FieldShape, request_shape, response_shape

@@ -10,7 +10,7 @@ from rookery.replication.pending import Pending, Waiter
 Response = TypeVar("Response")
 
 
-def park(
+def delay_response(
     pending: Pending,
     partitions: Iterable[TopicPartition],
     *,
@@ -18,7 +18,9 @@ def park(
     is_ready: Callable[[Set[TopicPartition]], bool],
     finish: Callable[[], Response],
 ) -> "asyncio.Future[Response]":
-    """A future of `finish()`, called once `is_ready(changed partitions)` says so or the time is over."""
+    """Return a future of `finish()`, which is called when `is_ready(changed partitions)` returns True or at the
+    deadline, `timeout_ms` from now. Cancelling the future removes the waiter.
+    """
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def attempt(changed: Set[TopicPartition]) -> bool:
@@ -30,7 +32,7 @@ def park(
         return future.done()
 
     def complete() -> None:
-        # A future that was cancelled a moment ago tells its waiter only in the next turn of the loop.
+        # A cancelled future runs its callback, which removes the waiter, only in the next turn of the loop.
         if not future.done():
             try:
                 future.set_result(finish())
@@ -39,6 +41,6 @@ def park(
 
     waiter = Waiter(partitions, attempt=attempt, expire=complete)
     pending.park(waiter, timeout_seconds=max(timeout_ms, 0) / 1000)
-    # The connection cancels what it waits for when it is lost.
+    # A connection that is lost cancels the futures of its unfinished requests.
     future.add_done_callback(lambda _: waiter.cancel())
     return future

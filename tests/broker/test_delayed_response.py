@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 import pytest
 
 from rookery.base.types import TopicPartition
-from rookery.broker.parking import park
+from rookery.broker.delayed_response import delay_response
 from rookery.replication.pending import Pending
 
 A = TopicPartition("a", 0)
@@ -19,7 +19,7 @@ def parked(
     finish: Callable[[], str] = lambda: "done",
     timeout_ms: int = 60_000,
 ) -> "asyncio.Future[str]":
-    return park(pending, [A], timeout_ms=timeout_ms, is_ready=is_ready, finish=finish)
+    return delay_response(pending, [A], timeout_ms=timeout_ms, is_ready=is_ready, finish=finish)
 
 
 def test_woken_or_expired() -> None:

@@ -1,0 +1,82 @@
+"""Produce requests with a transactional id: their batches are appended when the transaction's coordinator agrees.
+
+A batch that begins its producer's transaction on a partition has to be verified (`broker.verification`), all batches of
+a request by one question. The coordinator often answers within the call, and the request is then appended like any
+other. If the answer has to be waited for, the whole request is copied out of the frame, and later requests with the
+same transactional id are appended after it, in their order.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from rookery.base.errors import ErrorCode
+from rookery.base.types import TopicPartition
+from rookery.broker.produce.append import Appends
+from rookery.broker.verification import Verifications, verify
+from rookery.protocol.produce import ProduceTopic
+from rookery.storage.producers import Verification
+
+
+def append_transactional(
+    appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str
+) -> "asyncio.Task[None] | None":
+    """Append all batches; None if that is done, otherwise the task that does it."""
+    turns = appends.context.services.produce_turns
+    verifications: Verifications | Awaitable[Verifications] | None = None
+    if turns.is_free(transactional_id):
+        verifications = _verify(appends, topics, transactional_id)
+        if isinstance(verifications, dict):
+            appends.append_all(topics, verifications)
+            return None
+    kept = _copy(topics)
+    return turns.take(transactional_id, lambda: _append_later(appends, kept, transactional_id, verifications))
+
+
+def _copy(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
+    """The batches in memory that can be kept: the frame is reused when the handler returns."""
+    return [
+        (
+            name,
+            topic_id,
+            [(index, None if records is None else memoryview(bytearray(records))) for index, records in partitions],
+        )
+        for name, topic_id, partitions in topics
+    ]
+
+
+async def _append_later(
+    appends: Appends,
+    topics: Sequence[ProduceTopic],
+    transactional_id: str,
+    verifications: Verifications | Awaitable[Verifications] | None,
+) -> None:
+    """`verifications` is None for a request that had to wait for earlier ones: which of its batches begin a
+    transaction is known only now that those are appended.
+    """
+    if verifications is None:
+        verifications = _verify(appends, topics, transactional_id)
+    appends.append_all(topics, await verifications if isinstance(verifications, Awaitable) else verifications)
+
+
+def _verify(
+    appends: Appends, topics: Sequence[ProduceTopic], transactional_id: str
+) -> Verifications | Awaitable[Verifications]:
+    return verify(appends.context, transactional_id, _find_unverified(appends, topics))
+
+
+def _find_unverified(appends: Appends, topics: Sequence[ProduceTopic]) -> dict[TopicPartition, Verification]:
+    replicas = appends.context.services.replicas
+    found: dict[TopicPartition, Verification] = {}
+    for name, topic_id, partitions in topics:
+        if topic_id is not None:
+            name = replicas.topic_name(topic_id)
+        if name is None or appends.check_topic(name) is not None:
+            continue
+        for index, records in partitions:
+            replica = replicas.find(TopicPartition(name, index))
+            if isinstance(replica, ErrorCode) or not replica.state.is_leader or records is None:
+                continue
+            verification = replica.verification_of(records)
+            if verification is not None:
+                found[TopicPartition(name, index)] = verification
+    return found
