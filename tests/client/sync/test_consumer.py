@@ -25,7 +25,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """Two partitions, with ten records each."""
+    """Create a topic of two partitions, with ten records each."""
     name = str(request.node.name)[:100].replace("[", "-").replace("]", "")
     broker.create_topic(name, partitions=2)
     with Producer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers}) as producer:
@@ -75,8 +75,8 @@ def test_polls_and_positions(broker: EmbeddedBroker, topic: str) -> None:
         assert topic in consumer.list_topics()
 
 
-def test_iteration_hands_out_records_one_by_one(broker: EmbeddedBroker, topic: str) -> None:
-    """A commit in the middle covers what the loop has seen, and nothing behind it is lost."""
+def test_iteration_returns_records_one_by_one(broker: EmbeddedBroker, topic: str) -> None:
+    """A commit in the middle covers the records that the loop has seen, and no later record is lost."""
     seen: list[ConsumerRecord[bytes, bytes]] = []
     with BytesConsumer(config(broker, topic)) as consumer:
         consumer.subscribe(topic)
@@ -96,7 +96,7 @@ def test_iteration_hands_out_records_one_by_one(broker: EmbeddedBroker, topic: s
     assert len({(record.partition, record.offset) for record in seen}) == 20
 
 
-def test_closing_in_the_middle_of_a_bulk_commits_what_was_seen(broker: EmbeddedBroker, topic: str) -> None:
+def test_closing_in_the_middle_of_an_iteration_commits_what_was_seen(broker: EmbeddedBroker, topic: str) -> None:
     settings = config(broker, topic, enable_auto_commit=True)
     seen: list[ConsumerRecord[bytes, bytes]] = []
     with BytesConsumer(settings) as consumer:
@@ -154,7 +154,7 @@ class Failing(RebalanceListener):
         raise ZeroDivisionError
 
 
-def test_what_a_listener_raises_comes_out_of_the_poll(broker: EmbeddedBroker, topic: str) -> None:
+def test_exceptions_of_a_listener_propagate_to_the_poll(broker: EmbeddedBroker, topic: str) -> None:
     with BytesConsumer(config(broker, topic)) as consumer:
         consumer.subscribe([topic], Failing())
         with pytest.raises(ZeroDivisionError):
@@ -181,42 +181,42 @@ def test_wakeup_from_another_thread(broker: EmbeddedBroker, topic: str) -> None:
         assert [record.offset for record in drain(consumer, 9)] == list(range(1, 10))
 
 
-class Meddling(RebalanceListener):
-    """While the poll waits for this, another thread comes along."""
+class SecondThread(RebalanceListener):
+    """Calls the consumer from another thread while the poll waits for this listener."""
 
     def __init__(self, consumer: BytesConsumer) -> None:
         self.consumer = consumer
-        self.refused: list[ClientStateError] = []
+        self.errors: list[ClientStateError] = []
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        thread = threading.Thread(target=self.meddle)
+        thread = threading.Thread(target=self.call_commit)
         thread.start()
         thread.join()
 
-    def meddle(self) -> None:
+    def call_commit(self) -> None:
         try:
             self.consumer.commit()
         except ClientStateError as error:
-            self.refused.append(error)
+            self.errors.append(error)
 
 
-def test_a_second_thread_is_refused(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_call_from_a_second_thread_raises(broker: EmbeddedBroker, topic: str) -> None:
     with BytesConsumer(config(broker, topic)) as consumer:
-        listener = Meddling(consumer)
+        listener = SecondThread(consumer)
         consumer.subscribe([topic], listener)
         drain(consumer, 1)
-    assert ["another thread" in str(error) for error in listener.refused] == [True]
+    assert ["another thread" in str(error) for error in listener.errors] == [True]
 
 
 def test_commits(broker: EmbeddedBroker, topic: str) -> None:
     tp = TopicPartition(topic, 0)
-    told = threading.Event()
+    is_committed = threading.Event()
     with BytesConsumer(config(broker, topic)) as consumer:
         consumer.assign([tp])
         consumer.commit({tp: 3})
         assert consumer.committed([tp])[tp].offset == 3
-        consumer.commit_async({tp: OffsetAndMetadata(4, "note")}, lambda offsets, error: told.set())
-        assert told.wait(10)
+        consumer.commit_async({tp: OffsetAndMetadata(4, "note")}, lambda offsets, error: is_committed.set())
+        assert is_committed.wait(10)
         assert consumer.committed([tp])[tp].metadata == "note"
         assert consumer.group_metadata().group_id == topic
         with pytest.raises(ClientStateError):
@@ -235,7 +235,7 @@ from rookery.client.sync import Consumer
 interrupts = 0
 
 def interrupt(number, frame):
-    # Only while a poll waits: what the program itself loses is its own.
+    # Only while a poll waits: elsewhere, an interrupt may lose records in this program itself.
     global interrupts
     while frame is not None:
         if frame.f_code.co_name == "wait" and "listener_calls" in frame.f_code.co_filename:
@@ -262,7 +262,7 @@ print(seen == list(range(10)))
 """
 
 
-def test_an_interrupt_loses_nothing(broker: EmbeddedBroker, topic: str) -> None:
+def test_an_interrupt_loses_no_records(broker: EmbeddedBroker, topic: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, broker.bootstrap_servers, topic]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("True\n", "")
@@ -284,5 +284,5 @@ def test_columns(broker: EmbeddedBroker, topic: str) -> None:
         assert rows == list(range(1, 10))
         consumer.assign([second])
         assert consumer.poll_arrow(30.0).num_rows
-        consumer._upcoming_columns = consumer.read_arrow(topic, {1: 4}, {1: 6})
+        consumer._unreturned_columns = consumer.read_arrow(topic, {1: 4}, {1: 6})
         assert consumer.position(second) == 4

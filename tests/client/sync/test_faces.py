@@ -1,4 +1,4 @@
-"""Both faces of the clients: the same methods with the same parameters, and the results that were awaited."""
+"""The asynchronous and the synchronous clients have the same methods, with the same parameters and results."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from rookery.client.produce.producer import Producer
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PAIRS = [(Producer, sync.Producer), (Consumer, sync.Consumer), (Admin, sync.Admin)]
-# An admin over somebody else's connections: those belong to one event loop.
+# An admin that shares a cluster's connections, which belong to one event loop.
 ASYNCHRONOUS_ONLY = {(Admin, "over")}
 
 
@@ -35,14 +35,14 @@ METHODS = [
 
 
 def written(annotation: object) -> str:
-    """As text, so that the types of both faces can be compared."""
+    """Return an annotation as text, so that the types of both clients can be compared."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:_asyncio|asyncio|concurrent|futures|_base|collections|abc|typing)\.", "", text)
     return text.replace("AsyncIterator", "Iterator").replace("AsyncGenerator", "Generator").strip("'\"")
 
 
 @pytest.mark.parametrize(("asynchronous", "synchronous", "name"), METHODS)
-def test_a_method_is_the_same_in_both_faces(asynchronous: type[Any], synchronous: type[Any], name: str) -> None:
+def test_both_clients_have_the_same_method(asynchronous: type[Any], synchronous: type[Any], name: str) -> None:
     ours = inspect.signature(getattr(synchronous, name))
     theirs = inspect.signature(getattr(asynchronous, name))
     assert [(p.name, p.kind, p.default, written(p.annotation)) for p in ours.parameters.values()] == [
@@ -54,7 +54,7 @@ def test_a_method_is_the_same_in_both_faces(asynchronous: type[Any], synchronous
 
 
 @pytest.mark.parametrize(("asynchronous", "synchronous"), PAIRS)
-def test_the_synchronous_face_has_nothing_of_its_own(asynchronous: type[Any], synchronous: type[Any]) -> None:
+def test_the_synchronous_client_has_no_other_methods(asynchronous: type[Any], synchronous: type[Any]) -> None:
     assert public(synchronous).keys() <= public(asynchronous).keys()
     assert {"__enter__", "__exit__"} <= set(dir(synchronous))
 
@@ -64,5 +64,5 @@ def test_the_generated_admin_is_up_to_date() -> None:
     assert subprocess.run(command).returncode == 0, "run scripts/sync_admin.py"
 
 
-def test_both_packages_offer_the_same_names() -> None:
+def test_both_packages_export_the_same_names() -> None:
     assert sorted(sync.__all__) == sorted(name for name in client.__all__ if name != "__getattr__")

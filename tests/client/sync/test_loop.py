@@ -1,4 +1,4 @@
-"""The thread that all synchronous clients share."""
+"""The event loop thread that all synchronous clients share."""
 
 import asyncio
 import subprocess
@@ -23,7 +23,7 @@ async def thread_of_the_loop() -> int:
     return threading.get_ident()
 
 
-def test_work_is_done_on_one_thread_for_all(loop: ClientLoop) -> None:
+def test_all_work_runs_on_one_thread(loop: ClientLoop) -> None:
     assert loop.run(thread_of_the_loop()) == loop.run(thread_of_the_loop()) != threading.get_ident()
     assert shared_loop() is shared_loop()
 
@@ -50,7 +50,7 @@ def test_a_timeout_cancels_the_work(loop: ClientLoop) -> None:
     assert cancelled.wait(10)
 
 
-def test_a_timeout_of_the_work_is_the_callers(loop: ClientLoop) -> None:
+def test_a_timeout_of_the_work_is_raised_to_the_caller(loop: ClientLoop) -> None:
     async def time_out() -> None:
         raise TimeoutError("of the work")
 
@@ -83,25 +83,25 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_ends_the_waiting_and_cancels() -> None:
-    """In a process of its own: those that run tests may not listen to the signal.
+def test_an_interrupt_ends_the_wait_and_cancels_the_work() -> None:
+    """Runs in a separate process: the test process may not handle the signal.
 
-    It comes on the loop's thread, so that it does not wake the one that waits: as if it had come just before that one
-    fell asleep.
+    The signal arrives on the loop's thread, so that it does not wake the waiting one: as if it had arrived just before
+    that one blocked.
     """
     ended = subprocess.run([sys.executable, "-c", INTERRUPT], capture_output=True, text=True, timeout=30)
     assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
 
 
 def test_the_loop_does_not_wait_for_itself(loop: ClientLoop) -> None:
-    async def ask_itself() -> int:
+    async def wait_for_itself() -> int:
         return loop.run(thread_of_the_loop())
 
     with pytest.raises(ClientStateError, match="callback"):
-        loop.run(ask_itself())
+        loop.run(wait_for_itself())
 
 
-def test_stop_cancels_what_is_under_way(loop: ClientLoop) -> None:
+def test_stop_cancels_running_work(loop: ClientLoop) -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
@@ -109,7 +109,7 @@ def test_stop_cancels_what_is_under_way(loop: ClientLoop) -> None:
     loop.run(thread_of_the_loop())
     loop.stop()
     assert future.cancelled()
-    with pytest.raises(ClientStateError, match="ends"):
+    with pytest.raises(ClientStateError, match="is exiting"):
         loop.run(thread_of_the_loop())
     loop.stop()
 
@@ -144,7 +144,7 @@ assert shared_loop().run(answer()) == 42
 """
 
 
-def test_a_forked_child_starts_anew() -> None:
+def test_a_forked_child_gets_a_new_loop() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", FORK], check=True, timeout=30)
 
 
@@ -163,6 +163,6 @@ shared_loop().run(asyncio.sleep(0))
 """
 
 
-def test_a_program_ends_without_closing_its_clients() -> None:
+def test_a_program_may_exit_without_closing_its_clients() -> None:
     ended = subprocess.run([sys.executable, "-W", "error", "-c", EXIT], capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "cancelled\n", "")

@@ -81,7 +81,7 @@ def test_futures_are_those_of_the_standard_library(broker: EmbeddedBroker, topic
         assert not later[0].cancel()
 
 
-def test_a_future_can_be_waited_for_in_vain(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_wait_for_a_future_can_time_out(broker: EmbeddedBroker, topic: str) -> None:
     with Producer[bytes, bytes](config(broker, linger_ms=60_000, batch_size=100_000)) as producer:
         future = producer.send(topic, b"x")
         with pytest.raises(TimeoutError):
@@ -97,12 +97,12 @@ def test_a_future_can_be_waited_for_in_vain(broker: EmbeddedBroker, topic: str) 
 
 
 def test_callbacks_run_on_the_clients_thread_and_may_send(broker: EmbeddedBroker, topic: str) -> None:
-    told: list[tuple[RecordMetadata | None, ApiError | None, str]] = []
+    calls: list[tuple[RecordMetadata | None, ApiError | None, str]] = []
     again: list[Future[RecordMetadata]] = []
     with Producer[bytes, bytes](config(broker)) as producer:
 
         def on_delivery(metadata: RecordMetadata | None, error: ApiError | None) -> None:
-            told.append((metadata, error, threading.current_thread().name))
+            calls.append((metadata, error, threading.current_thread().name))
             again.append(producer.send(topic, b"again"))
             with pytest.raises(ClientStateError, match="callback"):
                 producer.flush()
@@ -110,16 +110,16 @@ def test_callbacks_run_on_the_clients_thread_and_may_send(broker: EmbeddedBroker
         producer.send(topic, b"x", on_delivery=on_delivery).result(10)
         producer.flush()
         assert again[0].result(10).topic == topic
-    ((metadata, error, thread),) = told
+    ((metadata, error, thread),) = calls
     assert metadata is not None
     assert (error, thread) == (None, "rookery-client")
 
 
-def test_what_cannot_be_sent_fails_alone(broker: EmbeddedBroker, topic: str) -> None:
-    told: list[ApiError | None] = []
+def test_a_record_that_cannot_be_sent_fails_alone(broker: EmbeddedBroker, topic: str) -> None:
+    calls: list[ApiError | None] = []
     with Producer[Any, Any](config(broker)) as producer:
         futures = [
-            producer.send("not a topic!", b"x", on_delivery=lambda metadata, error: told.append(error)),
+            producer.send("not a topic!", b"x", on_delivery=lambda metadata, error: calls.append(error)),
             producer.send(topic, b"x", partition=9),
             producer.send(topic, b"fine"),
         ]
@@ -128,7 +128,7 @@ def test_what_cannot_be_sent_fails_alone(broker: EmbeddedBroker, topic: str) -> 
         ]
         assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert futures[2].result(10).topic == topic
-    assert told == [futures[0].exception(0)]
+    assert calls == [futures[0].exception(0)]
 
 
 def test_serializers(broker: EmbeddedBroker, topic: str) -> None:
@@ -142,7 +142,7 @@ def test_serializers(broker: EmbeddedBroker, topic: str) -> None:
     assert (record.key, record.value) == (b"seven", b"7")
 
 
-def test_senders_wait_for_room_and_give_up(broker: EmbeddedBroker, topic: str) -> None:
+def test_senders_wait_for_memory_and_time_out(broker: EmbeddedBroker, topic: str) -> None:
     settings = config(broker, buffer_memory=100_000, max_block_ms=300, linger_ms=0)
     with Producer[bytes, bytes](settings) as producer:
 
@@ -163,10 +163,10 @@ def test_senders_wait_for_room_and_give_up(broker: EmbeddedBroker, topic: str) -
         finally:
             broker.resume()
         producer.flush()
-        producer.send(topic, b"there is room again").result(10)
+        producer.send(topic, b"there is memory again").result(10)
 
 
-def test_a_topic_that_is_waited_for_holds_up_no_other(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_topic_without_metadata_does_not_delay_others(broker: EmbeddedBroker, topic: str) -> None:
     broker.faults.fail("Metadata", "LEADER_NOT_AVAILABLE", topic="late", times=None)
     try:
         with Producer[bytes, bytes](config(broker, max_block_ms=60_000)) as producer:
@@ -180,7 +180,7 @@ def test_a_topic_that_is_waited_for_holds_up_no_other(broker: EmbeddedBroker, to
         broker.faults.clear()
 
 
-def test_close_waits_and_a_failed_block_drops(broker: EmbeddedBroker, topic: str) -> None:
+def test_close_waits_and_a_failed_block_drops_records(broker: EmbeddedBroker, topic: str) -> None:
     with Producer[bytes, bytes](config(broker, linger_ms=10_000)) as producer:
         kept = [producer.send(topic, b"x") for _ in range(100)]
     assert {future.result(0).topic for future in kept} == {topic}
@@ -235,7 +235,7 @@ def test_transactions(broker: EmbeddedBroker, topic: str) -> None:
                 producer.abort_transaction()
 
 
-def test_a_transaction_that_lost_a_record_is_not_committed(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_transaction_with_a_failed_record_is_not_committed(broker: EmbeddedBroker, topic: str) -> None:
     with Producer[Any, Any](config(broker, transactional_id=topic)) as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""The clients for programs without asyncio: the same names and parameters, and what was awaited is waited for."""
+"""The clients for programs without asyncio: the same names and parameters; calls block instead of being awaited."""
 
 from rookery.base.errors import ApiError, ConfigError, ErrorCode
 from rookery.base.types import TopicPartition

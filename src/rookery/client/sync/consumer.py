@@ -1,11 +1,12 @@
 """`Consumer` without `await`: the same methods as `rookery.client.Consumer`, which wait for their results.
 
-One thread at a time may use a consumer; `wakeup` and `metrics` are for all. Listeners run in the thread that polls and
-may call the consumer. Deserializers, interceptors and commit callbacks run on the clients' own thread.
+Only one thread at a time may use a consumer; any thread may call `wakeup` and `metrics`. Listeners run in the thread
+that polls and may call the consumer. Deserializers, interceptors and commit callbacks run on the clients' thread.
 
-Records that left the asynchronous consumer and are not in the user's hands wait in `_upcoming`: the rest of what an
-iteration fetched, and what a poll had when it was interrupted. They come first in the next poll. To the user they were
-not read: `commit` stops before them, and whatever else has to do with positions goes back to them first.
+`_unreturned` holds records that the asynchronous consumer has returned and the user has not received: the rest of an
+iteration's fetch, and the records of a poll that was interrupted. The next poll returns them first. They count as not
+read: `commit` commits the positions before them, and every other call that uses positions seeks back to them first.
+Otherwise their offsets would be committed without being processed, or they would be skipped.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ from rookery.client.membership.assignors.base import Assignor
 from rookery.client.membership.interfaces import CommitCallback
 from rookery.client.metadata import Partition
 from rookery.client.metrics.names import MetricName
-from rookery.client.sync.listener_calls import Conversation, HandedListener
+from rookery.client.sync.listener_calls import BridgedListener, ThreadBridge
 from rookery.client.sync.loop import shared_loop
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-async def _do(work: Callable[[], Result]) -> Result:
+async def _call(work: Callable[[], Result]) -> Result:
     return work()
 
 
 class Consumer(Generic[K, V]):
-    """`config` has Kafka's keys. Without deserializers, keys and values are bytes."""
+    """`config` holds settings under Kafka's names. Without deserializers, keys and values are bytes."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class Consumer(Generic[K, V]):
         randomness: Random | None = None,
     ) -> None:
         self._loop = shared_loop()
-        self._conversation = Conversation(self._loop)
-        self._upcoming: deque[ConsumerRecord[K, V]] = deque()
+        self._bridge = ThreadBridge(self._loop)
+        self._unreturned: deque[ConsumerRecord[K, V]] = deque()
         self._is_woken = False
-        self._upcoming_columns: pa.RecordBatch | None = None
-        self._fetching: asyncio.Task[Any] | None = None
+        self._unreturned_columns: pa.RecordBatch | None = None
+        self._poll_task: asyncio.Task[Any] | None = None
 
         def make() -> AsyncConsumer[K, V]:
             return AsyncConsumer(
@@ -99,266 +100,271 @@ class Consumer(Generic[K, V]):
     ) -> None:
         self.close()
 
-    # What to read.
+    # Subscription and assignment.
 
     def subscribe(
         self, topics: Collection[TopicName] | TopicName | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> None:
-        """Read these topics together with the other members of the group; a pattern must match a whole name."""
-        handed = None if listener is None else HandedListener(listener, self._conversation)
-        self._tell(lambda: self._consumer.subscribe(topics, handed))
+        """Share `topics` with the other members of the group; a pattern must match whole topic names."""
+        bridged = None if listener is None else BridgedListener(listener, self._bridge)
+        self._rewind_and_call(lambda: self._consumer.subscribe(topics, bridged))
 
     def assign(self, partitions: SomePartitions) -> None:
-        """Read these partitions, and no others; those that were assigned before keep their positions."""
-        self._tell(lambda: self._consumer.assign(partitions))
+        """Read exactly `partitions`; those that were assigned before keep their positions."""
+        self._rewind_and_call(lambda: self._consumer.assign(partitions))
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; leave the group."""
-        self._ask(self._consumer.unsubscribe)
+        """Leave the group and drop the subscription or assignment."""
+        self._rewind_and_run(self._consumer.unsubscribe)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return self._conversation.wait(_do(self._consumer.assignment))
+        return self._bridge.wait(_call(self._consumer.assignment))
 
     def subscription(self) -> frozenset[TopicName]:
-        """The topics that are subscribed to; of a pattern, those that match it today."""
-        return self._conversation.wait(_do(self._consumer.subscription))
+        """Return the subscribed topics; for a pattern, the existing topics that match it."""
+        return self._bridge.wait(_call(self._consumer.subscription))
 
-    # Reading.
+    # Records.
 
     def poll(self, timeout_s: float = DEFAULT_POLL_S, *, max_records: int | None = None) -> ConsumerRecords[K, V]:
-        """The records that are there, up to max.poll.records; waits for the first of them up to the time-out."""
-        if not self._upcoming or self._is_woken:
+        """Return buffered records, up to max.poll.records; wait for the first of them up to the time-out."""
+        if not self._unreturned or self._is_woken:
             self._is_woken = False
-            self._conversation.wait(self._fetch(timeout_s, max_records))
+            self._bridge.wait(self._fetch(timeout_s, max_records))
         return self._take(max_records)
 
     def _take(self, count_max: int | None) -> ConsumerRecords[K, V]:
-        """First they are in two places, then in one: an interrupt in between loses nothing."""
-        taken = ConsumerRecords(islice(self._upcoming, count_max))
+        """Return records of `_unreturned`. They are copied before they are removed: an interrupt loses none."""
+        taken = ConsumerRecords(islice(self._unreturned, count_max))
         for _ in taken:
-            self._upcoming.popleft()
+            self._unreturned.popleft()
         return taken
 
     async def _fetch(self, timeout_s: float, max_records: int | None) -> None:
-        """Whoever waits may be interrupted at any time, so records are put where they are found again."""
-        await self._settle()
-        if self._upcoming_columns is not None:
-            self._go_back()
-        self._fetching = asyncio.current_task()
-        self._upcoming.extend(await self._consumer.poll(timeout_s, max_records=max_records))
+        """Poll into `_unreturned`: the waiting thread may be interrupted at any time, and the records must not be
+        lost."""
+        await self._end_interrupted_poll()
+        if self._unreturned_columns is not None:
+            self._rewind()
+        self._poll_task = asyncio.current_task()
+        self._unreturned.extend(await self._consumer.poll(timeout_s, max_records=max_records))
 
-    async def _settle(self) -> None:
-        """A poll that was interrupted may take a moment to end."""
-        if self._fetching is not None and self._fetching.cancelling():
-            await asyncio.wait([self._fetching])
+    async def _end_interrupted_poll(self) -> None:
+        """Wait for a poll that was interrupted and is still being cancelled."""
+        if self._poll_task is not None and self._poll_task.cancelling():
+            await asyncio.wait([self._poll_task])
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
-        """All records that are there; waits for the first of them up to the time-out, and then gives no rows."""
-        self._conversation.wait(self._fetch_columns(timeout_s))
-        columns, self._upcoming_columns = self._upcoming_columns, None
+        """Return all buffered records; wait for the first of them up to the time-out, then return no rows."""
+        self._bridge.wait(self._fetch_columns(timeout_s))
+        columns, self._unreturned_columns = self._unreturned_columns, None
         return columns
 
     async def _fetch_columns(self, timeout_s: float) -> None:
-        await self._settle()
-        if self._upcoming:
-            self._go_back()
-        self._fetching = asyncio.current_task()
-        if self._upcoming_columns is None:
-            self._upcoming_columns = await self._consumer.poll_arrow(timeout_s)
+        await self._end_interrupted_poll()
+        if self._unreturned:
+            self._rewind()
+        self._poll_task = asyncio.current_task()
+        if self._unreturned_columns is None:
+            self._unreturned_columns = await self._consumer.poll_arrow(timeout_s)
 
     def read_arrow(self, topic: TopicName, start: Positions = BEGINNING, end: Positions = END) -> "pa.RecordBatch":
-        """The records of a topic between two positions, as far as they exist now; in order within a partition.
+        """Return the records of a topic between two positions that exist now, in order within a partition.
 
-        A mapping names the partitions to read. One RecordBatch has room for about 2 GB of keys or values: read more
-        with `iterate_arrow`.
+        A mapping names the partitions to read. One RecordBatch holds at most about 2 GB of keys or values: use
+        `iterate_arrow` to read more.
         """
-        return self._conversation.wait(self._consumer.read_arrow(topic, start, end))
+        return self._bridge.wait(self._consumer.read_arrow(topic, start, end))
 
     def iterate_arrow(
         self, topic: TopicName, start: Positions = BEGINNING, end: Positions = END
     ) -> "Iterator[pa.RecordBatch]":
-        """As `read_arrow`, a fetch at a time: in the order of offsets within a partition."""
+        """Like `read_arrow`, but yield the records of one fetch at a time, in order within a partition."""
         batches: Any = self._consumer.iterate_arrow(topic, start, end)
 
-        async def upcoming() -> "pa.RecordBatch | None":
+        async def next_batch() -> "pa.RecordBatch | None":
             return await anext(batches, None)
 
         async def leave() -> None:
             await batches.aclose()
 
         try:
-            while (batch := self._conversation.wait(upcoming())) is not None:
+            while (batch := self._bridge.wait(next_batch())) is not None:
                 yield batch
         finally:
-            # Who leaves early may do so at the very end of the program.
+            # A generator that was not exhausted may be closed when the program exits, after the loop has stopped.
             with suppress(ClientStateError):
-                self._conversation.wait(leave())
+                self._bridge.wait(leave())
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Records one by one, without end."""
+        """Yield records one by one, without end."""
         while True:
-            if not self._upcoming or self._is_woken:
+            if not self._unreturned or self._is_woken:
                 self._is_woken = False
-                self._conversation.wait(self._fetch(DEFAULT_POLL_S, None))
-            while self._upcoming and not self._is_woken:
-                yield self._upcoming.popleft()
+                self._bridge.wait(self._fetch(DEFAULT_POLL_S, None))
+            while self._unreturned and not self._is_woken:
+                yield self._unreturned.popleft()
 
     def wakeup(self) -> None:
-        """From any thread: the poll that runs, or the next one, raises WakeupError."""
+        """Make the running poll, or else the next one, raise WakeupError. May be called from any thread."""
         self._is_woken = True
         self._consumer.wakeup()
 
     # Positions.
 
     def seek(self, partition: OnePartition, offset: Offset | OffsetAndMetadata) -> None:
-        """Go on from here; the offset's leader epoch, if given, is compared with the leader's first."""
-        self._tell(lambda: self._consumer.seek(partition, offset))
+        """Continue at `offset`. If it carries a leader epoch, the position is validated with the leader first."""
+        self._rewind_and_call(lambda: self._consumer.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: SomePartitions) -> None:
-        """Go on from the first offset of these partitions, or of all; which that is, is found out by the next poll."""
-        self._tell(lambda: self._consumer.seek_to_beginning(*partitions))
+        """Continue at the first offset of `partitions`, or of all. The next poll looks that offset up."""
+        self._rewind_and_call(lambda: self._consumer.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: SomePartitions) -> None:
-        self._tell(lambda: self._consumer.seek_to_end(*partitions))
+        self._rewind_and_call(lambda: self._consumer.seek_to_end(*partitions))
 
     def seek_to_timestamp(self, times_ms: Mapping[TopicPartition, TimestampMs] | TimestampMs) -> None:
-        """Go on from the first record with this time or a later one: of each partition, or one time for all."""
-        self._ask(lambda: self._consumer.seek_to_timestamp(times_ms))
+        """Continue at the first record at or after a timestamp: one per partition, or one for all partitions."""
+        self._rewind_and_run(lambda: self._consumer.seek_to_timestamp(times_ms))
 
     def position(self, partition: OnePartition, *, timeout_s: float | None = None) -> Offset:
-        """The offset of the next record; looked up if it is not known yet."""
-        return self._ask(lambda: self._consumer.position(partition, timeout_s=timeout_s))
+        """Return the offset of the next record; look it up if it is not known yet."""
+        return self._rewind_and_run(lambda: self._consumer.position(partition, timeout_s=timeout_s))
 
     def pause(self, *partitions: SomePartitions) -> None:
-        """Hand out nothing of these partitions until `resume`; they stay assigned."""
-        self._tell(lambda: self._consumer.pause(*partitions))
+        """Return no records of `partitions` until `resume`; they stay assigned."""
+        self._rewind_and_call(lambda: self._consumer.pause(*partitions))
 
     def resume(self, *partitions: SomePartitions) -> None:
-        self._tell(lambda: self._consumer.resume(*partitions))
+        self._rewind_and_call(lambda: self._consumer.resume(*partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        return self._conversation.wait(_do(self._consumer.paused))
+        return self._bridge.wait(_call(self._consumer.paused))
 
     def lag(self, partition: OnePartition) -> int | None:
-        """How many offsets lie before the position, as the last fetch told; None before it."""
-        return self._tell(lambda: self._consumer.lag(partition))
+        """Return the offsets between the position and the end as of the last fetch; None before the first fetch."""
+        return self._rewind_and_call(lambda: self._consumer.lag(partition))
 
     # The group.
 
     def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
-        """Commit these offsets, or the positions of all partitions; returns when that is done."""
+        """Commit `offsets`, or the positions of all partitions, and wait for the coordinator's reply."""
 
         async def commit() -> None:
             await self._consumer.commit(self._to_commit(offsets), timeout_s=timeout_s)
 
-        self._conversation.wait(commit())
+        self._bridge.wait(commit())
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting, in the order of the calls; `callback(offsets, error or None)` is called once."""
-        self._conversation.wait(_do(lambda: self._consumer.commit_async(self._to_commit(offsets), callback)))
+        """Commit without waiting. Commits keep the order of the calls; `callback(offsets, error)` is called once."""
+        self._bridge.wait(_call(lambda: self._consumer.commit_async(self._to_commit(offsets), callback)))
 
     def _to_commit(self, offsets: Offsets | None) -> Offsets | None:
-        """On the loop. Positions lie behind what is upcoming, which nobody has read yet."""
-        if offsets is not None or not (self._upcoming or self._upcoming_columns):
+        """Return the positions before `_unreturned`, which the asynchronous consumer's positions are after.
+
+        Must be called on the loop.
+        """
+        if offsets is not None or not (self._unreturned or self._unreturned_columns):
             return offsets
         positions = self._consumer._subscription.positions_to_commit()
-        return positions | {tp: OffsetAndMetadata(offset) for tp, offset in self._first_upcoming().items()}
+        return positions | {tp: OffsetAndMetadata(offset) for tp, offset in self._first_unreturned().items()}
 
     def committed(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group committed; partitions without are left out."""
-        return self._conversation.wait(self._consumer.committed(partitions, timeout_s=timeout_s))
+        """Return the group's committed offsets; partitions without one are left out."""
+        return self._bridge.wait(self._consumer.committed(partitions, timeout_s=timeout_s))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group: for `send_offsets_to_transaction`."""
-        return self._conversation.wait(_do(self._consumer.group_metadata))
+        """Return the identity of this member in its group, for `send_offsets_to_transaction`."""
+        return self._bridge.wait(_call(self._consumer.group_metadata))
 
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        """Ask the group for a rebalance, at the next poll."""
-        self._conversation.wait(_do(lambda: self._consumer.enforce_rebalance(reason)))
+        """Request a rebalance of the group at the next poll."""
+        self._bridge.wait(_call(lambda: self._consumer.enforce_rebalance(reason)))
 
-    # Questions about the cluster.
+    # Look-ups.
 
     def beginning_offsets(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        """The first offset of each partition."""
-        return self._conversation.wait(self._consumer.beginning_offsets(partitions, timeout_s=timeout_s))
+        """Return the first offset of each partition."""
+        return self._bridge.wait(self._consumer.beginning_offsets(partitions, timeout_s=timeout_s))
 
     def end_offsets(
         self, partitions: SomePartitions, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        """The offset behind the last record; with read_committed, behind the last that is decided."""
-        return self._conversation.wait(self._consumer.end_offsets(partitions, timeout_s=timeout_s))
+        """Return the offset after the last record; with read_committed, the last stable offset."""
+        return self._bridge.wait(self._consumer.end_offsets(partitions, timeout_s=timeout_s))
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, TimestampMs], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record with each time or a later one; None where no record is so late."""
-        return self._conversation.wait(self._consumer.offsets_for_times(times_ms, timeout_s=timeout_s))
+        """Return the first record at or after each timestamp; None for partitions without such a record."""
+        return self._bridge.wait(self._consumer.offsets_for_times(times_ms, timeout_s=timeout_s))
 
     def wait_for_records(self, positions: Mapping[TopicPartition, Offset], *, timeout_s: float) -> bool:
-        """Whether there is a record at or behind any of these positions; waits for the first up to the time-out.
+        """Return whether there is a record at or after any of `positions`; wait for one up to the time-out.
 
-        Not tried again where it fails.
+        One attempt: errors are not retried.
         """
-        return self._conversation.wait(self._consumer.wait_for_records(positions, timeout_s=timeout_s))
+        return self._bridge.wait(self._consumer.wait_for_records(positions, timeout_s=timeout_s))
 
     def measure(self, positions: Mapping[TopicPartition, Offset], *, size_max: int) -> dict[TopicPartition, StoredRun]:
-        """What the first offsets from each position on take where they are stored, up to about `size_max` bytes.
+        """Return the stored size and the number of offsets of the first batches from each position on.
 
-        Partitions with nothing there are left out. Not tried again where it fails.
+        Each run is limited to about `size_max` bytes. Partitions without records at their position are left out. One
+        attempt: errors are not retried.
         """
-        return self._conversation.wait(self._consumer.measure(positions, size_max=size_max))
+        return self._bridge.wait(self._consumer.measure(positions, size_max=size_max))
 
     def partitions_for(self, topic: TopicName, *, timeout_s: float | None = None) -> list[Partition]:
-        """The partitions of a topic, by index. Raises ApiError if it does not exist."""
-        return self._conversation.wait(self._consumer.partitions_for(topic, timeout_s=timeout_s))
+        """Return the partitions of a topic in the order of their indexes. Raises ApiError if it does not exist."""
+        return self._bridge.wait(self._consumer.partitions_for(topic, timeout_s=timeout_s))
 
     def list_topics(self, *, timeout_s: float | None = None) -> dict[TopicName, list[Partition]]:
-        """All topics with their partitions, without internal ones unless exclude.internal.topics is false."""
-        return self._conversation.wait(self._consumer.list_topics(timeout_s=timeout_s))
+        """Return all topics with their partitions; internal ones only if exclude.internal.topics is false."""
+        return self._bridge.wait(self._consumer.list_topics(timeout_s=timeout_s))
 
     def metrics(self) -> dict[MetricName, float]:
-        """Kafka's names; see `rookery.client.metrics`."""
+        """Return all metrics under Kafka's names; see `rookery.client.metrics`."""
         return self._loop.call(self._consumer.metrics)
 
-    # The end.
+    # Closing.
 
     def close(self, timeout_s: float = DEFAULT_CLOSE_S) -> None:
-        """Commit if that is automatic, leave the group, end all requests. More than once is no error."""
-        self._ask(lambda: self._consumer.close(timeout_s))
+        """Commit if enable.auto.commit is true, leave the group, cancel all requests. Further calls do nothing."""
+        self._rewind_and_run(lambda: self._consumer.close(timeout_s))
 
-    def _tell(self, work: Callable[[], Result]) -> Result:
-        """Something that has to do with positions, on the loop."""
-        return self._ask(lambda: _do(work))
+    def _rewind_and_call(self, work: Callable[[], Result]) -> Result:
+        """Seek back to the unreturned records, then call `work` on the loop. For calls that use positions."""
+        return self._rewind_and_run(lambda: _call(work))
 
-    def _ask(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Something that has to do with positions and takes its time."""
+    def _rewind_and_run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Like `_rewind_and_call`, for a coroutine function."""
 
-        async def ask() -> Result:
-            await self._settle()
-            self._go_back()
+        async def run() -> Result:
+            await self._end_interrupted_poll()
+            self._rewind()
             return await work()
 
-        return self._conversation.wait(ask())
+        return self._bridge.wait(run())
 
-    def _go_back(self) -> None:
-        """On the loop: return to before what is upcoming."""
-        firsts = self._first_upcoming()
-        self._upcoming.clear()
-        self._upcoming_columns = None
+    def _rewind(self) -> None:
+        """Seek back to the unreturned records and drop them. Must be called on the loop."""
+        firsts = self._first_unreturned()
+        self._unreturned.clear()
+        self._unreturned_columns = None
         for tp in firsts.keys() & self._consumer.assignment():
             self._consumer.seek(tp, firsts[tp])
 
-    def _first_upcoming(self) -> dict[TopicPartition, Offset]:
+    def _first_unreturned(self) -> dict[TopicPartition, Offset]:
         firsts: dict[TopicPartition, Offset] = {}
-        for record in self._upcoming:
+        for record in self._unreturned:
             firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        if self._upcoming_columns is not None:
+        if self._unreturned_columns is not None:
             names = ("topic", "partition", "offset")
-            topics, partitions, offsets = (self._upcoming_columns.column(name).to_pylist() for name in names)
+            topics, partitions, offsets = (self._unreturned_columns.column(name).to_pylist() for name in names)
             for topic, partition, offset in zip(topics, partitions, offsets, strict=True):
                 firsts.setdefault(TopicPartition(topic, partition), offset)
         return firsts

@@ -1,9 +1,9 @@
-"""Records that threads hand to the clients' thread, and the producer there that takes them.
+"""The records that threads queue for the clients' thread, and the producer there that sends them.
 
-A record is bytes when it is handed over: interceptors and serializers have seen it in the thread that sends, which may
-use its objects again at once. The `Delivery` that the thread holds lies in the batch itself, also of a record that had
-to wait. So whoever settles the batch settles the delivery, and a record has one fate: either it got into a batch, or
-`sync.producer` refuses it.
+A queued record is bytes: interceptors and serializers have run in the sending thread, which may reuse its objects
+immediately. The `Delivery` that the sender holds is stored in the batch itself, also for a record that had to wait. So
+completing the batch completes the delivery, and each record is completed exactly once: either it is in a batch, or
+`sync.producer` fails it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ from rookery.client.sync.delivery import Delivery
 from rookery.records.record import Headers
 
 
-class Handed(NamedTuple):
-    """A record on its way from a thread to the loop."""
+class QueuedRecord(NamedTuple):
+    """A record that a thread has queued for the loop."""
 
     topic: TopicName
     key: bytes | None
@@ -34,41 +34,42 @@ class Handed(NamedTuple):
     size_bytes: int
 
 
-# What `Handed(*row)` does, without a call in Python for each record.
-make_handed: Callable[[tuple[object, ...]], Handed] = partial(tuple.__new__, Handed)
+# Like `QueuedRecord(*row)`, without a Python call for each record.
+make_queued_record: Callable[[tuple[object, ...]], QueuedRecord] = partial(tuple.__new__, QueuedRecord)
 
-# The delivery of the record that this task sends patiently, until it lies in a batch.
-_patient: ContextVar[Delivery | None] = ContextVar("_patient", default=None)
+# The delivery of the record that the current task sends with `send_waiting`; None once it is in a batch.
+_waiting_delivery: ContextVar[Delivery | None] = ContextVar("_patient", default=None)
 
 
-class HandedProducer(AsyncProducer[Any, Any]):
-    """A producer that takes records with futures that were made elsewhere. Used on the loop only."""
+class LoopProducer(AsyncProducer[Any, Any]):
+    """A producer whose records come with existing futures (`Delivery`). Used on the loop only."""
 
     def __init__(
         self, config: Mapping[str, object], *, interceptors: Sequence[ProducerInterceptor], **options: Any
     ) -> None:
         super().__init__(config, **options)
-        self._interceptors = _Acknowledging(interceptors)
+        self._interceptors = _AcknowledgementInterceptors(interceptors)
         self._delivery: Delivery | None = None
 
     def _make_shell(self) -> Any:
         shell = super()._make_shell()
         self._new_future = self._next_future
-        # Interceptors are told by the batches: only a partitioner has a say here.
+        # The batches call the interceptors, so only a partitioner prevents the direct path.
         self._is_plain = self._choose_partition is None
         return shell
 
     def _next_future(self) -> RecordFuture:
-        """Right before the record is appended: of `send_now`, or of the task that was patient and has room now."""
+        """Return the delivery of the record that is about to be appended: by `send_now`, or by `send_waiting`."""
         delivery: Any = self._delivery
         if delivery is None:
-            delivery = _patient.get()
-            _patient.set(None)
+            delivery = _waiting_delivery.get()
+            _waiting_delivery.set(None)
         future: RecordFuture = delivery
         return future
 
-    def send_now(self, record: Handed) -> bool:
-        """Send a record if nothing has to be waited for. Raises if the transaction, or its lack, forbids to send."""
+    def send_now(self, record: QueuedRecord) -> bool:
+        """Send a record if that needs no wait; return whether it was sent. Raises if the transaction's state forbids
+        it."""
         if self._transactions is not None:
             self._transactions.check_may_send()
         if not self._is_plain:
@@ -79,26 +80,26 @@ class HandedProducer(AsyncProducer[Any, Any]):
         finally:
             self._delivery = None
 
-    async def send_patiently(self, record: Handed) -> None:
-        """Send a record that `send_now` did not take, and wait for what it needs. Raises what `send` raises.
+    async def send_waiting(self, record: QueuedRecord) -> None:
+        """Send a record that `send_now` did not send; wait for metadata or memory. Raises like `send`.
 
-        Cancelled, it may be in its batch already: `is_in_batch` tells, in the same task.
+        If it is cancelled, the record may be in a batch already: check `is_in_batch` in the same task.
         """
-        _patient.set(record.delivery)
+        _waiting_delivery.set(record.delivery)
         topic, key, value, partition, headers, timestamp_ms, on_delivery, _, _ = record
         await self._queue_record(ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery)
 
     @property
     def is_in_batch(self) -> bool:
-        """Whether the record that this task sent last got into a batch."""
-        return _patient.get() is None
+        """Whether the last record of the current task is in a batch."""
+        return _waiting_delivery.get() is None
 
-    def tell_interceptors(self, error: ApiError) -> None:
-        """Of a record that they saw, and that will never be in a batch."""
+    def notify_interceptors(self, error: ApiError) -> None:
+        """Report `error` for a record that the interceptors saw and that will never be in a batch."""
         self._interceptors.on_acknowledgement(None, error)
 
     def count_error(self, topic: TopicName) -> None:
-        """A record failed before it was handed over."""
+        """Count a record that failed before it was queued."""
         self._metrics.errors(topic, 1)
 
     @property
@@ -106,8 +107,8 @@ class HandedProducer(AsyncProducer[Any, Any]):
         return self._transactions is not None and self._transactions.is_open
 
 
-class _Acknowledging(Interceptors):
-    """They saw the record in the thread that sent it; what is left is to tell them what became of it."""
+class _AcknowledgementInterceptors(Interceptors):
+    """Calls only `on_acknowledgement`: `on_send` has run in the sending thread."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         return record

@@ -1,9 +1,8 @@
-"""Lets a thread wait for the loop while the loop may ask it to do something: how rebalance listeners run in the thread
-that polls.
+"""Runs rebalance listeners in the thread that polls: the loop calls functions in the thread that waits for it.
 
-`Conversation.wait` hands work to the loop and waits for its end. While it waits, `Conversation.ask`, called on the
-loop, has a function run in the waiting thread, and waits for that in turn. The function may begin a conversation of its
-own, so a listener may call the consumer. One thread at a time may wait.
+`ThreadBridge.wait` submits work to the loop and waits for its end. Meanwhile, `ThreadBridge.call_in_thread`, called on
+the loop, runs a function in the waiting thread and waits for its result. The function may call `wait` again, so a
+listener may call the consumer. Only one thread at a time may wait.
 """
 
 import asyncio
@@ -19,21 +18,21 @@ from rookery.client.membership.interfaces import RebalanceListener
 from rookery.client.sync.loop import ClientLoop
 
 Result = TypeVar("Result")
-# What the waiting thread shall do; None: no more.
+# Functions for the waiting thread to call; None ends the wait.
 _Calls: TypeAlias = "SimpleQueue[Callable[[], None] | None]"
 
 
-class Conversation:
+class ThreadBridge:
     def __init__(self, loop: ClientLoop) -> None:
         self._loop = loop
-        self._user = RLock()
+        self._owner = RLock()
         self._calls: _Calls | None = None
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do the work on the loop and wait for it here. An interrupt cancels it."""
-        if not self._user.acquire(blocking=False):
+        """Run `work` on the loop and wait for its result. An interrupt cancels it."""
+        if not self._owner.acquire(blocking=False):
             work.close()
-            raise ClientStateError("another thread uses this consumer; only wakeup is for all threads")
+            raise ClientStateError("another thread is using this consumer; only wakeup() may be called by any thread")
         calls: _Calls = SimpleQueue()
         before, self._calls = self._calls, calls
         try:
@@ -48,55 +47,55 @@ class Conversation:
                 raise
         finally:
             self._calls = before
-            self._user.release()
+            self._owner.release()
 
-    async def ask(self, question: Callable[[], Result]) -> Result:
-        """On the loop: have the waiting thread answer."""
+    async def call_in_thread(self, function: Callable[[], Result]) -> Result:
+        """Call `function` in the waiting thread and return its result. Must be called on the loop."""
         if self._calls is None:
-            return question()
+            return function()
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result] = loop.create_future()
+        result: asyncio.Future[Result] = loop.create_future()
 
         def call() -> None:
             try:
-                found = question()
+                value = function()
             except Exception as error:
-                loop.call_soon_threadsafe(_fail, answer, error)
+                loop.call_soon_threadsafe(_set_exception, result, error)
             else:
-                loop.call_soon_threadsafe(_answer, answer, found)
+                loop.call_soon_threadsafe(_set_result, result, value)
 
         self._calls.put(call)
-        return await answer
+        return await result
 
 
-def _answer(future: asyncio.Future[Result], found: Result) -> None:
-    # Who asked may have been cancelled.
+def _set_result(future: asyncio.Future[Result], value: Result) -> None:
+    # The task that waits for it may have been cancelled.
     if not future.done():
-        future.set_result(found)
+        future.set_result(value)
 
 
-def _fail(future: asyncio.Future[Result], error: Exception) -> None:
+def _set_exception(future: asyncio.Future[Result], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
 
 
-class HandedListener(RebalanceListener):
-    """A user's listener, called in the thread that polls."""
+class BridgedListener(RebalanceListener):
+    """Calls the user's listener in the thread that polls."""
 
-    def __init__(self, listener: RebalanceListener, conversation: Conversation) -> None:
+    def __init__(self, listener: RebalanceListener, bridge: ThreadBridge) -> None:
         self._listener = listener
-        self._conversation = conversation
+        self._bridge = bridge
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        await self._tell(self._listener.on_partitions_assigned, partitions)
+        await self._call(self._listener.on_partitions_assigned, partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        await self._tell(self._listener.on_partitions_revoked, partitions)
+        await self._call(self._listener.on_partitions_revoked, partitions)
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        await self._tell(self._listener.on_partitions_lost, partitions)
+        await self._call(self._listener.on_partitions_lost, partitions)
 
-    async def _tell(self, method: Callable[[Collection[TopicPartition]], Any], partitions: Any) -> None:
-        answer = await self._conversation.ask(lambda: method(partitions))
-        if isawaitable(answer):
-            await answer
+    async def _call(self, method: Callable[[Collection[TopicPartition]], Any], partitions: Any) -> None:
+        result = await self._bridge.call_in_thread(lambda: method(partitions))
+        if isawaitable(result):
+            await result

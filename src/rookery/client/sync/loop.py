@@ -1,11 +1,11 @@
-"""One event loop in a thread of its own, for all synchronous clients of a process.
+"""One event loop in its own thread, shared by all synchronous clients of a process.
 
-The thread starts with the first client. It is a daemon: a program that forgets to close its clients ends all the same,
-and what the loop still does then is cancelled. A forked child has no threads but the one that forked: the loop that it
-inherits is lost, its clients say so, and new clients in the child get a new loop.
+The thread starts with the first client. It is a daemon: a program that does not close its clients can still exit, and
+the work on the loop is cancelled then. A forked child has only the thread that forked: the loop that it inherits is
+lost, inherited clients raise, and new clients in the child get a new loop.
 
-Who waits here must not be the loop itself: callbacks that run on its thread and call a client that waits get a
-`ClientStateError` instead of a deadlock. An interrupt (Ctrl-C) ends the waiting and cancels what was waited for.
+A callback on the loop's thread must not wait for the loop: a client call that waits raises `ClientStateError` there
+instead of deadlocking. An interrupt (Ctrl-C) ends a wait and cancels the work.
 """
 
 import atexit
@@ -20,16 +20,16 @@ from rookery.client.errors import ClientStateError
 
 Result = TypeVar("Result")
 
-# A signal that comes just before the thread falls asleep, or on another thread, does not wake it. Python's handler runs
-# when it wakes for any reason: without this, an interrupt could wait as long as the work.
-_LOOK_FOR_SIGNALS_S = 0.5
+# A signal that arrives just before the thread blocks, or on another thread, does not wake it. Python runs the handler
+# when the thread wakes for any reason: without this interval, an interrupt could be delayed until the work ends.
+_SIGNAL_CHECK_S = 0.5
 
 
 class ClientLoop(LoopThread):
-    """Runs from the start to `stop`. Safe to use from any thread."""
+    """Runs from its creation to `stop`. Thread-safe."""
 
     def __init__(self) -> None:
-        # By a fork: we are in the child.
+        # Whether this is the copy in a forked child.
         self.is_lost = False
         super().__init__("rookery-client")
 
@@ -38,17 +38,17 @@ class ClientLoop(LoopThread):
         return not self.is_lost and self._thread.is_alive()
 
     def run(self, work: Coroutine[Any, Any, Result], *, timeout_s: float | None = None) -> Result:
-        """Do the work on the loop, and wait for its result. TimeoutError cancels it."""
+        """Run `work` on the loop and wait for its result. It is cancelled after `timeout_s`, with TimeoutError."""
         future = self.submit(work, waits=True)
         try:
             return _result(future, timeout_s)
         except BaseException:
-            # Its own failure, for which this does nothing; or a time-out or interrupt of ours.
+            # A time-out or interrupt of this thread. (If the work itself failed, this has no effect.)
             future.cancel()
             raise
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """Call a function on the loop, and wait for its result."""
+        """Call `function` on the loop and wait for its result."""
 
         async def work() -> Result:
             return function()
@@ -56,7 +56,7 @@ class ClientLoop(LoopThread):
         return self.run(work())
 
     def submit(self, work: Coroutine[Any, Any, Result], *, waits: bool = False) -> "Future[Result]":
-        """Do the work on the loop; `waits` says that the calling thread will wait for it."""
+        """Run `work` on the loop; `waits` says that the calling thread will wait for it."""
         try:
             self.check(waits=waits)
             return super().submit(work)
@@ -65,16 +65,16 @@ class ClientLoop(LoopThread):
             raise
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call a function on the loop, soon."""
+        """Schedule a call of `callback` on the loop."""
         self.check(waits=False)
         self._loop.call_soon_threadsafe(callback)
 
     def check(self, *, waits: bool) -> None:
-        """ClientStateError if the loop cannot do anything for the calling thread."""
+        """Raise ClientStateError if the loop cannot serve the calling thread."""
         if self.is_lost:
-            raise ClientStateError("this client was made before the process was forked: make another one in the child")
+            raise ClientStateError("this client was created before a fork: create another one in the child process")
         if not self._thread.is_alive():
-            raise ClientStateError("the program ends: clients cannot be used any more")
+            raise ClientStateError("the program is exiting: clients cannot be used any more")
         if waits and self.is_current:
             raise ClientStateError("a callback on the client's own thread cannot wait for the client")
 
@@ -84,22 +84,22 @@ class ClientLoop(LoopThread):
         return self._thread.ident == get_ident()
 
     def stop(self) -> None:
-        """Cancel all that is under way, and end the thread; nothing if it is gone."""
+        """Cancel all running work and end the thread; do nothing if it has ended."""
         if not self.is_lost:
             super().stop()
 
-    def lose(self) -> None:
-        """We are in a forked child. The loop's files are the parent's, too: nothing is closed."""
+    def mark_lost(self) -> None:
+        """Mark the copy in a forked child. Nothing is closed: the child shares the loop's files with the parent."""
         self.is_lost = True
 
 
-class _Shared:
-    """The process's loop. Forked children forget it, and the lock, which another thread may have held."""
+class _SharedLoop:
+    """The loop of the process. A forked child replaces it, and the lock, which another thread may have held."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._loop: ClientLoop | None = None
-        # Collected as garbage, a lost loop would close what it shares with the parent.
+        # Keep lost loops alive: the garbage collector would close the files that they share with the parent.
         self._lost: list[ClientLoop] = []
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -113,27 +113,27 @@ class _Shared:
     def _after_fork(self) -> None:
         self._lock = Lock()
         if self._loop is not None:
-            self._loop.lose()
+            self._loop.mark_lost()
             self._lost.append(self._loop)
             self._loop = None
 
 
-_SHARED = _Shared()
+_SHARED = _SharedLoop()
 
 
 def shared_loop() -> ClientLoop:
-    """The loop of all synchronous clients of this process, started if need be."""
+    """Return the loop of all synchronous clients of this process; start it if necessary."""
     return _SHARED.get()
 
 
 def _result(future: "Future[Result]", timeout_s: float | None) -> Result:
     left_s = float("inf") if timeout_s is None else timeout_s
-    while left_s > _LOOK_FOR_SIGNALS_S:
+    while left_s > _SIGNAL_CHECK_S:
         try:
-            return future.result(_LOOK_FOR_SIGNALS_S)
+            return future.result(_SIGNAL_CHECK_S)
         except TimeoutError:
-            # Done: it was the work's own time-out, or the result came this moment.
+            # If it is done, the work itself raised TimeoutError, or its result arrived just now.
             if future.done():
                 break
-            left_s -= _LOOK_FOR_SIGNALS_S
+            left_s -= _SIGNAL_CHECK_S
     return future.result(left_s)

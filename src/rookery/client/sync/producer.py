@@ -1,20 +1,20 @@
-"""`Producer` without `await`: the same methods as `rookery.client.Producer`; `send` returns a future at once.
+"""`Producer` without `await`: the same methods as `rookery.client.Producer`; `send` returns a future immediately.
 
-Theory of operation. The thread that sends makes the record bytes: interceptors and serializers run there, and what they
-refuse is raised there. Then it puts the record into `_queue`, under a lock. The first one of a bulk wakes the loop;
-what comes until the loop runs goes with it. The loop takes the whole bulk and deals it out to pumps, one for each topic
-that has something to send: so records of a topic stay in order, and one that waits for its topic's metadata holds up no
-other topic. A pump appends records to their batches while there is room, and waits as `Producer.send` does where there
-is none. The records' futures lie in the batches themselves, so nothing is passed on when a batch is acknowledged.
+Theory of operation. The sending thread serializes the record: interceptors and serializers run there, and their errors
+are raised there. Then it appends the record to `_queue`, under a lock. The first record of an empty queue wakes the
+loop. The loop takes the whole queue and distributes it to pumps, one task for each topic with queued records: so the
+records of a topic stay in order, and a record that waits for its topic's metadata does not delay other topics. A pump
+appends records to their batches while there is memory, and otherwise waits as `Producer.send` does. The records'
+futures are stored in the batches themselves, so an acknowledgement completes them without another hop.
 
-Back-pressure: what was handed over and has no place in the buffer yet is counted in `_handed_bytes`. While that is more
-than `HANDED_BYTES_MAX`, `send` waits in the calling thread, at most `max.block.ms`.
+Back-pressure: `_queued_bytes` counts the records that are queued and not in the buffer yet. While it exceeds
+`QUEUED_BYTES_MAX`, `send` waits in the calling thread, at most `max.block.ms`.
 
-A record that was handed over and cannot be sent fails alone: its future says why, and `on_delivery` is called, once. In
-a transaction it also keeps the transaction from being committed, as if it had failed on its way. What `send` itself
-raises is told already, and concerns no transaction.
+A queued record that cannot be sent fails alone: its future raises the error, and `on_delivery` is called, once. In a
+transaction, it also prevents the commit, as if the broker had rejected it. An error that `send` itself raises concerns
+a record that was not queued, and does not affect the transaction.
 
-A forked child must not wait for the lock, which another thread of its parent may have held: `is_lost` comes first.
+A forked child must not acquire the lock, which another thread of the parent may have held: check `is_lost` first.
 """
 
 import asyncio
@@ -58,8 +58,8 @@ from rookery.client.produce.records import (
 )
 from rookery.client.produce.serialization import Serializers
 from rookery.client.produce.transactions import GroupLike, OffsetLike
-from rookery.client.sync.delivery import Delivery, Waiting
-from rookery.client.sync.handoff import Handed, HandedProducer, make_handed
+from rookery.client.sync.delivery import Delivery, SharedCondition
+from rookery.client.sync.handoff import LoopProducer, QueuedRecord, make_queued_record
 from rookery.client.sync.loop import shared_loop
 from rookery.telemetry.library_logs import LibraryLogger
 
@@ -69,16 +69,16 @@ if TYPE_CHECKING:
 
 _log = LibraryLogger(__name__)
 
-# What may lie between the threads and the buffer: some milliseconds' worth, so that both sides work in bulk.
-HANDED_BYTES_MAX = 1024 * 1024
-# For the objects around a record's bytes.
-_OBJECTS_BYTES = 256
-# Keys and values of these need no serializer.
-_AS_THEY_ARE = frozenset((bytes, type(None)))
+# The size limit of the queue between the threads and the buffer: some milliseconds of work, so that both sides batch.
+QUEUED_BYTES_MAX = 1024 * 1024
+# The memory of a queued record in addition to its bytes.
+_OVERHEAD_BYTES = 256
+# The types of keys and values that need no serializer.
+_PLAIN_TYPES = frozenset((bytes, type(None)))
 
 
 class Producer(Generic[K, V]):
-    """`config` has Kafka's names and defaults. Safe to use from many threads."""
+    """`config` holds settings under Kafka's names, with Kafka's defaults. Thread-safe."""
 
     def __init__(
         self,
@@ -96,27 +96,27 @@ class Producer(Generic[K, V]):
         self._interceptors = Interceptors(interceptors)
         self._has_hooks = bool(self._serializers or self._interceptors)
 
-        def make() -> HandedProducer:
-            return HandedProducer(
+        def make() -> LoopProducer:
+            return LoopProducer(
                 config, partitioner=partitioner, interceptors=interceptors, clock=clock, randomness=randomness
             )
 
         self._producer = self._loop.call(make)
         settings = self._producer._settings
         self._max_block_ms = settings.max_block_ms
-        self._handed_bytes_max = min(HANDED_BYTES_MAX, settings.buffer_memory)
+        self._queued_bytes_max = min(QUEUED_BYTES_MAX, settings.buffer_memory)
         self._lock = Lock()
         self._memory_waiters = Condition(self._lock)
-        self._waiting = Waiting()
-        self._queue: list[Handed] = []
-        self._handed_bytes = 0
+        self._shared_condition = SharedCondition()
+        self._queue: list[QueuedRecord] = []
+        self._queued_bytes = 0
         self._waiting_count = 0
-        # No more records; and: nothing is left to close.
+        # `_is_closed`: no more records are accepted. `_is_close_done`: `close` has completed.
         self._is_closed = False
-        self._is_ended = False
-        self._backlogs: dict[TopicName, deque[Handed | asyncio.Future[None]]] = {}
+        self._is_close_done = False
+        self._backlogs: dict[TopicName, deque[QueuedRecord | asyncio.Future[None]]] = {}
         self._pumps: dict[TopicName, asyncio.Task[None]] = {}
-        # The first record of the transaction that did not get into a batch.
+        # The error of the transaction's first record that did not get into a batch.
         self._failure: ApiError | None = None
 
     def __enter__(self) -> Self:
@@ -125,7 +125,7 @@ class Producer(Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for what was sent, unless the block failed: then what waits is dropped, and a transaction aborted."""
+        """Wait for all records. If the block failed, drop unsent ones and abort an open transaction instead."""
         if error is None:
             self.close()
             return
@@ -147,59 +147,60 @@ class Producer(Generic[K, V]):
         timestamp_ms: TimestampMs | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue a record; waits only for room in the buffer.
+        """Queue a record; wait only while the queue is full.
 
-        Interceptors and serializers run here, so the key, the value and the headers may be used again at once. What
-        this call raises (SerializationError, BufferExhaustedError) concerns a record that was not queued; it does not
-        touch a transaction. The future raises ApiError if a queued record was not written, and then a transaction
-        cannot be committed. `on_delivery` is called once for a queued record, on the clients' own thread, with the
-        metadata or the error.
+        Interceptors and serializers run here, so the key, the value and the headers may be reused immediately. An error
+        of this call (SerializationError, BufferExhaustedError) means that the record was not queued; it does not affect
+        a transaction. The future raises ApiError if a queued record was not written, and then a transaction cannot be
+        committed. `on_delivery` is called once for a queued record, on the clients' thread, with the metadata or the
+        error.
         """
         if self._is_closed or self._loop.is_lost:
-            raise self._unusable()
+            raise self._closed_error()
         pairs = normalize_headers(headers) if headers else ()
         if (
             self._has_hooks
-            or value.__class__ not in _AS_THEY_ARE
-            or key.__class__ not in _AS_THEY_ARE
+            or value.__class__ not in _PLAIN_TYPES
+            or key.__class__ not in _PLAIN_TYPES
             or topic.__class__ is not str
             or timestamp_ms is not None
         ):
-            record = ProducerRecord(topic, value, key, partition, pairs, timestamp_ms)
-            topic, made_value, made_key, partition, pairs, timestamp_ms = self._make_bytes(record)
+            record = self._serialize(ProducerRecord(topic, value, key, partition, pairs, timestamp_ms))
+            topic, value_bytes, key_bytes, partition, pairs, timestamp_ms = record
         else:
-            made_key, made_value = key, value  # type: ignore[assignment]  # as their classes say
-        size_bytes = _OBJECTS_BYTES
-        if made_value is not None:
-            size_bytes += len(made_value)
-        if made_key is not None:
-            size_bytes += len(made_key)
+            key_bytes, value_bytes = key, value  # type: ignore[assignment]  # as their classes say
+        size_bytes = _OVERHEAD_BYTES
+        if value_bytes is not None:
+            size_bytes += len(value_bytes)
+        if key_bytes is not None:
+            size_bytes += len(key_bytes)
         if pairs:
             size_bytes += headers_size(pairs)
-        delivery = Delivery(self._waiting)
-        handed = make_handed(
-            (topic, made_key, made_value, partition, pairs, timestamp_ms, on_delivery, delivery, size_bytes)
+        delivery = Delivery(self._shared_condition)
+        queued = make_queued_record(
+            (topic, key_bytes, value_bytes, partition, pairs, timestamp_ms, on_delivery, delivery, size_bytes)
         )
         with self._lock:
-            # A callback on the loop's own thread would wait for itself.
-            if self._handed_bytes > self._handed_bytes_max and not self._loop.is_current:
-                self._wait_for_room(topic)
+            # Not on the loop's thread: a callback there would wait for itself.
+            if self._queued_bytes > self._queued_bytes_max and not self._loop.is_current:
+                self._wait_for_space(topic)
             if self._is_closed:
-                raise self._unusable()
-            # First the loop is woken, which needs the lock to go on: an interrupt leaves no queue that nobody deals.
+                raise self._closed_error()
+            # Wake the loop before appending (`_dispatch` needs the lock): an interrupt between the two leaves an empty
+            # queue, not one that no later `send` would dispatch.
             if not self._queue:
-                self._loop.call_soon(self._deal)
-            self._queue.append(handed)
-            self._handed_bytes += size_bytes
+                self._loop.call_soon(self._dispatch)
+            self._queue.append(queued)
+            self._queued_bytes += size_bytes
         return delivery
 
-    def _make_bytes(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[bytes, bytes]:
-        """The record as it is to be stored. Raises SerializationError."""
+    def _serialize(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[bytes, bytes]:
+        """Run the interceptors and serializers. Raises SerializationError."""
         record = self._interceptors.on_send(record)
         topic = record.topic
         try:
             if not isinstance(topic, str):
-                raise SerializationError(f"a topic is a name, not {topic!r}")
+                raise SerializationError(f"the topic must be a string, not {topic!r}")
             if record.timestamp_ms is not None:
                 check_timestamp(topic, record.timestamp_ms)
             key, value = self._serializers.key(topic, record.key), self._serializers.value(topic, record.value)
@@ -209,40 +210,40 @@ class Producer(Generic[K, V]):
             self._interceptors.on_acknowledgement(None, error)
             raise
 
-    def _unusable(self) -> ClientStateError:
+    def _closed_error(self) -> ClientStateError:
         self._loop.check(waits=False)
         return ClientStateError("the producer is closed")
 
-    def _wait_for_room(self, topic: TopicName) -> None:
-        """With the lock, which is let go while we wait."""
+    def _wait_for_space(self, topic: TopicName) -> None:
+        """Wait until the queue is short enough. The caller holds the lock, which is released during the wait."""
         self._waiting_count += 1
         try:
-            has_room = self._memory_waiters.wait_for(
-                lambda: self._is_closed or self._handed_bytes <= self._handed_bytes_max,
+            has_space = self._memory_waiters.wait_for(
+                lambda: self._is_closed or self._queued_bytes <= self._queued_bytes_max,
                 min(self._max_block_ms / 1000, TIMEOUT_MAX),
             )
         finally:
             self._waiting_count -= 1
-        if not has_room:
+        if not has_space:
             raise BufferExhaustedError(
                 f"topic {topic}: no free memory in buffer.memory within max.block.ms ({self._max_block_ms})"
             )
 
     # Sending, on the loop.
 
-    def _deal(self) -> None:
-        """Give each pump its share of a bulk."""
+    def _dispatch(self) -> None:
+        """Distribute the queued records to the pumps of their topics."""
         with self._lock:
-            bulk, self._queue = self._queue, []
+            records, self._queue = self._queue, []
         backlogs = self._backlogs
-        for record in bulk:
+        for record in records:
             backlog = backlogs.get(record.topic)
             if backlog is None:
                 backlog = backlogs[record.topic] = deque()
                 self._pumps[record.topic] = asyncio.get_running_loop().create_task(self._pump(record.topic, backlog))
             backlog.append(record)
 
-    async def _pump(self, topic: TopicName, backlog: "deque[Handed | asyncio.Future[None]]") -> None:
+    async def _pump(self, topic: TopicName, backlog: "deque[QueuedRecord | asyncio.Future[None]]") -> None:
         sent_bytes = 0
         try:
             while backlog:
@@ -253,49 +254,49 @@ class Producer(Generic[K, V]):
                 elif self._send_now(record):
                     sent_bytes += record.size_bytes
                 else:
-                    self._let_in(sent_bytes)
+                    self._release_bytes(sent_bytes)
                     sent_bytes = record.size_bytes
-                    await self._send_patiently(record)
+                    await self._send_waiting(record)
         finally:
-            # Others may have taken our place already.
+            # `_drop_queued` may have removed this pump, and a new one may have started for the topic.
             if self._backlogs.get(topic) is backlog:
                 del self._backlogs[topic], self._pumps[topic]
-            self._let_in(sent_bytes)
+            self._release_bytes(sent_bytes)
 
-    def _send_now(self, record: Handed) -> bool:
-        """True if nothing is left to do for this record."""
+    def _send_now(self, record: QueuedRecord) -> bool:
+        """Return whether the record is sent or has failed; False if it needs to wait."""
         try:
             return self._producer.send_now(record)
         except Exception as error:
-            self._refuse(record, error)
+            self._fail_record(record, error)
             return True
 
-    async def _send_patiently(self, record: Handed) -> None:
+    async def _send_waiting(self, record: QueuedRecord) -> None:
         try:
-            await self._producer.send_patiently(record)
+            await self._producer.send_waiting(record)
         except asyncio.CancelledError:
             if not self._producer.is_in_batch:
-                self._refuse(record, _dropped(record.topic))
+                self._fail_record(record, _dropped_error(record.topic))
             raise
         except ApiError as error:
-            self._refuse(record, error, is_acknowledged=True)
+            self._fail_record(record, error, is_acknowledged=True)
         except Exception as error:
-            self._refuse(record, error)
+            self._fail_record(record, error)
 
-    def _let_in(self, size_bytes: int) -> None:
-        """So much has found its place; others may hand over."""
+    def _release_bytes(self, size_bytes: int) -> None:
+        """Subtract records that are in the buffer, or have failed, from the queue's size; wake waiting senders."""
         with self._lock:
-            self._handed_bytes -= size_bytes
-            if self._waiting_count and self._handed_bytes <= self._handed_bytes_max:
+            self._queued_bytes -= size_bytes
+            if self._waiting_count and self._queued_bytes <= self._queued_bytes_max:
                 self._memory_waiters.notify_all()
 
-    def _refuse(self, record: Handed, error: Exception, *, is_acknowledged: bool = False) -> None:
-        """It did not get into a batch; `is_acknowledged` says that the interceptors know."""
+    def _fail_record(self, record: QueuedRecord, error: Exception, *, is_acknowledged: bool = False) -> None:
+        """Fail a record that did not get into a batch. `is_acknowledged`: the interceptors were called already."""
         failure = error if isinstance(error, ApiError) else _as_api_error(record.topic, error)
         if self._failure is None:
             self._failure = failure
         if not is_acknowledged:
-            self._producer.tell_interceptors(failure)
+            self._producer.notify_interceptors(failure)
         record.delivery.set_exception(failure)
         if record.on_delivery is not None:
             try:
@@ -303,9 +304,9 @@ class Producer(Generic[K, V]):
             except Exception:
                 _log.exception("on_delivery failed", topic=record.topic)
 
-    async def _hand_over(self) -> None:
-        """Until all that was sent so far is in batches, or has failed."""
-        self._deal()
+    async def _drain_queue(self) -> None:
+        """Wait until all records sent so far are in batches or have failed."""
+        self._dispatch()
         markers: list[asyncio.Future[None]] = []
         for backlog in self._backlogs.values():
             markers.append(asyncio.get_running_loop().create_future())
@@ -313,18 +314,19 @@ class Producer(Generic[K, V]):
         if markers:
             await asyncio.wait(markers)
 
-    async def _drop_handed(self) -> None:
-        """Fail what has not got into batches."""
-        self._deal()
-        # Out of the way first: what comes from now on is for other pumps, and one that never began cleans up nothing.
+    async def _drop_queued(self) -> None:
+        """Fail the records that are not in batches."""
+        self._dispatch()
+        # Replace the dictionaries first: later records go to new pumps, and a pump that is cancelled before it starts
+        # does not run its `finally`, so it would stay registered and its topic would never be sent again.
         backlogs, self._backlogs = self._backlogs, {}
         pumps, self._pumps = list(self._pumps.values()), {}
         for backlog in backlogs.values():
             while backlog:
                 record = backlog.popleft()
                 if not isinstance(record, asyncio.Future):
-                    self._refuse(record, _dropped(record.topic))
-                    self._let_in(record.size_bytes)
+                    self._fail_record(record, _dropped_error(record.topic))
+                    self._release_bytes(record.size_bytes)
                 elif not record.done():
                     record.set_result(None)
         for pump in pumps:
@@ -335,15 +337,15 @@ class Producer(Generic[K, V]):
     def send_arrow(
         self, batch: "pyarrow.RecordBatch | pyarrow.Table", topic: TopicName | None = None
     ) -> Future[list[BatchMetadata]]:
-        """Queue the rows of an Arrow table: columns value and, where they are there, key, topic, partition, timestamp
-        and headers.
+        """Queue the rows of an Arrow table: the column value, and optionally key, topic, partition, timestamp, headers.
 
-        Whole batches are encoded and compressed in one pass. Waits as `send` does; the future has where they landed.
+        Whole batches are encoded and compressed in one pass. Waits as `send` does; the future returns the metadata of
+        the batches.
         """
 
         async def send() -> tuple[asyncio.Future[list[BatchMetadata]]]:
-            await self._hand_over()
-            # In a tuple: a future that is returned by itself would be waited for.
+            await self._drain_queue()
+            # In a tuple: a future that is returned directly would be awaited.
             return (await self._producer.send_arrow(batch, topic),)
 
         async def delivered(future: asyncio.Future[list[BatchMetadata]]) -> list[BatchMetadata]:
@@ -355,31 +357,31 @@ class Producer(Generic[K, V]):
     # Waiting
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until every record sent so far was acknowledged or has failed."""
+        """Wait until every record sent so far is acknowledged or has failed."""
         self._loop.run(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._hand_over()
+                await self._drain_queue()
                 await self._producer.flush()
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was acknowledged in {timeout_s:g} s") from None
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Wait for what was sent, at most that long; then drop what is left, which fails. 0: drop it now.
+        """Wait for all records, at most `timeout_s`; then drop the rest, which fails. 0 drops them immediately.
 
-        A transaction that is open is aborted; not one that was prepared.
+        An open transaction is aborted, unless it is prepared.
         """
-        if self._is_ended:
+        if self._is_close_done:
             return
         self._loop.check(waits=True)
         with self._lock:
             self._is_closed = True
             self._memory_waiters.notify_all()
         self._loop.run(self._close(timeout_s))
-        # Not if it was interrupted: then it can be called again.
-        self._is_ended = True
+        # Not set after an interrupt: `close` can be called again then.
+        self._is_close_done = True
 
     async def _close(self, timeout_s: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -387,24 +389,24 @@ class Producer(Generic[K, V]):
         if timeout_s != 0:
             try:
                 async with asyncio.timeout(timeout_s):
-                    await self._hand_over()
+                    await self._drain_queue()
             except TimeoutError:
                 pass
-        await self._drop_handed()
+        await self._drop_queued()
         await self._producer.close(None if timeout_s is None else max(0, timeout_s - (loop.time() - started_s)))
 
     # Transactions
 
     def init_transactions(self) -> None:
-        """Take over the transactional id; what an older producer left open is aborted, and it is fenced."""
+        """Take over the transactional id: fence older producers, and abort the transaction that they left open."""
         self._loop.run(self._producer.init_transactions())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Committed at the end of the block; aborted if the block or the commit fails.
+        """Run the block in a transaction: commit it at the end; abort it if the block or the commit fails.
 
-        Raises what failed; or, if the abort finds that the producer cannot go on, its ProducerFencedError or
-        FatalProducerError. After a commit that ran out of time, `commit_transaction` goes on with it.
+        Raises the error of the block or the commit; if the abort fails with ProducerFencedError or FatalProducerError,
+        that one. After a commit that timed out, `commit_transaction` continues it.
         """
         self.begin_transaction()
         try:
@@ -417,7 +419,7 @@ class Producer(Generic[K, V]):
 
     def begin_transaction(self) -> None:
         async def begin() -> None:
-            await self._hand_over()
+            await self._drain_queue()
             self._producer.begin_transaction()
             self._failure = None
 
@@ -430,40 +432,40 @@ class Producer(Generic[K, V]):
         self._loop.run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Wait for everything that was sent, then commit; raises the transaction's first error, if it has one."""
+        """Wait for all records, then commit. Raises the transaction's first error, if it has one."""
 
         async def commit() -> None:
-            await self._hand_over_all()
+            await self._drain_queue_or_raise()
             await self._producer.commit_transaction()
 
         self._loop.run(commit())
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Wait for everything that was sent, and leave the transaction open: `Admin.end_transaction` ends it, anywhere.
+        """Wait for all records, and leave the transaction open for `Admin.end_transaction`, in any process.
 
-        No more records are taken; this producer may commit or abort it, too. `close` leaves it as it is.
+        No more records are accepted; this producer may commit or abort it, too. `close` does not abort it.
         """
 
         async def prepare() -> PreparedTransaction:
-            await self._hand_over_all()
+            await self._drain_queue_or_raise()
             return await self._producer.prepare_transaction()
 
         return self._loop.run(prepare())
 
-    async def _hand_over_all(self) -> None:
-        """Raises if a record of the transaction did not get into a batch."""
-        await self._hand_over()
+    async def _drain_queue_or_raise(self) -> None:
+        """Wait for queued records. Raises if a record of the transaction did not get into a batch."""
+        await self._drain_queue()
         if self._failure is not None:
             raise TransactionAbortableError(
                 f"a record of the transaction was not sent: {self._failure.message}", self._failure.code
             )
 
     def abort_transaction(self) -> None:
-        """Drop what was not sent, wait for the rest, and abort."""
+        """Drop unsent records, wait for those in flight, and abort."""
         self._loop.run(self._abort())
 
     async def _abort(self) -> None:
-        await self._drop_handed()
+        await self._drop_queued()
         await self._producer.abort_transaction()
         self._failure = None
 
@@ -472,23 +474,23 @@ class Producer(Generic[K, V]):
             with suppress(ApiError, ClientStateError):
                 await self._abort()
 
-    # Looking
+    # Queries
 
     def partitions_for(self, topic: TopicName) -> tuple[Partition, ...]:
-        """The topic's partitions, with their leaders and replicas."""
+        """Return the topic's partitions, with their leaders and replicas."""
         return self._loop.run(self._producer.partitions_for(topic))
 
     def metrics(self) -> dict[MetricName, float]:
-        """Kafka's names; see `rookery.client.metrics`."""
+        """Return all metrics under Kafka's names; see `rookery.client.metrics`."""
         return self._loop.call(self._producer.metrics)
 
 
-def _dropped(topic: TopicName) -> ApiError:
+def _dropped_error(topic: TopicName) -> ApiError:
     return ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"topic {topic}: dropped before the record was sent")
 
 
 def _as_api_error(topic: TopicName, error: Exception) -> ApiError:
-    """What futures and callbacks are promised, for what users' own code or the client's state brought up."""
+    """Wrap an exception of the user's code or of the client's state: futures and callbacks get ApiErrors only."""
     failure: ApiError
     if isinstance(error, ClientStateError):
         failure = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"topic {topic}: {error}")
