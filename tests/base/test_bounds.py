@@ -1,4 +1,4 @@
-"""The table of bounds, and the turns that long work takes."""
+"""The table of bounds, and the turns of long work on the event loop."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_every_bound_has_its_reason() -> None:
         assert each.beyond
 
 
-def test_one_slice_is_worked_on_per_turn_of_the_loop() -> None:
+def test_one_slice_is_processed_per_turn_of_the_loop() -> None:
     async def main() -> None:
         slices, done = Slices(), list[str]()
         turn = 0
@@ -33,7 +33,7 @@ def test_one_slice_is_worked_on_per_turn_of_the_loop() -> None:
         while not all(task.done() for task in tasks):
             turn += 1
             await asyncio.sleep(0)
-        # After the first slice of each, which belongs to the request's own turn, never two in the same turn.
+        # After the first slice of each, which belongs to the request's own turn, there are never two in the same turn.
         turns = [each.partition("@")[2] for each in done[3:]]
         assert len(turns) == len(set(turns)) == 6
         assert [each[:2] for each in done] == ["a0", "b0", "c0", "a2", "b2", "c2", "a4", "b4", "c4"]

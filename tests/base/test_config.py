@@ -1,4 +1,4 @@
-"""Layers of configuration: what is in force, where it comes from, and what the start refuses."""
+"""Layers of configuration: which value is in effect, where it comes from, and what the start rejects."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def by_name(entries: list[ConfigEntry]) -> dict[str, ConfigEntry]:
     return found
 
 
-def test_every_topic_key_of_kafka_is_there() -> None:
+def test_every_topic_key_of_kafka_exists() -> None:
     checks_of_schemas = [name for name in TOPIC_KEYS if name.endswith((".schema.validation", ".subject.name.strategy"))]
     assert len(checks_of_schemas) == 8
     assert len(TOPIC_KEYS) == 34 + len(checks_of_schemas)
@@ -59,15 +59,15 @@ def test_load_static() -> None:
     assert layers.boolean("delete.topic.enable") is True
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_one_error_lists_all_mistakes() -> None:
     text = "\nlog.retention.hour=24\nnum.partitions=x\nnum.network.threads=0\n"
     with pytest.raises(ConfigError) as caught:
-        load_static(text, "server.properties", ["nonsense=1"])
+        load_static(text, "server.properties", ["unknown=1"])
     assert str(caught.value).splitlines() == [
         "server.properties:2: unknown key 'log.retention.hour'; did you mean log.retention.hours?",
         "server.properties:3: Invalid value x for configuration num.partitions: not a number of type INT",
         "server.properties:4: Invalid value 0 for configuration num.network.threads: must be at least 1",
-        "--set: unknown key 'nonsense'",
+        "--set: unknown key 'unknown'",
     ]
 
 
@@ -90,7 +90,7 @@ def test_keys_for_one_listener(name: str, key: str) -> None:
     assert entry.value == (None if entry.is_sensitive else "x")
 
 
-@pytest.mark.parametrize("name", ["listener.name.internal", "listener.name.internal.nonsense", "nonsense", ""])
+@pytest.mark.parametrize("name", ["listener.name.internal", "listener.name.internal.unknown", "unknown", ""])
 def test_unknown_broker_keys(name: str) -> None:
     with pytest.raises(ConfigError, match="unknown key"):
         find_broker_key(name)
@@ -205,18 +205,18 @@ def test_broker_defaults_show_only_what_was_set() -> None:
         ({"remote.storage.enable": "true"}, "tiered storage"),
     ],
 )
-def test_refused_topic_configs(overrides: dict[str, str], reason: str) -> None:
+def test_rejected_topic_configs(overrides: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         validate_topic(overrides, BrokerLayers(static={"log.cleaner.min.compaction.lag.ms": "5"}))
 
 
-def test_what_has_no_effect_cannot_be_changed_at_run_time() -> None:
+def test_a_key_without_effect_cannot_be_changed_at_run_time() -> None:
     assert can_update("log.retention.ms")
     assert not can_update("num.io.threads")
     assert not can_update("node.id")
 
 
-def test_of_the_keys_of_one_listener_those_with_an_effect_can_be_changed_at_run_time() -> None:
+def test_keys_of_one_listener_with_an_effect_can_be_changed_at_run_time() -> None:
     assert can_update("listener.name.plaintext.max.connections")
     assert not can_update("listener.name.plaintext.max.connections.per.ip")
     assert not can_update("listener.name.plaintext.log.retention.ms")
@@ -224,7 +224,7 @@ def test_of_the_keys_of_one_listener_those_with_an_effect_can_be_changed_at_run_
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", ":5", "a:b", "127.0.0.1:10,::1:", "127.0.0.1:-1"])
-def test_limits_for_addresses_that_are_none(text: str) -> None:
+def test_malformed_limits_for_addresses(text: str) -> None:
     key = BROKER_KEYS["max.connections.per.ip.overrides"]
     assert parse_value(key, "127.0.0.1:10, [::1]:5") == "127.0.0.1:10, [::1]:5"
     with pytest.raises(ConfigError, match="expected address:count"):

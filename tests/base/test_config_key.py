@@ -1,4 +1,4 @@
-"""Values of configuration keys: conversion, limits, and how they are printed. Expected outcomes are Kafka 4.3's."""
+"""Values of configuration keys: conversion, limits, and formatting. Expected results are Kafka 4.3's."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def test_accepted_topic_values(name: str, text: str, expected: ConfigValue) -> N
         ("min.cleanable.dirty.ratio", "half", "type DOUBLE"),
     ],
 )
-def test_refused_topic_values(name: str, text: str, reason: str) -> None:
+def test_rejected_topic_values(name: str, text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_value(TOPIC_KEYS[name], text)
     assert str(caught.value).startswith(f"Invalid value {text} for configuration {name}: ")
@@ -90,7 +90,7 @@ def test_refused_topic_values(name: str, text: str, reason: str) -> None:
         (0.0, "0.0"),
     ],
 )
-def test_values_are_printed_as_java_does(value: ConfigValue, text: str | None) -> None:
+def test_values_are_formatted_like_java(value: ConfigValue, text: str | None) -> None:
     assert format_value(value) == text
 
 
@@ -101,7 +101,7 @@ def test_any_case_choices() -> None:
         parse_value(key, "sideways")
 
 
-def test_a_secret_is_not_repeated_in_an_error() -> None:
+def test_an_error_does_not_show_a_secret() -> None:
     key = ConfigKey(name="p", type=ConfigType.PASSWORD, default=None, doc="", check=lambda _: "is too weak")
     with pytest.raises(ConfigError) as caught:
         parse_value(key, "hunter2")

@@ -1,4 +1,4 @@
-"""Errors travel between processes, and are raised to each of those who wait."""
+"""Errors are passed between processes, and a copy is raised to each waiter."""
 
 import pickle
 from copy import copy
@@ -20,7 +20,7 @@ from rookery.client.errors import AuthenticationError, CorruptRecordError, Wakeu
         WakeupError(),
     ],
 )
-def test_a_copy_says_the_same(error: ApiError) -> None:
+def test_a_copy_has_the_same_contents(error: ApiError) -> None:
     for other in (copy(error), pickle.loads(pickle.dumps(error))):
         assert type(other) is type(error)
         assert other is not error

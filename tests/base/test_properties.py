@@ -61,7 +61,7 @@ def test_assignments() -> None:
 
 
 @given(st.text(alphabet=" \t\f\r\n\\=:#!uabc019\u00e9", max_size=60))
-def test_any_text_is_parsed_or_refused_as_config_error(text: str) -> None:
+def test_any_text_is_parsed_or_raises_config_error(text: str) -> None:
     try:
         properties = parse_properties(text, "file")
     except ConfigError:
@@ -71,7 +71,7 @@ def test_any_text_is_parsed_or_refused_as_config_error(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_what_is_escaped_comes_back(expected: dict[str, str]) -> None:
+def test_escaping_round_trip(expected: dict[str, str]) -> None:
     def escape(text: str) -> str:
         units = text.encode("utf-16-be")
         return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,4 +1,4 @@
-"""Value classes behave as frozen dataclasses with slots do."""
+"""Value classes behave like frozen dataclasses with slots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -30,7 +30,7 @@ class Secretive:
 
 @value_class
 class Empty:
-    """Nothing in it."""
+    """A class without fields."""
 
 
 @value_class(kw_only=True)
@@ -70,7 +70,7 @@ def test_equal_values_have_the_same_hash() -> None:
         hash(Named(size=1))
 
 
-def test_it_looks_like_a_dataclass() -> None:
+def test_it_behaves_like_a_dataclass() -> None:
     assert repr(Point(1, 2)) == repr(Reference(1, 2)).replace("Reference", "Point") == "Point(x=1, y=2)"
     assert repr(Empty()) == "Empty()"
     assert [each.name for each in fields(Point)] == ["x", "y"]
@@ -80,7 +80,7 @@ def test_it_looks_like_a_dataclass() -> None:
             assert (x, y) == (1, 2)
 
 
-def test_there_is_no_room_for_other_attributes() -> None:
+def test_other_attributes_cannot_be_set() -> None:
     assert not hasattr(Point(1), "__dict__")
 
 
@@ -91,6 +91,6 @@ def test_arguments_by_name_only() -> None:
         Named(1)  # type: ignore[call-arg, arg-type]  # that is what is tested
 
 
-def test_a_field_may_be_hidden_and_still_counts() -> None:
+def test_a_hidden_field_still_counts_for_equality() -> None:
     assert repr(Secretive("alice", "hush")) == "Secretive(user='alice')"
     assert Secretive("alice", "hush") != Secretive("alice", "other")

@@ -1,4 +1,4 @@
-"""Batches that foreign producers wrote, byte for byte: the Java client and librdkafka, every codec."""
+"""Batches that other clients wrote, byte for byte: the Java client and librdkafka, every codec."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_records_of_captured_batch(client: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "codec"), _CASES)
-def test_captured_batch_passes_untouched(client: str, codec: str) -> None:
+def test_captured_batch_passes_unchanged(client: str, codec: str) -> None:
     data = _batch(client, codec)
     prepared = prepare(data, ProducePolicy(), now_ms=_NOW_MS)
     assert prepared is not None
@@ -70,7 +70,7 @@ def test_captured_batch_cut_short_or_followed_by_more(client: str, codec: str) -
 
 
 def _worked_example(heading: str) -> bytes:
-    """The bytes that the documentation shows under a heading, one piece per line with its meaning behind it."""
+    """Return the bytes that the documentation shows under a heading, one piece per line followed by its meaning."""
     page = Path(__file__).parents[2] / "docs" / "formats" / "record-batch.md"
     section = page.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     pieces = re.findall(r"^ {4,}((?:[0-9a-f]{2,} ?)+)(?: {2,}|$)", section, re.MULTILINE)

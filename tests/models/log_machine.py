@@ -1,4 +1,4 @@
-"""What the models of the log have in common: a log on files that can crash, and the operations that all logs have."""
+"""The common part of the models of the log: a log on files that can crash, and the operations that all logs have."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.logs import quiet_logs
 
 
 class LogMachine(RuleBasedStateMachine):
-    """`start`, `end` and `flushed` are what the log's offsets should be. A model begins with `_open`."""
+    """`start`, `end` and `flushed` are the expected offsets of the log. A model begins with `_open`."""
 
     log: Log
 

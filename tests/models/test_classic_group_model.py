@@ -1,9 +1,9 @@
-"""Any history of a classic group: members come, go, stall and die, time passes, the coordinator restarts.
+"""Any history of a classic group: members join, leave, stall and die, time passes, the coordinator restarts.
 
-What must hold at any time: generations only grow; a group with a generation has exactly one leader, who is a member;
-when the group is stable, every member has what the leader of that generation assigned to it, and nobody else's; who was
-expelled is told so; nobody is answered twice; and what a restart brings back is what was there. And from wherever it
-is, a group with live members comes to rest, with a share for each of them.
+Invariants: generations only increase; a group with a generation has exactly one leader, which is a member; when the
+group is stable, every member has what the leader of that generation assigned to it, and not the share of another one;
+a member that was removed gets an error; no request gets two responses; and a restart restores the stored state. From
+any state, a group with live members becomes stable, with a share for each of them.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ name_of = st.sampled_from(NAMES)
 
 
 class Client:
-    """What a member knows; `token` while it waits for an answer."""
+    """The state of one member; `token` is set while it waits for a response."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Client:
         self.generation = -1
         self.leads: tuple[str, ...] = ()
         self.token: int | None = None
-        # What it was assigned in this generation.
+        # Its assignment in this generation.
         self.assignment: bytes | None = None
         self.metadata = b"0"
 
@@ -85,7 +85,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
             protocols=(("range", client.metadata), ("sticky", client.metadata)),
             needs_member_id=needs_id,
         )
-        self._ask(client, lambda shard, token, now_ms: shard.join(request, token, now_ms))
+        self._request(client, lambda shard, token, now_ms: shard.join(request, token, now_ms))
 
     @rule(name=name_of)
     def sync(self, name: str) -> None:
@@ -98,7 +98,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
             generation=client.generation,
             assignments=tuple(work.items()),
         )
-        result = self._ask(client, lambda shard, token, now_ms: shard.sync(request, token, now_ms))
+        result = self._request(client, lambda shard, token, now_ms: shard.sync(request, token, now_ms))
         if isinstance(result, SyncResult) and result.error_code is ErrorCode.NONE:
             self.assigned.setdefault(client.generation, work)
 
@@ -112,7 +112,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
             generation=client.generation,
         )
         code = self.stage.run(lambda shard, now_ms: shard.heartbeat(request, now_ms))
-        self._told_code(client, code)
+        self._handle_code(client, code)
         if code is ErrorCode.NONE:
             assert self.group is not None
             assert self.group.generation == client.generation
@@ -123,18 +123,18 @@ class ClassicGroupModel(RuleBasedStateMachine):
         client = self.clients[name]
         leaving = [LeavingMember(client.member_id, client.instance_id)]
         self.stage.run(lambda shard, now_ms: shard.leave(GROUP_ID, leaving, now_ms))
-        self.clients[name] = self._forget(client)
-        self._listen()
+        self.clients[name] = self._replace(client)
+        self._receive()
 
     @rule(name=name_of)
     def crash(self, name: str) -> None:
-        """The client is gone without a word, and another one with its name begins anew."""
-        self.clients[name] = self._forget(self.clients[name])
+        """The client dies without leaving the group, and a new one with its name starts."""
+        self.clients[name] = self._replace(self.clients[name])
 
     @rule(duration_ms=st.sampled_from((1, 1000, 5000, 10_000, 30_000)))
     def pass_time(self, duration_ms: int) -> None:
         self.stage.pass_time(duration_ms)
-        self._listen()
+        self._receive()
 
     @precondition(lambda self: self.stage.log)
     @rule()
@@ -163,15 +163,15 @@ class ClassicGroupModel(RuleBasedStateMachine):
 
     @rule(names=st.sets(name_of, min_size=1))
     def converge(self, names: set[str]) -> None:
-        """Some behave as clients should, the others are silent: the group comes to rest with those who behave."""
+        """Some members behave as clients should, the others are silent: the group becomes stable with the former."""
         clients = [self.clients[name] for name in sorted(names)]
         for _ in range(ROUNDS_MAX):
             for client in clients:
                 self._behave(client)
-            if self._is_at_rest(clients):
+            if self._is_stable(clients):
                 return
             self.pass_time(1000)
-        raise AssertionError(f"not at rest: {self.group}")
+        raise AssertionError(f"not stable: {self.group}")
 
     def _behave(self, client: Client) -> None:
         if client.token is not None:
@@ -183,7 +183,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         else:
             self.beat(client.name)
 
-    def _is_at_rest(self, clients: list[Client]) -> bool:
+    def _is_stable(self, clients: list[Client]) -> bool:
         group = self.group
         if group is None or group.state is not State.STABLE:
             return False
@@ -193,7 +193,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         )
 
     @invariant()
-    def generations_grow(self) -> None:
+    def generations_increase(self) -> None:
         if self.group is not None:
             assert self.group.generation >= self.generation
             self.generation = self.group.generation
@@ -217,41 +217,41 @@ class ClassicGroupModel(RuleBasedStateMachine):
         work = self.assigned.get(group.generation)
         assert work is not None
         for member in group.members.values():
-            # A static member that came back has another id than the leader knew.
+            # A static member that has rejoined has another id than the one that the leader knew.
             if member.instance_id is None:
                 assert member.assignment == work.get(member.member_id, b"")
             else:
                 assert member.assignment in (*work.values(), b"")
 
     @invariant()
-    def somebody_is_waited_for(self) -> None:
+    def a_rebalance_waits_for_a_member(self) -> None:
         """A rebalance never waits for members that have all joined."""
         group = self.group
         if group is not None and group.state is State.PREPARING_REBALANCE:
             is_first = group.previous_state is State.EMPTY
             assert is_first or not group.have_all_joined or not group.members
 
-    def _ask(self, client: Client, decide: Any) -> Any:
+    def _request(self, client: Client, decide: Any) -> Any:
         token = self.stage.new_token()
         result = self.stage.run(lambda shard, now_ms: decide(shard, token, now_ms), token)
         if result is PARKED:
             client.token = token
         else:
-            self._told(client, result)
-        self._listen()
+            self._handle_result(client, result)
+        self._receive()
         return result
 
-    def _listen(self) -> None:
-        answers = self.stage.take_responses()
-        tokens = [token for token, _ in answers]
+    def _receive(self) -> None:
+        responses = self.stage.take_responses()
+        tokens = [token for token, _ in responses]
         assert len(set(tokens)) == len(tokens)
-        for token, result in answers:
+        for token, result in responses:
             for client in self.clients.values():
                 if client.token == token:
                     client.token = None
-                    self._told(client, result)
+                    self._handle_result(client, result)
 
-    def _told(self, client: Client, result: Any) -> None:
+    def _handle_result(self, client: Client, result: Any) -> None:
         code = result if isinstance(result, ErrorCode) else result.error_code
         if isinstance(result, JoinResult) and code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             client.rejoin(member_id=result.member_id)
@@ -262,18 +262,18 @@ class ClassicGroupModel(RuleBasedStateMachine):
         elif isinstance(result, SyncResult) and code is ErrorCode.NONE:
             client.assignment = result.assignment
         else:
-            self._told_code(client, code)
+            self._handle_code(client, code)
 
-    def _told_code(self, client: Client, code: ErrorCode) -> None:
+    def _handle_code(self, client: Client, code: ErrorCode) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.rejoin(member_id="")
         elif code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
             client.rejoin(member_id=client.member_id)
 
-    def _forget(self, client: Client) -> Client:
-        anew = Client(client.name)
-        anew.metadata = client.metadata
-        return anew
+    def _replace(self, client: Client) -> Client:
+        fresh = Client(client.name)
+        fresh.metadata = client.metadata
+        return fresh
 
 
 TestClassicGroup = ClassicGroupModel.TestCase

@@ -1,4 +1,4 @@
-"""The cleaner against a plain list: whatever is appended and cleaned, in whatever order, readers see the same table."""
+"""The cleaner compared with a plain list: after any appends and cleanings, readers see the same values."""
 
 import tempfile
 from dataclasses import replace
@@ -85,7 +85,7 @@ class CompactedLog(RuleBasedStateMachine):
         return make_cleaner(self.log, memory_bytes=keys_max * ENTRY_SIZE_BYTES)
 
     @invariant()
-    def readers_see_the_same_table_from_every_offset(self) -> None:
+    def readers_see_the_same_values_from_every_offset(self) -> None:
         left = read_records(self.log)
         known = {record.offset: record for record in self.history}
         assert all(known[record.offset] == record for record in left)

@@ -1,4 +1,4 @@
-"""The log against a plain list: hypothesis drives both with the same operations and compares what can be seen."""
+"""The log compared with a plain list: hypothesis runs the same operations on both and compares all results."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ class ModelBatch:
 
 
 class LogModel(LogMachine):
-    """`batches` is what the log should hold from its start on."""
+    """`batches` are the expected batches from the log's start on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class LogModel(LogMachine):
             )
 
     def _ends_whole(self, data: bytes) -> bool:
-        """A read may stop before a segment whose first batch does not fit any more."""
+        """A read may stop before a segment whose first batch does not fit into the rest."""
         return sum(header.size_bytes for _, header in iterate_headers(data)) == len(data)
 
     @rule(offset=st.integers(-3, 3))

@@ -1,4 +1,4 @@
-"""The log with transactions against a plain history: last stable offset, aborted list, and what a consumer sees.
+"""The log with transactions compared with a plain history: last stable offset, aborted list, and what a consumer sees.
 
 Keys are unique, so compaction may remove aborted records and markers only: readers must not notice any of it.
 """
@@ -31,7 +31,7 @@ _RETENTION_MS = 50
 
 
 class TransactionModel(LogMachine):
-    """`history` is everything that the log should know of, also what lies below its start."""
+    """`history` is everything that the log has received, also below its start."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class TransactionModel(LogMachine):
         self.sent: dict[int, dict[Offset, BatchHeader]] = {}
         self.high_watermark = 0
         self.number = 0
-        # What lies below may have been compacted: its aborted records are gone, and their entries with them.
+        # Records below may have been compacted: aborted ones are gone, and so are their entries.
         self.cleaned = 0
 
     @property
@@ -110,7 +110,7 @@ class TransactionModel(LogMachine):
 
     @rule(part=st.floats(0, 1))
     def truncate(self, part: float) -> None:
-        # What was cleaned is committed everywhere: nobody cuts it.
+        # Cleaned records are committed on all replicas: none of them is truncated.
         lowest = max(self.start, self.cleaned)
         offset = lowest + round(part * (self.end - lowest))
         if offset < self.end:
@@ -120,10 +120,10 @@ class TransactionModel(LogMachine):
             self.history = kept
             self._ended_at(self.end)
         self.log.truncate_to(offset)
-        self._forget_what_is_gone()
+        self._drop_unknown()
 
     def _ended_at(self, offset: int) -> None:
-        """The log ends here now. A leader's high watermark would not go back; here that of one replica does."""
+        """Set the end of the log. The high watermark of a leader never decreases; that of one replica does here."""
         self.flushed = min(self.flushed, offset)
         self.high_watermark = offset
 
@@ -160,18 +160,18 @@ class TransactionModel(LogMachine):
 
     @rule(survival=st.sampled_from(list(Survival)), loses_checkpoint=st.booleans())
     def crash(self, survival: Survival, loses_checkpoint: bool) -> None:
-        # What was cleaned is not told from a hole without the recovery point.
+        # Without the recovery point a gap left by cleaning looks like a hole.
         if loses_checkpoint and not self.cleaned:
             self.log.recovery_point = 0
         self._crash(survival)
         self.history = [entry for entry in self.history if entry.end_offset <= self.log.end_offset]
         self._ended_at(self.log.end_offset)
-        self._forget_what_is_gone()
+        self._drop_unknown()
 
-    def _forget_what_is_gone(self) -> None:
-        """After a loss, the part of a transaction that lies below the first segment may be unknown.
+    def _drop_unknown(self) -> None:
+        """Drop the part of open transactions below the first segment that a loss has made unknown.
 
-        A snapshot tells of it, but one that was not synced may be lost or torn.
+        A snapshot has it, but one that was not synced may be lost or torn.
         """
         base = self.log.segments[0].base_offset
         for producer_id, first_offset, _, committed in self._transactions:
@@ -192,7 +192,7 @@ class TransactionModel(LogMachine):
 
     @invariant()
     def only_batches_of_open_transactions_are_duplicates(self) -> None:
-        """What is sent again is acknowledged only where it is part of the transaction that is open now."""
+        """A batch that is sent again is acknowledged only if it is part of the transaction that is open now."""
         opened = {item.producer_id: item.first_offset for item in self._transactions if item.committed is None}
         for producer_id, sent in self.sent.items():
             first_offset = opened.get(producer_id, self.end)
@@ -221,7 +221,7 @@ class TransactionModel(LogMachine):
         assert list(self.log._segments.find_aborted(offset, end)) == aborted_of(self.history, offset, end)
 
     @rule()
-    def files_are_there_where_something_was_aborted(self) -> None:
+    def segments_with_aborted_transactions_have_files(self) -> None:
         self.log.roll()
         names = set(self.files.list_directory(DIRECTORY))
         for segment in self.log.segments[:-1]:

@@ -1,4 +1,4 @@
-"""Foreign readers and builders of batches, in the form in which ours are called; untyped libraries stay in here."""
+"""Readers and builders of batches from other libraries, with the signatures of ours; untyped libraries stay in here."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

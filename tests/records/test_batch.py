@@ -44,7 +44,7 @@ def test_stamping_base_offset_and_epoch_leaves_the_crc_valid() -> None:
     assert (header.base_offset, header.last_offset, header.leader_epoch) == (1 << 40, (1 << 40) + 2, 12)
 
 
-def test_stamping_log_append_time_repairs_the_crc() -> None:
+def test_stamping_log_append_time_updates_the_crc() -> None:
     batch = build_batch(_RECORDS)
     stamp_log_append_time(memoryview(batch), 99)
     header = check_batch(batch)
@@ -70,7 +70,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert header._replace(base_sequence=NO_SEQUENCE).last_sequence == NO_SEQUENCE
 
 
-def test_refusals_carry_the_right_code() -> None:
+def test_errors_carry_the_right_code() -> None:
     good = build_batch(_RECORDS)
     assert _code(b"") == ErrorCode.INVALID_RECORD
     assert _code(good[:-1]) == ErrorCode.INVALID_RECORD
@@ -85,7 +85,7 @@ def test_refusals_carry_the_right_code() -> None:
     assert _code(old_message) == ErrorCode.INVALID_RECORD
 
 
-def test_every_flipped_byte_behind_the_crc_is_found() -> None:
+def test_every_flipped_byte_after_the_crc_is_found() -> None:
     good = build_batch(_RECORDS)
     for position in range(16, len(good)):
         damaged = bytearray(good)

@@ -1,4 +1,4 @@
-"""The codecs in columns, against `records.record`, which says the same in plain words."""
+"""The codecs of columns, compared with `records.record`, their plain equivalent."""
 
 import random
 
@@ -108,7 +108,7 @@ def test_damaged_records_have_the_same_outcome(seed: int) -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        # A size of -1, a null value written in two bytes, and a record that ends within its value.
+        # A size of -1, a null value encoded in two bytes, and a record that ends within its value.
         bytes.fromhex("0100000001010000"),
         bytes.fromhex("1000000001810000"),
         bytes.fromhex("0e00000001087600"),
@@ -121,13 +121,13 @@ def test_odd_shapes_have_the_same_outcome(payload: bytes) -> None:
 
 
 @given(st.binary(max_size=100), _INT64)
-def test_seals_in_two_parts(payload: bytes, timestamp_ms: int) -> None:
+def test_seals_a_header_without_copying_the_payload(payload: bytes, timestamp_ms: int) -> None:
     header = read_header(build_batch([Record(0, timestamp_ms, None, None)], producer_id=7, base_sequence=3))
     assert seal_header(header, payload) + payload == seal(header, payload)
     assert seal_header(header, memoryview(payload)) + payload == seal(header, payload)
 
 
-def test_sealed_parts_pass_the_brokers_check() -> None:
+def test_sealed_headers_pass_the_brokers_check() -> None:
     payload = pack_records([1, 2], [None, b"k"], [b"a", None])
     header = read_header(build_batch([Record(0, 1, None, b"a"), Record(1, 2, b"k", None)]))
     assert check_batch(seal_header(header, payload) + payload).record_count == 2

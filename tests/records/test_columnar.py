@@ -1,4 +1,4 @@
-"""The compiled passes against the plain codecs, and against damaged bytes."""
+"""The compiled passes, compared with the plain codecs, also for damaged bytes."""
 
 import random
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def test_chunks_of_several_partitions_follow_each_other() -> None:
     assert decoded.records.column("partition").to_pylist() == [3, 3, 0]
 
 
-def test_keeps_only_the_offsets_asked_for() -> None:
+def test_keeps_only_the_requested_offsets() -> None:
     headers: Headers = (("h", b"x"),)
     header, payload = open_batch(build_batch([Record(offset, 1, b"k", b"v", headers) for offset in range(10, 20)]))
     chunk = Chunk(_TP, payload, [_range(header, 0, len(payload), first=13, stop=16)])
@@ -145,7 +145,7 @@ def test_a_malformed_batch_ends_its_partition_only() -> None:
 
 
 def _outcome(header: BatchHeader, payload: bytes) -> list[Record] | None:
-    # Surrounded by bytes that would make sense, so that a read beyond the ends would show.
+    # Surrounded by valid bytes, so that a read beyond the ends would be noticed.
     chunk = Chunk(_TP, bytes(16) + payload + bytes(16), [_range(header, 16, 16 + len(payload), first=-(2**63))])
     decoded = decode_columns([chunk])
     return None if decoded.malformed != [None] else _records(decoded.records)
@@ -275,7 +275,7 @@ def test_golden_bytes_both_ways() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=20))
-def test_hashes_keys_as_java_does(keys: list[bytes | None]) -> None:
+def test_hashes_keys_like_java(keys: list[bytes | None]) -> None:
     expected = [-1 if key is None else murmur2(key) & 0x7FFFFFFF for key in keys]
     assert columnar.hash_keys(_column(keys), len(keys)).tolist() == expected
 
@@ -286,14 +286,14 @@ def test_known_hashes() -> None:
     assert columnar.hash_keys(_column(list(known)), 4).tolist() == [value & 0x7FFFFFFF for value in known.values()]
 
 
-def test_batches_are_found_behind_their_headers() -> None:
+def test_records_are_found_after_the_batch_header() -> None:
     batch = build_batch([Record(0, 1, b"k", b"v")])
     chunk = Chunk(_TP, memoryview(batch), [_range(read_header(batch), HEADER_SIZE, len(batch))])
     assert _records(decode_columns([chunk]).records) == [Record(0, 1, b"k", b"v")]
 
 
-def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same() -> None:
+def test_a_kernel_that_cannot_be_cached_is_still_compiled() -> None:
     scope: dict[str, Any] = {}
-    # Without a file of its own there is nowhere to keep it.
+    # A function without a file has no place for a cache.
     exec("def double(number): return 2 * number", scope)
     assert kernels.compile_kernel(scope["double"], numba.int64(numba.int64))(21) == 42

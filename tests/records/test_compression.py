@@ -35,7 +35,7 @@ def test_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-def test_takes_any_buffer(codec: Codec, wrap: type) -> None:
+def test_accepts_any_buffer(codec: Codec, wrap: type) -> None:
     data = _text(100_000)
     assert decompress(codec, wrap(compress(codec, wrap(data))), size_max=len(data)) == data
 
@@ -52,7 +52,7 @@ def test_output_at_the_limit_passes_and_one_byte_more_does_not(codec: Codec) -> 
 
 @pytest.mark.parametrize("codec", _COMPRESSING)
 @pytest.mark.parametrize("cut", [0.0, 0.1, 0.5, 0.99])
-def test_truncated_input_is_refused(codec: Codec, cut: float) -> None:
+def test_truncated_input_is_rejected(codec: Codec, cut: float) -> None:
     compressed = compress(codec, _text(50_000))
     with pytest.raises(InvalidBatchError):
         decompress(codec, compressed[: int(len(compressed) * cut)], size_max=_SIZE_MAX)
@@ -70,7 +70,7 @@ def test_damaged_input_raises_only_invalid_batch(codec: Codec, data: st.DataObje
 
 
 def _zstd_streamed(data: bytes) -> bytes:
-    """A frame without its content's size."""
+    """Return a frame without the size of its content."""
     compressor = cramjam.zstd.Compressor(level=3)
     compressor.compress(data)
     return bytes(compressor.flush()) + bytes(compressor.finish())
@@ -79,15 +79,15 @@ def _zstd_streamed(data: bytes) -> bytes:
 def _bombs() -> dict[str, tuple[Codec, bytes]]:
     zeros = bytes(1 << 24)
     zstd = compress(Codec.ZSTD, zeros)
-    # A frame of raw and repeated-byte blocks that says it has 2**40 bytes.
-    absurd_zstd = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + b"\x03\x00\x10\x00"
+    # A frame of raw and repeated-byte blocks that claims 2**40 bytes.
+    oversized_zstd = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + b"\x03\x00\x10\x00"
     return {
         "gzip": (Codec.GZIP, compress(Codec.GZIP, zeros)),
         "gzip of many members": (Codec.GZIP, gzip.compress(bytes(1 << 18)) * 64),
         "zstd": (Codec.ZSTD, zstd),
         "zstd without content size": (Codec.ZSTD, _zstd_streamed(zeros)),
         "zstd of many frames": (Codec.ZSTD, compress(Codec.ZSTD, bytes(1 << 18)) * 64),
-        "zstd with an absurd content size": (Codec.ZSTD, absurd_zstd),
+        "zstd with an absurd content size": (Codec.ZSTD, oversized_zstd),
         "lz4": (Codec.LZ4, compress(Codec.LZ4, zeros)),
         "lz4 of many frames": (Codec.LZ4, compress(Codec.LZ4, bytes(1 << 18)) * 64),
         "snappy": (Codec.SNAPPY, compress(Codec.SNAPPY, zeros)),

@@ -29,12 +29,12 @@ def test_emptied_batch_has_no_type() -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00"])
-def test_control_record_without_a_type_is_refused(key: bytes | None) -> None:
+def test_control_record_without_a_type_is_rejected(key: bytes | None) -> None:
     with pytest.raises(InvalidBatchError):
         control_type(build_batch([Record(0, 1, key, b"")], control=True))
 
 
-# Producer 5 in epoch 2, coordinator epoch 3: what Kafka's DumpLogSegments shows as a COMMIT with those.
+# Producer 5 in epoch 2, coordinator epoch 3: Kafka's DumpLogSegments shows it as a COMMIT with these values.
 COMMIT = bytes.fromhex(
     "0000000000000000 00000042 ffffffff 02 c3ab43b9 0030 00000000 0000018bcfe56800 0000018bcfe56800"
     "0000000000000005 0002 ffffffff 00000001"
@@ -56,13 +56,13 @@ def test_abort_marker() -> None:
     assert read_marker(batch) == EndMarker(committed=False, coordinator_epoch=3)
 
 
-def test_what_is_no_marker() -> None:
+def test_batches_that_are_not_markers() -> None:
     assert read_marker(build_batch([Record(0, 1, control_key(ControlType.LEADER_CHANGE), b"")], control=True)) is None
     assert read_marker(seal(read_header(COMMIT)._replace(record_count=0), b"")) is None
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\0\0\0\0\0"])
-def test_marker_without_a_coordinator_epoch_is_refused(value: bytes | None) -> None:
+def test_marker_without_a_coordinator_epoch_is_rejected(value: bytes | None) -> None:
     with pytest.raises(InvalidBatchError):
         read_marker(build_batch([Record(0, 1, control_key(ControlType.ABORT), value)], control=True))
 

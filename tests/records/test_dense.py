@@ -34,10 +34,10 @@ _RECORDS = st.lists(st.tuples(st.integers(0, 4000), st.one_of(st.none(), st.bina
 
 
 @given(_RECORDS, st.integers(0, 90))
-def test_it_reads_what_the_general_decoder_reads(rows: list[tuple[int, bytes | None, bytes | None]], more: int) -> None:
+def test_equals_the_general_decoder(rows: list[tuple[int, bytes | None, bytes | None]], more: int) -> None:
     records = [Record(n, START_MS + delay, key, value) for n, (delay, key, value) in enumerate(rows)]
     last = records[-1]
-    # Others of the same size behind them.
+    # More records of the same size after them.
     records += [last._replace(offset=last.offset + 1 + n, timestamp_ms=START_MS + n) for n in range(more)]
     check(records)
 
@@ -54,7 +54,7 @@ def test_timestamps_of_growing_width(step_ms: int) -> None:
     check([Record(n, START_MS + min(n * step_ms, 8191), None, b"value") for n in range(150)])
 
 
-def test_a_size_that_changes_on_the_way() -> None:
+def test_a_size_that_changes_in_the_middle() -> None:
     sizes = [50] * 100 + [51] * 5 + [50] * 30 + [7] * 40
     check([Record(n, START_MS, None, b"v" * size) for n, size in enumerate(sizes)])
 
@@ -76,12 +76,12 @@ def test_other_batches_are_left_to_the_general_decoder(records: list[Record]) ->
     assert unpack_dense(*opened(records)) is None
 
 
-def test_as_many_records_as_it_takes() -> None:
+def test_the_largest_number_of_records() -> None:
     header, payload = opened([Record(n, START_MS, None, b"v") for n in range(65_536)])
     assert unpack_dense(header, payload) == unpack_records(header, payload)
 
 
-def test_the_brokers_time() -> None:
+def test_log_append_time() -> None:
     header, payload = opened([Record(0, 5, None, b"v")] * 1, log_append_time_ms=START_MS)
     columns = unpack_dense(header, payload)
     assert columns is not None
@@ -89,8 +89,8 @@ def test_the_brokers_time() -> None:
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_damage_is_never_read_as_something_else(seed: int) -> None:
-    """What it accepts the general decoder accepts too, and reads alike."""
+def test_damaged_batches_equal_the_general_decoder(seed: int) -> None:
+    """Every batch that it accepts is accepted by the general decoder, with the same result."""
     chance = random.Random(seed)
     size = chance.choice([3, 20, 100])
     count = chance.choice([5, 40, 100])

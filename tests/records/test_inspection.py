@@ -1,4 +1,4 @@
-"""A look into a produced batch: every bad record is found, whatever else is in the batch, and in small steps."""
+"""The checks of a produced batch's records: every bad one is found, whatever else is in the batch, in small steps."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ NEW = GOOD._replace(timestamp_ms=NOW_MS + 3_600_001)
 NO_KEY = "Compacted topic cannot accept message without key in topic partition orders-0"
 
 
-def look(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> Inspection:
+def inspection_of(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> Inspection:
     return inspect(
         batch, policy, partition="orders-0", now_ms=NOW_MS, size_max=policy.decompressed_size_max, check=check
     )
@@ -49,9 +49,9 @@ def numbered(*records: Record) -> list[Record]:
     return [record._replace(offset=index) for index, record in enumerate(records)]
 
 
-def refused(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> InvalidBatchError:
+def rejection_of(batch: Buffer, policy: ProducePolicy, check: RecordCheck | None = None) -> InvalidBatchError:
     with pytest.raises(InvalidBatchError) as caught:
-        finish(look(batch, policy, check))
+        finish(inspection_of(batch, policy, check))
     return caught.value
 
 
@@ -68,7 +68,7 @@ def out_of_range(record: Record, index: int, policy: ProducePolicy) -> str:
 def test_every_bad_record_is_reported_once(codec: Codec, headers: tuple[tuple[str, bytes], ...]) -> None:
     records = numbered(GOOD, KEYLESS, OLD, GOOD, KEYLESS._replace(timestamp_ms=NOW_MS - 5000), NEW, GOOD)
     records = [record._replace(headers=headers) for record in records]
-    error = refused(build_batch(records, codec=codec), BOTH)
+    error = rejection_of(build_batch(records, codec=codec), BOTH)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert str(error) == "One or more records have been rejected due to invalid timestamp"
     assert error.record_errors == (
@@ -79,8 +79,8 @@ def test_every_bad_record_is_reported_once(codec: Codec, headers: tuple[tuple[st
     )
 
 
-def test_records_without_keys_alone_are_invalid_records_of_which_three_are_shown() -> None:
-    error = refused(build_batch(numbered(*[KEYLESS] * 4, GOOD)), COMPACTED)
+def test_only_records_without_keys_are_invalid_records_of_which_three_are_shown() -> None:
+    error = rejection_of(build_batch(numbered(*[KEYLESS] * 4, GOOD)), COMPACTED)
     assert error.code is ErrorCode.INVALID_RECORD
     assert error.record_errors == tuple((index, NO_KEY) for index in range(4))
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{NO_KEY}')" for index in range(3))
@@ -90,20 +90,20 @@ def test_records_without_keys_alone_are_invalid_records_of_which_three_are_shown
     )
 
 
-def test_a_judge_speaks_after_the_policy() -> None:
+def test_a_record_check_runs_after_the_policy() -> None:
     def check(columns: RecordColumns) -> dict[int, str]:
         return dict.fromkeys(range(len(columns.values)), "no schema")
 
     records = numbered(KEYLESS, GOOD, OLD)
-    error = refused(build_batch(records), BOTH, check)
+    error = rejection_of(build_batch(records), BOTH, check)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert error.record_errors == ((0, NO_KEY), (1, "no schema"), (2, out_of_range(OLD, 2, BOTH)))
-    assert refused(build_batch(records), PLAIN, check).code is ErrorCode.INVALID_RECORD
+    assert rejection_of(build_batch(records), PLAIN, check).code is ErrorCode.INVALID_RECORD
 
 
 def test_records_without_timestamps_pass() -> None:
     batch = build_batch(numbered(GOOD._replace(timestamp_ms=-1), GOOD))
-    assert finish(look(batch, TIMED)) is batch
+    assert finish(inspection_of(batch, TIMED)) is batch
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_records_without_timestamps_pass() -> None:
         (replace(TIMED, log_append_time=True), False),
     ],
 )
-def test_most_batches_need_no_look(policy: ProducePolicy, expected: bool) -> None:
+def test_most_batches_need_no_inspection(policy: ProducePolicy, expected: bool) -> None:
     assert must_inspect(read_header(build_batch([GOOD])), policy, NOW_MS) is expected
     if not policy.log_append_time:
         assert must_inspect(read_header(build_batch([NEW])), policy, NOW_MS)
 
 
 def steps_of(batch: Buffer, policy: ProducePolicy) -> list[str]:
-    """What an inspection does, step by step, whether or not it likes the batch."""
+    """Return the steps of an inspection, also if the batch is rejected."""
     steps: list[str] = []
-    running, result = look(batch, policy), None
+    running, result = inspection_of(batch, policy), None
     try:
         while True:
             work = running.send(result)
@@ -137,7 +137,7 @@ def steps_of(batch: Buffer, policy: ProducePolicy) -> list[str]:
         return steps
 
 
-def test_no_step_reads_more_than_some_thousand_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_reads_more_than_a_few_thousand_records(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     def spy(*arguments: Any) -> Iterator[RecordColumns]:
@@ -154,12 +154,12 @@ def test_no_step_reads_more_than_some_thousand_records(monkeypatch: pytest.Monke
 
 def test_bad_records_in_every_step_are_found() -> None:
     records = [KEYLESS if index % 1000 == 999 else GOOD for index in range(10_000)]
-    error = refused(build_batch(numbered(*records)), COMPACTED)
+    error = rejection_of(build_batch(numbered(*records)), COMPACTED)
     assert [index for index, _ in error.record_errors] == list(range(999, 10_000, 1000))
 
 
-def test_of_very_many_bad_records_some_are_named_and_all_are_counted() -> None:
-    error = refused(tiny_batch(20_000, NOW_MS), COMPACTED)
+def test_very_many_bad_records_are_all_counted_but_not_all_listed() -> None:
+    error = rejection_of(tiny_batch(20_000, NOW_MS), COMPACTED)
     assert [index for index, _ in error.record_errors] == list(range(RECORD_ERRORS_MAX))
     assert "due to 20000 record errors in total" in str(error)
 
@@ -169,7 +169,7 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
         batch = tiny_batch(count, NOW_MS, key=b"kk")
         tracemalloc.start()
         try:
-            assert finish(look(batch, BOTH)) is batch
+            assert finish(inspection_of(batch, BOTH)) is batch
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -178,14 +178,14 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
     assert five_steps < 2 * one_step
 
 
-def test_headers_are_not_read() -> None:
+def test_headers_are_not_decoded() -> None:
     record = GOOD._replace(headers=tuple(("", None) for _ in range(100_000)))
     batch = build_batch([record])
-    assert finish(look(batch, COMPACTED)) is batch
+    assert finish(inspection_of(batch, COMPACTED)) is batch
 
 
 @pytest.mark.parametrize("damage", ["count", "cut", "order", "size"])
-def test_records_that_cannot_be_read(damage: str) -> None:
+def test_records_that_cannot_be_decoded(damage: str) -> None:
     count = 3 * RECORDS_PER_SLICE
     records = numbered(*[GOOD] * count)
     if damage == "order":
@@ -200,19 +200,19 @@ def test_records_that_cannot_be_read(damage: str) -> None:
     )
     batch = seal(header, payload)
     check_batch(batch)
-    error = refused(batch, COMPACTED)
+    error = rejection_of(batch, COMPACTED)
     assert (error.code, error.record_errors) == (ErrorCode.INVALID_RECORD, ())
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 def test_another_codec(codec: Codec) -> None:
     records = numbered(*[GOOD] * (RECORDS_PER_SLICE + 1))
-    inspected = finish(look(build_batch(records), replace(COMPACTED, codec=codec)))
+    inspected = finish(inspection_of(build_batch(records), replace(COMPACTED, codec=codec)))
     assert check_batch(inspected).codec_id == codec
     assert decode_records(inspected) == records
 
 
-def test_a_bomb_is_refused() -> None:
+def test_a_bomb_is_rejected() -> None:
     header = read_header(build_batch([GOOD], codec=Codec.ZSTD))
     bomb = seal(header, compress(Codec.ZSTD, bytes(DECOMPRESSED_SIZE_MAX + 1)))
-    assert refused(bomb, COMPACTED).code is ErrorCode.CORRUPT_MESSAGE
+    assert rejection_of(bomb, COMPACTED).code is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""The shortcut through a batch's records against the reader that takes them apart one by one."""
+"""The fast reader of keys, compared with the one that decodes record by record."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ _RECORDS = st.lists(
 
 
 def _payload(records: list[Record]) -> tuple[BatchHeader, bytes]:
-    """Of a batch in which each record's offset is that many behind the one before."""
+    """Build a batch and return its header and payload; the offset of a record is its distance from the one before."""
     offset, placed = -1, []
     for record in records:
         offset += record.offset
@@ -52,7 +52,7 @@ def _check(header: BatchHeader, payload: bytes) -> None:
 
 @given(records=_RECORDS, is_dense=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_the_same_as_record_by_record(records: list[Record], *, is_dense: bool) -> None:
+def test_equals_reading_record_by_record(records: list[Record], *, is_dense: bool) -> None:
     _check(*_payload([record._replace(offset=1) for record in records] if is_dense else records))
 
 
@@ -64,7 +64,7 @@ def test_offset_deltas_of_every_length() -> None:
 
 @given(records=_RECORDS, data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_damaged_bytes_are_refused_or_read_alike(records: list[Record], data: st.DataObject) -> None:
+def test_damaged_bytes_are_rejected_or_read_the_same(records: list[Record], data: st.DataObject) -> None:
     header, payload = _payload([record._replace(value=record.value and record.value[:60]) for record in records])
     damaged = bytearray(payload)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -73,7 +73,7 @@ def test_damaged_bytes_are_refused_or_read_alike(records: list[Record], data: st
     try:
         _by_spans(header, cut)
     except InvalidBatchError:
-        # What is wrong behind a key is not looked at.
+        # Errors after a key are not noticed.
         with suppress(InvalidBatchError):
             read_keys(cut, header)
     else:
@@ -95,7 +95,7 @@ def test_damaged_bytes_are_refused_or_read_alike(records: list[Record], data: st
         b"\x80" * 12,
     ],
 )
-def test_malformed_records_are_refused(payload: bytes) -> None:
+def test_malformed_records_are_rejected(payload: bytes) -> None:
     header = read_header(build_batch([Record(0, 0, b"k", b"")]))
     assert read_keys(b"\x0e\x00\x00\x00\x02k\x00\x00", header).keys == [b"k"]
     with pytest.raises(InvalidBatchError):

@@ -19,7 +19,7 @@ _RECORDS = [Record(index, _NOW_MS + index, b"key", b"value" * 20, (("h", b"x"),)
 _COMPRESSION_TYPES = ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
 
 
-def _refused(
+def _rejection_of(
     data: bytearray | memoryview, policy: ProducePolicy = _POLICY, *, zstd_allowed: bool = True
 ) -> InvalidBatchError:
     with pytest.raises(InvalidBatchError) as caught:
@@ -30,7 +30,7 @@ def _refused(
 def _accepted(
     data: bytearray | memoryview, policy: ProducePolicy = _POLICY, *, zstd_allowed: bool = True
 ) -> tuple[BatchHeader, bytearray | memoryview]:
-    """What is appended, after an inspection where the policy asks for one."""
+    """Return what is appended, after an inspection if the policy requires one."""
     prepared = prepare(data, policy, now_ms=_NOW_MS, zstd_allowed=zstd_allowed)
     if prepared is None:
         inspection = inspect(data, policy, partition="orders-0", now_ms=_NOW_MS, size_max=policy.decompressed_size_max)
@@ -42,58 +42,58 @@ def _accepted(
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batch_passes_untouched_and_unopened(codec: Codec) -> None:
-    # Under a valid CRC lies something that no codec takes: nobody looks.
-    nonsense = seal(read_header(build_batch(_RECORDS, codec=codec)), b"not records at all" * 5)
-    prepared = _accepted(memoryview(nonsense))
-    assert prepared[0] == read_header(nonsense)
-    assert prepared[1] == nonsense
+def test_batch_passes_unchanged_and_undecoded(codec: Codec) -> None:
+    # No codec accepts these bytes, but the CRC is valid: the batch is not decoded.
+    invalid = seal(read_header(build_batch(_RECORDS, codec=codec)), b"not records at all" * 5)
+    prepared = _accepted(memoryview(invalid))
+    assert prepared[0] == read_header(invalid)
+    assert prepared[1] == invalid
 
 
-def test_empty_control_and_old_batches_are_refused() -> None:
-    assert _refused(bytearray()).code == ErrorCode.INVALID_RECORD
-    assert _refused(build_batch(_RECORDS, control=True)).code == ErrorCode.INVALID_RECORD
+def test_empty_control_and_old_batches_are_rejected() -> None:
+    assert _rejection_of(bytearray()).code == ErrorCode.INVALID_RECORD
+    assert _rejection_of(build_batch(_RECORDS, control=True)).code == ErrorCode.INVALID_RECORD
     old = build_batch(_RECORDS)
     old[16] = 1
-    assert _refused(old).code == ErrorCode.INVALID_RECORD
+    assert _rejection_of(old).code == ErrorCode.INVALID_RECORD
 
 
 def test_wrong_crc_is_corrupt() -> None:
     batch = build_batch(_RECORDS)
     batch[-1] ^= 1
-    assert _refused(batch).code == ErrorCode.CORRUPT_MESSAGE
+    assert _rejection_of(batch).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_two_batches_are_refused() -> None:
-    assert _refused(build_batch(_RECORDS) + build_batch(_RECORDS)).code == ErrorCode.INVALID_RECORD
+def test_two_batches_are_rejected() -> None:
+    assert _rejection_of(build_batch(_RECORDS) + build_batch(_RECORDS)).code == ErrorCode.INVALID_RECORD
 
 
-def test_wrong_producer_fields_are_refused() -> None:
-    assert _refused(build_batch([Record(3, _NOW_MS, None, b"v")], base_offset=3)).code == ErrorCode.INVALID_RECORD
+def test_wrong_producer_fields_are_rejected() -> None:
+    assert _rejection_of(build_batch([Record(3, _NOW_MS, None, b"v")], base_offset=3)).code == ErrorCode.INVALID_RECORD
     batch = build_batch(_RECORDS, producer_id=4, producer_epoch=0)
-    assert _refused(batch).code == ErrorCode.INVALID_RECORD
+    assert _rejection_of(batch).code == ErrorCode.INVALID_RECORD
     batch = build_batch(_RECORDS, log_append_time_ms=_NOW_MS)
-    assert _refused(batch).code == ErrorCode.INVALID_TIMESTAMP
+    assert _rejection_of(batch).code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_size_is_limited_before_and_after_recompression() -> None:
     batch = build_batch(_RECORDS)
     assert _accepted(bytearray(batch), replace(_POLICY, batch_size_max=len(batch)))
-    assert _refused(batch, replace(_POLICY, batch_size_max=len(batch) - 1)).code == ErrorCode.MESSAGE_TOO_LARGE
+    assert _rejection_of(batch, replace(_POLICY, batch_size_max=len(batch) - 1)).code == ErrorCode.MESSAGE_TOO_LARGE
     small = build_batch(_RECORDS, codec=Codec.GZIP)
     policy = replace(_POLICY, batch_size_max=len(small), codec=Codec.NONE)
-    assert _refused(small, policy).code == ErrorCode.MESSAGE_TOO_LARGE
+    assert _rejection_of(small, policy).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_zstd_needs_a_client_that_knows_it() -> None:
+def test_zstd_needs_a_client_that_supports_it() -> None:
     batch = build_batch(_RECORDS, codec=Codec.ZSTD)
-    assert _refused(batch, zstd_allowed=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert _rejection_of(batch, zstd_allowed=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert _accepted(batch)
 
 
-def test_unknown_codec_is_refused() -> None:
+def test_unknown_codec_is_rejected() -> None:
     header = read_header(build_batch(_RECORDS))
-    assert _refused(seal(header._replace(attributes=5), bytes(99))).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert _rejection_of(seal(header._replace(attributes=5), bytes(99))).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -101,7 +101,7 @@ def test_keyless_record_on_compacted_topic(codec: Codec) -> None:
     policy = replace(_POLICY, compacted=True)
     assert _accepted(build_batch(_RECORDS, codec=codec), policy)
     records = [*_RECORDS[:3], _RECORDS[3]._replace(key=None), _RECORDS[4]]
-    error = _refused(build_batch(records, codec=codec), policy)
+    error = _rejection_of(build_batch(records, codec=codec), policy)
     assert error.code == ErrorCode.INVALID_RECORD
     assert error.record_errors == (
         (3, "Compacted topic cannot accept message without key in topic partition orders-0"),
@@ -109,26 +109,26 @@ def test_keyless_record_on_compacted_topic(codec: Codec) -> None:
     assert _accepted(build_batch([_RECORDS[0]._replace(key=b"")], codec=codec), policy)
 
 
-def test_bomb_on_compacted_topic_is_refused() -> None:
+def test_bomb_on_compacted_topic_is_rejected() -> None:
     payload = encode_records([Record(0, _NOW_MS, b"k", bytes(1 << 20))], base_offset=0, base_timestamp_ms=_NOW_MS)
     header = read_header(build_batch([_RECORDS[0]], codec=Codec.GZIP))
     bomb = seal(header, compress(Codec.GZIP, payload))
     policy = replace(_POLICY, compacted=True, decompressed_size_max=1 << 16)
-    assert _refused(bomb, policy).code == ErrorCode.CORRUPT_MESSAGE
+    assert _rejection_of(bomb, policy).code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_timestamp_too_far_ahead() -> None:
     policy = replace(_POLICY, timestamp_after_max_ms=100)
     assert _accepted(build_batch([Record(0, _NOW_MS + 100, None, b"v")]), policy)
     records = [Record(0, _NOW_MS, None, b"v"), Record(1, _NOW_MS + 101, None, b"v")]
-    error = _refused(build_batch(records), policy)
+    error = _rejection_of(build_batch(records), policy)
     assert (error.code, [index for index, _ in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1])
 
 
 def test_header_that_claims_a_timestamp_too_far_ahead() -> None:
     batch = build_batch(_RECORDS)
     lying = seal(read_header(batch)._replace(max_timestamp_ms=_NOW_MS + 10**9), batch[61:])
-    assert _refused(lying).code == ErrorCode.INVALID_TIMESTAMP
+    assert _rejection_of(lying).code == ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -136,7 +136,7 @@ def test_timestamp_too_old(codec: Codec) -> None:
     policy = replace(_POLICY, timestamp_before_max_ms=100)
     without = Record(0, -1, None, b"v")
     assert _accepted(build_batch([without, Record(1, _NOW_MS - 100, None, b"v")], codec=codec), policy)
-    error = _refused(build_batch([without, Record(1, _NOW_MS - 101, None, b"v")], codec=codec), policy)
+    error = _rejection_of(build_batch([without, Record(1, _NOW_MS - 101, None, b"v")], codec=codec), policy)
     assert (error.code, [index for index, _ in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1])
 
 
@@ -176,9 +176,9 @@ def test_recompression_with_log_append_time() -> None:
     assert {record.timestamp_ms for record in decode_records(prepared[1])} == {_NOW_MS}
 
 
-def test_recompression_refuses_what_is_not_records() -> None:
-    nonsense = seal(read_header(build_batch(_RECORDS)), b"not records at all" * 5)
-    assert _refused(nonsense, replace(_POLICY, codec=Codec.GZIP)).code == ErrorCode.INVALID_RECORD
+def test_recompression_rejects_bytes_that_are_not_records() -> None:
+    invalid = seal(read_header(build_batch(_RECORDS)), b"not records at all" * 5)
+    assert _rejection_of(invalid, replace(_POLICY, codec=Codec.GZIP)).code == ErrorCode.INVALID_RECORD
 
 
 def test_levels_come_from_the_topic() -> None:

@@ -55,11 +55,11 @@ def test_we_read_foreign_batches(builder: str, records: list[Record], codec: Cod
 
 @given(records=_records())
 @settings(max_examples=60, deadline=None)
-def test_uncompressed_batch_is_the_same_bytes_as_foreign_builders_make(records: list[Record]) -> None:
+def test_uncompressed_batch_equals_that_of_foreign_builders(records: list[Record]) -> None:
     ours = bytes(build_batch(records, producer_id=7, producer_epoch=1, base_sequence=5, leader_epoch=0))
     for build in BUILDERS.values():
         theirs = bytearray(build(records, Codec.NONE))
-        # The leader epoch lies outside the CRC, and clients differ in what they leave there.
+        # The leader epoch lies outside the CRC, and clients write different values there.
         theirs[12:16] = bytes(4)
         assert ours == theirs
 
@@ -92,7 +92,7 @@ def test_rebased_records_keep_their_timestamps(records: list[Record], shift: int
     assert decode_records(seal(moved, b"".join(parts))) == records
 
 
-def _refused(batch: bytearray) -> InvalidBatchError:
+def _rejection_of(batch: bytearray) -> InvalidBatchError:
     with pytest.raises(InvalidBatchError) as caught:
         decode_records(batch)
     return caught.value
@@ -109,7 +109,7 @@ def _with_payload(payload: bytes, count: int = 1) -> bytearray:
         pytest.param("", id="nothing"),
         pytest.param("10", id="a length alone"),
         pytest.param("0e 00 00 00 02 6b 02 76", id="no header count"),
-        pytest.param("10 00 00 00 02 6b 02 76 00 00", id="bytes behind the records"),
+        pytest.param("10 00 00 00 02 6b 02 76 00 00", id="bytes after the records"),
         pytest.param("10 00 00 00 7e 6b 02 76 00", id="key beyond the record"),
         pytest.param("10 00 00 00 02 6b 7e 76 00", id="value beyond the record"),
         pytest.param("10 00 00 00 03 6b 02 76 00", id="negative key size"),
@@ -123,25 +123,25 @@ def _with_payload(payload: bytes, count: int = 1) -> bytearray:
         pytest.param("fe ff ff ff 0f 00 00 00 02 6b 02 76 00", id="absurd length"),
     ],
 )
-def test_malformed_records_are_refused(payload: str) -> None:
-    assert _refused(_with_payload(bytes.fromhex(payload))).code == ErrorCode.INVALID_RECORD
+def test_malformed_records_are_rejected(payload: str) -> None:
+    assert _rejection_of(_with_payload(bytes.fromhex(payload))).code == ErrorCode.INVALID_RECORD
 
 
-def test_the_record_at_fault_is_told() -> None:
+def test_the_error_has_the_index_of_the_record() -> None:
     good = bytes.fromhex("10 00 00 00 02 6b 02 76 00")
-    assert _refused(_with_payload(good * 2, count=2)).record_index == 1
+    assert _rejection_of(_with_payload(good * 2, count=2)).record_index == 1
 
 
-def test_what_is_no_whole_batch_is_refused() -> None:
+def test_bytes_that_are_not_a_whole_batch_are_rejected() -> None:
     batch = build_batch([Record(0, 1, b"k", b"v")])
-    assert _refused(batch[:-1]).code == ErrorCode.CORRUPT_MESSAGE
-    assert _refused(batch[:40]).code == ErrorCode.CORRUPT_MESSAGE
-    assert _refused(batch + b"\x00").code == ErrorCode.CORRUPT_MESSAGE
+    assert _rejection_of(batch[:-1]).code == ErrorCode.CORRUPT_MESSAGE
+    assert _rejection_of(batch[:40]).code == ErrorCode.CORRUPT_MESSAGE
+    assert _rejection_of(batch + b"\x00").code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_absurd_record_count_does_not_cost_memory() -> None:
+def test_huge_record_count_does_not_cost_memory() -> None:
     header = read_header(build_batch([Record(0, 1, b"k", b"v")]))
-    assert _refused(seal(header._replace(record_count=2**31 - 1), b"")).code == ErrorCode.INVALID_RECORD
+    assert _rejection_of(seal(header._replace(record_count=2**31 - 1), b"")).code == ErrorCode.INVALID_RECORD
 
 
 def test_mutated_batches_raise_only_invalid_batch() -> None:

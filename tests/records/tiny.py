@@ -1,4 +1,4 @@
-"""Batches of very many very small records, made quickly: what fits into a megabyte once it is compressed."""
+"""Batches of very many very small records, built quickly, that fit into a megabyte once they are compressed."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from rookery.records.record import Record, build_batch
 def tiny_batch(
     count: int, timestamp_ms: int, *, codec: Codec = Codec.ZSTD, key: bytes | None = None, **fields: Any
 ) -> bytearray:
-    """`count` records with one timestamp, without values."""
+    """Build a batch of `count` records with one timestamp, without values."""
     start, end = bytes(2), (b"\x01" if key is None else bytes([2 * len(key)]) + key) + b"\x01\x00"
     parts: list[bytes] = []
     for index in range(count):

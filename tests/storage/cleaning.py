@@ -1,4 +1,4 @@
-"""What tests of the cleaner share: logs of small segments, and a reader that folds them into their latest values."""
+"""Helpers of the cleaner's tests: logs of small segments, and a reader that reduces them to their latest values."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,7 +33,7 @@ def open_log(
 
 
 def append(log: Log, *pairs: Pair, producer: tuple[int, int] | None = None, codec: Codec = Codec.NONE) -> list[Record]:
-    """One batch of records, now; `producer` is its id and the first sequence."""
+    """Append one batch of records with the current time; `producer` is its id and first sequence number."""
     now_ms = log.clock.now_ms()
     producer_id, base_sequence = producer or (-1, -1)
     batch = build_batch(
@@ -48,7 +48,7 @@ def append(log: Log, *pairs: Pair, producer: tuple[int, int] | None = None, code
 
 
 def seal(log: Log) -> None:
-    """Roll and flush: from now on the cleaner may have all of it."""
+    """Roll and flush, so that the cleaner may clean everything."""
     log.roll()
     log.flush()
 
@@ -63,7 +63,7 @@ def read_records(log: Log, offset: Offset = 0) -> list[Record]:
 
 
 def fold(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """The latest value of each key that has one."""
+    """Return the latest value of each key that has one."""
     state: dict[bytes, bytes] = {}
     for record in records:
         if record.key is None:

@@ -1,4 +1,4 @@
-"""A reader of committed records, which skips what was aborted as clients do, and what it should see."""
+"""A reader of committed records, which skips aborted ones as clients do, and the results that it should return."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tests.support.aborted import aborted_batches
 
 
 def committed_offsets(data: bytes, aborted: Sequence[tuple[ProducerId, Offset]]) -> list[Offset]:
-    """The records that a client shows of a read_committed fetch."""
+    """Return the offsets of the records that a client delivers from a read_committed fetch."""
     assert aborted == sorted(aborted, key=lambda pair: pair[1])
     skipped = list(aborted_batches(data, aborted))
     return [
@@ -26,7 +26,7 @@ def committed_offsets(data: bytes, aborted: Sequence[tuple[ProducerId, Offset]])
 def read_committed(
     log: Log, high_watermark: Offset, *, offset: Offset | None = None, max_bytes: int = 400
 ) -> list[Offset]:
-    """What a consumer sees from `offset` on, in small fetches."""
+    """Return the offsets that a consumer sees from `offset` on, in small fetches."""
     offset = log.start_offset if offset is None else offset
     start, stable, found = offset, log.last_stable_offset(high_watermark), list[Offset]()
     while offset < stable:
@@ -62,7 +62,7 @@ class Transaction(NamedTuple):
 
 
 def transactions_of(history: Sequence[Entry]) -> list[Transaction]:
-    """In the order of their first offsets; without a marker where they are open."""
+    """Return the transactions in the order of their first offsets; open ones have no marker."""
     open_ones: dict[ProducerId, Offset] = {}
     found: list[Transaction] = []
     for entry in history:
@@ -97,7 +97,7 @@ def aborted_of(history: Sequence[Entry], start: Offset, end: Offset) -> list[tup
 
 
 def visible_of(history: Sequence[Entry], start: Offset, end: Offset) -> list[Offset]:
-    """The records in [start, end) that were not aborted."""
+    """Return the offsets of the records in [start, end) that were not aborted."""
     aborted = [transaction for transaction in transactions_of(history) if transaction.committed is False]
     return [
         offset

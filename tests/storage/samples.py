@@ -20,9 +20,9 @@ DIRECTORY = DATA / str(PARTITION)
 EPOCH = 3
 START_MS = 1_700_000_000_000
 
-# Three or four of `batch`'s smallest fill a segment, and every second one gets an index entry.
+# Three or four of the smallest batches fill a segment, and every second one gets an index entry.
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=64, segment_index_bytes=1200, retention_ms=-1)
-# Wide open: only tests that say so roll or flush.
+# Without limits: a segment is rolled or flushed only by tests that do it explicitly.
 ROOMY = LogConfig(segment_ms=FOREVER_MS, retention_ms=-1)
 
 
@@ -34,7 +34,7 @@ def batch(
     sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch with one record per timestamp."""
+    """Build a batch with one record per timestamp."""
     records = [Record(index, ms, b"key", value) for index, ms in enumerate(timestamps_ms or (START_MS,))]
     return build_batch(
         records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
@@ -44,7 +44,7 @@ def batch(
 def marker(
     producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = START_MS
 ) -> bytearray:
-    """The batch that ends a transaction."""
+    """Build the batch that ends a transaction."""
     return build_marker(Marker(producer_id, epoch, committed, coordinator_epoch), timestamp_ms)
 
 
@@ -80,7 +80,7 @@ def open_log(
 
 
 def reopen(log: Log, *, clean: bool = True) -> Log:
-    """Close and open again, or only open again."""
+    """Open the log again, after closing it if `clean`."""
     if clean:
         log.close()
     return open_log(
@@ -99,7 +99,7 @@ def read_bytes(slices: Sequence[FileSlice]) -> bytes:
 
 
 def contents(log: Log) -> list[tuple[Offset, bytes]]:
-    """All batches from the start offset on, with their base offsets, read as a consumer would: in small fetches."""
+    """Return all batches from the start offset on, with their base offsets, read in small fetches as by a consumer."""
     found: list[tuple[Offset, bytes]] = []
     offset = log.start_offset
     while offset < log.end_offset:

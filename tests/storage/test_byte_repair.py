@@ -1,4 +1,4 @@
-"""One changed byte of a batch is found by the checksum."""
+"""A single changed byte of a batch is found by the checksum."""
 
 from random import Random
 
@@ -16,17 +16,17 @@ def build(size: int = 20, codec: Codec = Codec.NONE) -> bytes:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0x5A, 0xFF])
-def test_every_changed_byte_is_put_right(codec: Codec, bits: int) -> None:
+def test_every_changed_byte_is_restored(codec: Codec, bits: int) -> None:
     good = build(codec=codec)
     for position in range(len(good)):
-        # The leader epoch is not covered: a change there is no damage that could be noticed.
+        # The checksum does not cover the leader epoch: a change there cannot be noticed.
         if not 12 <= position < 16:
             damaged = bytearray(good)
             damaged[position] ^= bits
             assert repair_batch(bytes(damaged), 10, 13) == good, position
 
 
-def test_two_changed_bytes_are_left_alone() -> None:
+def test_two_changed_bytes_are_not_restored() -> None:
     good, random = build(200), Random(1)
     for _ in range(20):
         damaged = bytearray(good)
@@ -35,7 +35,7 @@ def test_two_changed_bytes_are_left_alone() -> None:
         assert repair_batch(bytes(damaged), 10, 13) is None
 
 
-def test_what_is_no_batch_is_left_alone() -> None:
+def test_bytes_that_are_not_a_batch_are_not_restored() -> None:
     assert repair_batch(b"", 0, None) is None
     assert repair_batch(bytes(200), 0, None) is None
     assert repair_batch(b"\xff" * 200, 0, None) is None

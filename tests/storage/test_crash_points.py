@@ -1,9 +1,9 @@
 """Every crash point of the operations that write, enumerated.
 
-Each scenario runs once to count its mutations of the disk (writes, syncs, renames, removals). Then it runs again and
-again, each time stopped before the next mutation, with every `Survival` of what was not synced. After the crash the
-node starts again and must have: everything that was flushed, byte for byte and in order; nothing that was never
-written; no hole; no leftovers; and a log that can be appended to, closed, and opened once more.
+Each scenario runs once to count its mutations of the disk (writes, syncs, renames, removals). Then it runs repeatedly,
+each time stopped before the next mutation, with every `Survival` of what was not synced. After the crash the node
+starts again and must have: everything that was flushed, byte for byte and in order; nothing that was never written; no
+hole; no leftovers; and a log that can be appended to, closed, and opened once more.
 """
 
 import errno
@@ -35,34 +35,34 @@ History = dict[Offset, bytes]
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Thousands of recoveries would log thousands of lines."""
+    """Suppress the thousands of lines that thousands of recoveries would log."""
     with quiet_logs():
         yield
 
 
 @dataclass
 class Ledger:
-    """What the log may hold after a crash: a prefix of one of the histories, from `start_max` at the latest."""
+    """What a log may hold after a crash: a prefix of one of the histories, from `start_max` at the latest."""
 
     histories: list[History] = field(default_factory=lambda: [{}])
     flushed: Offset = 0
     start_max: Offset = 0
 
     def fork(self, history: History) -> None:
-        """From now on the log may also be like this, and goes on like this."""
+        """Add a history that the log may have from now on, and that later appends continue."""
         self.histories.append(history)
 
     @property
     def latest(self) -> History:
         return self.histories[-1]
 
-    def settle(self) -> None:
-        """The latest history is the only one left."""
+    def keep_latest(self) -> None:
+        """Drop all histories but the latest."""
         self.histories = [self.latest]
 
 
 class Node:
-    """A manager with one log directory on a disk that may crash, and the ledger of what it was told."""
+    """A manager with one log directory on a disk that may crash, and the ledger of what was written to it."""
 
     def __init__(self, files: CrashFiles, ledger: Ledger, config: LogConfig = SMALL) -> None:
         self.files = files
@@ -115,7 +115,7 @@ def scenario_roll_without_flushing(node: Node) -> None:
 
 
 def scenario_flush_in_the_background(node: Node) -> None:
-    """Appends and rolls go on between the steps of a flush, which proves nothing about them."""
+    """Appends and rolls continue between the steps of a flush, which does not cover them."""
     node.append(2)
     for run_early in (True, False):
         job = node.log.prepare_flush()
@@ -144,14 +144,14 @@ def scenario_truncate(node: Node) -> None:
     ledger.flushed = 5
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 5})
     node.log.truncate_to(5)
-    ledger.settle()
+    ledger.keep_latest()
     node.append(7, value=b"elsewhere")
     node.flush()
     node.append(1)
 
 
 def scenario_truncate_after_a_clean_stop(node: Node) -> None:
-    """The snapshot that closing left lies inside the active segment, and behind the cut."""
+    """The snapshot that closing left lies inside the active segment, after the truncation offset."""
     node.append(3)
     node.manager.close()
     again = Node(node.files, node.ledger)
@@ -159,14 +159,14 @@ def scenario_truncate_after_a_clean_stop(node: Node) -> None:
     ledger.flushed = 2
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 2})
     again.log.truncate_to(2)
-    ledger.settle()
+    ledger.keep_latest()
     again.append(1, value=b"elsewhere")
     again.flush()
     again.manager.checkpoint()
     again.append(1)
 
 
-def scenario_give_up_the_start(node: Node) -> None:
+def scenario_delete_from_the_start(node: Node) -> None:
     node.append(11)
     node.flush()
     node.ledger.start_max = 4
@@ -187,10 +187,10 @@ def scenario_give_up_the_start(node: Node) -> None:
 
 
 def scenario_clean(node: Node) -> None:
-    """The cleaner's part is played by copying one batch of the first segment, and nothing of two more.
+    """Copy one batch of the first segment, and nothing of two more, in place of the cleaner.
 
-    Until these two are marked as replaced, a restart may find both or the later one still there: that is only less
-    clean. The earlier one alone would bring back values without the tombstones that followed them.
+    Until these two are marked as replaced, a restart may find both or the later one: that is only less clean. The
+    earlier one alone would bring back values without the tombstones that followed them.
     """
     node.append(13)
     node.flush()
@@ -204,7 +204,7 @@ def scenario_clean(node: Node) -> None:
     node.log.replace_segments(old, new)
     for segment in old:
         segment.remove()
-    node.ledger.settle()
+    node.ledger.keep_latest()
     assert [offset for offset, _ in contents(node.log)] == [1, 9, 10, 11, 12]
     node.append(2)
     node.flush()
@@ -227,14 +227,14 @@ SCENARIOS = [
     scenario_flush_in_the_background,
     scenario_truncate,
     scenario_truncate_after_a_clean_stop,
-    scenario_give_up_the_start,
+    scenario_delete_from_the_start,
     scenario_clean,
     scenario_clean_stop,
 ]
 
 
 def crashes(run: Callable[[CrashFiles], Ledger | None]) -> Iterator[tuple[str, Survival, CrashFiles]]:
-    """The disk after each crash point of `run`, for each survival."""
+    """Yield the disk after each crash point of `run`, for each survival."""
     counting = CrashFiles()
     run(counting)
     for survival in Survival:
@@ -305,11 +305,11 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         check(node.log, ledger, where)
         check_no_leftovers(files, where)
         if survival is Survival.TORN:
-            go_on(node, where)
+            check_usable(node, where)
 
 
-def go_on(node: Node, where: str) -> None:
-    """The log must still take records, keep them over a crash and over a clean stop."""
+def check_usable(node: Node, where: str) -> None:
+    """Check that the log still accepts records, and keeps them over a crash and over a clean stop."""
     node.append(4)
     node.flush()
     node.manager.checkpoint()
@@ -325,8 +325,8 @@ def go_on(node: Node, where: str) -> None:
     assert contents(last.log) == found, where
 
 
-def test_every_crash_point_of_deleting_and_making_again() -> None:
-    """A partition that was made again never shows what its deleted namesake held."""
+def test_every_crash_point_of_deleting_and_creating_again() -> None:
+    """A partition that is created again never shows the records of the deleted one with its name."""
     second_id = UUID(int=8)
 
     def run(files: CrashFiles) -> None:

@@ -1,4 +1,4 @@
-"""The log on real files: appending, reading, rolling, truncating, giving up, closing and opening."""
+"""The log on real files: appending, reading, rolling, truncating, deleting, closing and opening."""
 
 import asyncio
 from pathlib import Path
@@ -36,7 +36,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def small_log(directory: Path, count: int = 12) -> Log:
-    """Several segments with three single-record batches each."""
+    """Fill several segments with three single-record batches each."""
     log = open_log(OsFiles(), directory, SMALL)
     append_all(log, (batch(START_MS + index) for index in range(count)))
     return log
@@ -64,7 +64,7 @@ class TestAppend:
         with pytest.raises(ValueError, match="does not follow"):
             log.append_as_follower(data, read_header(data))
 
-    def test_a_new_epoch_is_noted_where_it_begins(self, directory: Path) -> None:
+    def test_a_new_epoch_is_recorded_where_it_begins(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         for epoch in (3, 3, 5):
             append(log, batch(), leader_epoch=epoch)
@@ -101,7 +101,7 @@ class TestRolling:
         append_all(log, [batch(START_MS), batch(START_MS + 1000), batch(START_MS + 1001), batch(START_MS)])
         assert [segment.base_offset for segment in log.segments] == [0, 2]
 
-    def test_by_the_clock_where_records_have_no_time(self, directory: Path) -> None:
+    def test_by_the_clock_if_records_have_no_timestamp(self, directory: Path) -> None:
         clock = ManualClock(START_MS)
         log = open_log(OsFiles(), directory, LogConfig(segment_ms=1000), clock=clock)
         append(log, batch(-1))
@@ -151,7 +151,7 @@ class TestRolling:
 
 class TestRead:
     def test_every_offset_and_size(self, directory: Path) -> None:
-        """A read begins with the batch that holds the offset and is as long as asked for, or one batch."""
+        """A read begins with the batch that holds the offset and is as long as requested, or one batch."""
         log = open_log(OsFiles(), directory, SMALL)
         append_all(log, (batch(*[START_MS + index] * (1 + index % 3)) for index in range(20)))
         log = reopen(log)
@@ -224,14 +224,14 @@ class TestTimestamps:
         log.advance_start_offset(5)
         assert log.max_timestamp_offset() == (5, 300, 3)
 
-    def test_latest_where_a_bound_cuts_a_batch(self, directory: Path) -> None:
+    def test_latest_if_a_bound_cuts_a_batch(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         append_all(log, [batch(900, 100), batch(500), batch(200, 800)])
         log.advance_start_offset(1)
         assert log.max_timestamp_offset() == (4, 800, 3)
         assert log.max_timestamp_offset(end_offset=4) == (2, 500, 3)
 
-    def test_records_without_time(self, directory: Path) -> None:
+    def test_records_without_timestamps(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         append(log, batch(-1))
         assert log.max_timestamp_offset() is None
@@ -250,7 +250,7 @@ class TestTruncation:
         assert append(log, batch(START_MS + 99)) == offset
         assert len(contents(reopen(log))) == offset + 1
 
-    def test_inside_a_batch_takes_the_whole_batch(self, directory: Path) -> None:
+    def test_inside_a_batch_removes_the_whole_batch(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         append_all(log, [batch(1, 2, 3), batch(4, 5, 6)])
         log.truncate_to(4)
@@ -265,7 +265,7 @@ class TestTruncation:
         append(log, batch())
         assert (log.recovery_point, log.end_offset) == (0, 1)
 
-    def test_forgets_producers_and_epochs(self, directory: Path) -> None:
+    def test_drops_producers_and_epochs(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory, SMALL)
         for index in range(8):
             append(log, batch(producer_id=1, epoch=0, sequence=index), leader_epoch=index // 4)
@@ -275,7 +275,7 @@ class TestTruncation:
         assert (state.last_sequence, state.last_offset) == (3, 3)
         assert log.epochs.entries() == [(0, 0)]
 
-    def test_restart_elsewhere(self, directory: Path) -> None:
+    def test_restart_at_another_offset(self, directory: Path) -> None:
         log = small_log(directory)
         log.restart_at(100)
         assert (log.start_offset, log.end_offset, contents(log)) == (100, 100, [])
@@ -313,7 +313,7 @@ class TestRetention:
         log.update_config(LogConfig(retention_ms=-1, retention_bytes=2 * log.segments[0].size_bytes))
         assert [segment.base_offset for segment in log.apply_retention(START_MS)] == [0, 3]
 
-    def test_compacted_logs_only_give_up_deleted_records(self, directory: Path) -> None:
+    def test_compacted_logs_only_delete_records_below_the_start(self, directory: Path) -> None:
         log = small_log(directory)
         config = LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1)
         log.update_config(config)
@@ -381,7 +381,7 @@ class TestRestart:
         reopen(log)
         assert times == {path: path.stat().st_mtime_ns for path in directory.iterdir()}
 
-    def test_a_wrong_promise_of_cleanness_is_noticed(self, directory: Path) -> None:
+    def test_a_wrong_claim_of_a_clean_stop_is_noticed(self, directory: Path) -> None:
         log = small_log(directory)
         before = contents(log)
         log.close()
@@ -425,7 +425,7 @@ class TestRestart:
         again = open_log(OsFiles(), directory, SMALL, recovery_point=12, start_offset=40)
         assert (again.start_offset, again.end_offset, contents(again)) == (40, 40, [])
 
-    def test_a_log_that_begins_anew_knows_no_producers(self, directory: Path) -> None:
+    def test_a_log_that_is_created_again_has_no_producers(self, directory: Path) -> None:
         log = open_log(OsFiles(), directory)
         append(log, batch(producer_id=1, epoch=0, sequence=0))
         log.close()
@@ -446,7 +446,7 @@ class TestRestart:
 
 
 class TestFlush:
-    def test_appends_go_on_while_a_worker_syncs(self, directory: Path) -> None:
+    def test_appends_continue_while_a_worker_syncs(self, directory: Path) -> None:
         log = small_log(directory)
         job = log.prepare_flush()
         assert job is not None
@@ -485,7 +485,7 @@ class TestFlush:
         files.crash(Survival.NOTHING)
         assert open_log(files, config=config, recovery_point=served.recovery_point).end_offset == killed.end_offset
 
-    def test_a_flush_that_was_overtaken_by_a_truncation_proves_nothing(self, directory: Path) -> None:
+    def test_a_flush_that_a_truncation_overtakes_has_no_effect(self, directory: Path) -> None:
         log = small_log(directory)
         job = log.prepare_flush()
         assert job is not None
@@ -495,7 +495,7 @@ class TestFlush:
         log.finish_flush(job)
         assert log.recovery_point <= 5
 
-    def test_a_flush_of_a_deleted_partition_harms_nobody(self, directory: Path) -> None:
+    def test_a_flush_of_a_deleted_partition_has_no_effect(self, directory: Path) -> None:
         log = small_log(directory)
         job = log.prepare_flush()
         assert job is not None
@@ -516,7 +516,7 @@ class TestFlush:
         assert log.flush_is_due(clock.now_ms())
 
 
-def test_a_closed_log_refuses(directory: Path) -> None:
+def test_a_closed_log_raises(directory: Path) -> None:
     log = open_log(OsFiles(), directory, ROOMY)
     log.close()
     with pytest.raises(StorageError, match="is closed"):

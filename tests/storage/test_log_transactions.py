@@ -32,7 +32,7 @@ def files() -> CrashFiles:
 
 
 def write(log: Log, producer_id: int, *, epoch: int = 0) -> Offset:
-    """The next batch of a producer's transaction, with one record."""
+    """Append the next batch of a producer's transaction, with one record."""
     state = log.producers.get(producer_id)
     sequence = state.last_sequence + 1 if state is not None else 0
     data = batch(START_MS, producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True)
@@ -56,7 +56,7 @@ def stable(log: Log) -> Offset:
 
 
 def spanning(files: CrashFiles, **options: object) -> Log:
-    """Producer 1 begins in the first segment and aborts in the second, producer 2 commits, 3 stays open."""
+    """Write transactions: producer 1 begins in the first segment and aborts in the second, 2 commits, 3 stays open."""
     log = open_log(files, **options)  # type: ignore[arg-type]
     for producer_id in (1, 2):
         write(log, producer_id)
@@ -163,7 +163,7 @@ def test_truncation_removes_the_index_of_a_whole_segment(files: CrashFiles) -> N
 
 
 def test_a_transaction_that_began_below_the_start(files: CrashFiles) -> None:
-    """DeleteRecords and retention go up to the high watermark: readers go on from the new start."""
+    """DeleteRecords and retention go up to the high watermark: readers continue from the new start."""
     log = spanning(files)
     log.advance_start_offset(4)
     assert stable(log) == 4
@@ -178,7 +178,7 @@ def test_a_transaction_that_began_below_the_start(files: CrashFiles) -> None:
 
 
 def test_an_end_below_the_start_is_seen_after_a_crash(files: CrashFiles) -> None:
-    """The snapshot has the transaction open; its marker lies between the snapshot and the start."""
+    """The transaction is open in the snapshot; its marker lies between the snapshot and the start."""
     log = open_log(files)
     write(log, 1)
     log.roll()
@@ -216,7 +216,7 @@ def test_an_index_that_was_sealed_after_the_flush_is_rebuilt(files: CrashFiles, 
     assert aborted(again) == [ENTRY]
 
 
-def test_an_empty_file_is_not_believed(files: CrashFiles) -> None:
+def test_an_empty_file_is_not_trusted(files: CrashFiles) -> None:
     log = spanning(files)
     log.close()
     files.write_file(DIRECTORY / "00000000000000000002.txnindex", b"")
@@ -225,8 +225,8 @@ def test_an_empty_file_is_not_believed(files: CrashFiles) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_torn_snapshot_is_written_anew(files: CrashFiles, clean: bool) -> None:
-    """It lost its bytes in a crash; the segments that would tell the same may be gone after the next start."""
+def test_a_torn_snapshot_is_written_again(files: CrashFiles, clean: bool) -> None:
+    """It lost its bytes in a crash; the segments from which it could be rebuilt may be deleted after the next start."""
     log = open_log(files)
     write(log, 1)
     log.roll()
@@ -245,7 +245,7 @@ def test_a_torn_snapshot_is_written_anew(files: CrashFiles, clean: bool) -> None
 
 
 def test_producers_outlive_their_records(files: CrashFiles) -> None:
-    """Retention removed all of them, and the snapshot that the roll made was lost in a crash."""
+    """Retention removed all records, and a crash took the snapshot that the roll wrote."""
     log = open_log(files)
     write(log, 1)
     log.roll()
@@ -260,7 +260,7 @@ def test_producers_outlive_their_records(files: CrashFiles) -> None:
     assert [state.current_transaction_offset for state in last.producers] == [0]
 
 
-def test_compaction_takes_the_records_and_their_entries(files: CrashFiles) -> None:
+def test_compaction_removes_the_records_and_their_entries(files: CrashFiles) -> None:
     log = spanning(files, config=COMPACTED)
     end(log, 3, committed=False)
     write(log, 4)
@@ -274,7 +274,7 @@ def test_compaction_takes_the_records_and_their_entries(files: CrashFiles) -> No
     # Keys are the same everywhere: the last committed record stays.
     assert read_committed(log, log.end_offset) == before[-1:] == [7]
     assert stable(log) == log.end_offset
-    # Without snapshots all producers come from what compaction has left.
+    # Without snapshots all producers are rebuilt from what compaction has left.
     log.close()
     for name in log.files.list_directory(DIRECTORY):
         if name.endswith(".snapshot"):
@@ -282,8 +282,8 @@ def test_compaction_takes_the_records_and_their_entries(files: CrashFiles) -> No
     assert stable(reopen(log, clean=False)) == log.end_offset
 
 
-def test_compaction_knows_what_was_aborted_behind_its_range(files: CrashFiles) -> None:
-    """The marker lies in the active segment: the aborted record is not the latest of its key, and goes."""
+def test_compaction_drops_records_aborted_after_its_range(files: CrashFiles) -> None:
+    """The marker lies in the active segment: the aborted record is not the latest of its key, and is dropped."""
     log = open_log(files, config=COMPACTED)
     append(log, batch())
     write(log, 1)
@@ -298,8 +298,8 @@ def test_compaction_knows_what_was_aborted_behind_its_range(files: CrashFiles) -
 
 
 @pytest.mark.parametrize("survival", Survival)
-def test_an_index_that_was_written_after_the_last_flush_proves_nothing(files: CrashFiles, survival: Survival) -> None:
-    """The recovery point is where the sealed segment ends; of its index a power loss may leave the name, or nothing."""
+def test_an_index_that_was_written_after_the_last_flush_is_not_trusted(files: CrashFiles, survival: Survival) -> None:
+    """The recovery point is the end of the sealed segment; a power loss may leave the name of its index, or nothing."""
     log = open_log(files)
     write(log, 1)
     end(log, 1, committed=False)
@@ -321,7 +321,7 @@ def test_compaction_stops_at_open_transactions(files: CrashFiles) -> None:
     assert make_cleaner(log).dirty_range(log).end_offset == 6
 
 
-def test_a_follower_keeps_the_same_books(files: CrashFiles) -> None:
+def test_a_follower_keeps_the_same_transactions(files: CrashFiles) -> None:
     log = open_log(files)
     for offset, data in enumerate([batch(producer_id=1, epoch=0, sequence=0, transactional=True), None]):
         taken = data if data is not None else marker(1, committed=False)
@@ -349,10 +349,10 @@ def test_a_marker_that_cannot_be_read_ends_recovery(files: CrashFiles) -> None:
 
 
 @pytest.mark.parametrize(("config", "stable_offset"), [(ROOMY, 0), (COMPACTED, 3)])
-def test_an_old_snapshot_is_not_believed_in_a_compacted_log(
+def test_an_old_snapshot_is_not_trusted_in_a_compacted_log(
     files: CrashFiles, config: LogConfig, stable_offset: Offset
 ) -> None:
-    """It says that a transaction is open; compaction may have taken the marker that ended it."""
+    """A transaction is open in it; compaction may have removed the marker that ended it."""
     log = open_log(files, config=config)
     for _ in range(3):
         append(log, batch())

@@ -44,7 +44,7 @@ def test_new_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("clean", [True, False])
-def test_everything_is_there_after_a_restart(tmp_path: Path, clean: bool, threads: int) -> None:
+def test_everything_is_kept_over_a_restart(tmp_path: Path, clean: bool, threads: int) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     manager = manager_on(*paths, threads=threads)
     fill(manager, 6)
@@ -81,7 +81,7 @@ def test_unreadable_checkpoints_cost_no_data(tmp_path: Path) -> None:
     assert [log.end_offset for log in manager_on(tmp_path)] == [5, 5]
 
 
-def test_deleting_frees_the_name_at_once_and_the_files_later(tmp_path: Path) -> None:
+def test_deleting_frees_the_name_immediately_and_the_files_later(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 1)
     assert manager.delete(partition(0))
@@ -94,7 +94,7 @@ def test_deleting_frees_the_name_at_once_and_the_files_later(tmp_path: Path) -> 
     assert not deleted.exists()
 
 
-def test_a_stop_does_not_wait_until_all_is_purged(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_a_complete_purge(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 2)
     for index in range(2):
@@ -129,7 +129,7 @@ def test_strays(tmp_path: Path) -> None:
     assert manager.strays(known.get) == {partition(1): TOPIC_ID, partition(2): TOPIC_ID}
 
 
-def test_a_lost_topic_id_is_told_again(tmp_path: Path) -> None:
+def test_a_lost_topic_id_is_written_again(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 1)
     manager.close()
@@ -142,7 +142,7 @@ def test_a_lost_topic_id_is_told_again(tmp_path: Path) -> None:
     assert metadata.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
 
 
-def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+def test_one_partition_in_two_directories_is_an_error(tmp_path: Path) -> None:
     manager = manager_on(tmp_path / "a")
     fill(manager, 1)
     (tmp_path / "b" / "orders-0").mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         manager_on(tmp_path / "a", tmp_path / "b")
 
 
-def test_what_is_not_a_partition_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_partition_is_ignored(tmp_path: Path) -> None:
     for name in ("lost+found", "__cluster_metadata-0", "-1", "x"):
         (tmp_path / name).mkdir()
     manager = manager_on(tmp_path)
@@ -173,7 +173,7 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     assert decode_offsets((tmp_path / "log-start-offset-checkpoint").read_bytes()) == {partition(1): 3}
 
 
-def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
+def test_idle_producers_are_dropped(tmp_path: Path) -> None:
     manager = LogManager(OsFiles(), ManualClock(START_MS), [tmp_path], producer_expiration_ms=1000)
     manager.load(lambda topic: SMALL)
     log = manager.create(partition(0), TOPIC_ID, LogConfig())
@@ -197,10 +197,10 @@ def test_flush_due(tmp_path: Path) -> None:
 
 
 class TestDamagedLogs:
-    """One log cannot be read: whoever works on all logs goes on with the others."""
+    """One log cannot be read: operations on all logs continue with the others."""
 
     def damage(self, manager: LogManager) -> LogManager:
-        """Partition 0's first segment and its index are broken, and nothing of it is in memory."""
+        """Break partition 0's first segment and its index, with nothing of it in memory."""
         manager.close()
         directory = manager.directories[0].path
         (directory / "orders-0" / "00000000000000000000.index").unlink()
@@ -218,7 +218,7 @@ class TestDamagedLogs:
             log.update_config(LogConfig(retention_ms=1))
         assert [len(again.apply_retention(log, START_MS + 100)) for log in again] == [0, 2]
 
-    def test_a_stop_closes_the_others_and_does_not_call_itself_clean(self, tmp_path: Path) -> None:
+    def test_a_stop_closes_the_others_and_is_not_clean(self, tmp_path: Path) -> None:
         manager = manager_on(tmp_path)
         config = LogConfig(segment_bytes=10_000)
         for index in range(2):
@@ -231,7 +231,7 @@ class TestDamagedLogs:
         assert healthy.recovery_point == 4
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
-    def test_a_start_names_the_log_and_goes_on_with_the_others(self, tmp_path: Path) -> None:
+    def test_a_start_names_the_log_and_continues_with_the_others(self, tmp_path: Path) -> None:
         manager = manager_on(tmp_path)
         fill(manager, 2)
         for path in (tmp_path / "orders-0").glob("*.snapshot"):
@@ -242,9 +242,9 @@ class TestDamagedLogs:
         log_file.write_bytes(b"\xff" * log_file.stat().st_size)
         with captured_logs() as lines:
             again = manager_on(tmp_path)
-        (told,) = [line for line in lines if line["log_level"] == "error"]
-        assert told["partition"] == "orders-0"
-        assert str(log_file) in told["reason"]
+        (entry,) = [line for line in lines if line["log_level"] == "error"]
+        assert entry["partition"] == "orders-0"
+        assert str(log_file) in entry["reason"]
         assert [log.partition for log in again] == [partition(1)]
         with pytest.raises(StorageError, match="orders-0 is not served"):
             again.create(partition(0), TOPIC_ID, SMALL, is_new=False)
@@ -252,7 +252,7 @@ class TestDamagedLogs:
 
 
 class TestFailingDisks:
-    """One of two directories fails: its logs answer StorageError, the other goes on."""
+    """One of two directories fails: its logs raise StorageError, the other continues."""
 
     def node(self) -> tuple[CrashFiles, LogManager]:
         files = CrashFiles()

@@ -1,4 +1,4 @@
-"""The list of segments: its file, and what a start makes of it."""
+"""The list of segments: its file, and how a start uses it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +45,7 @@ def load(path: Path) -> LogManager:
 
 
 def filled(path: Path, count: int = 11) -> LogManager:
-    """A log of segments with three batches each."""
+    """Fill a log whose segments have three batches each."""
     manager = load(path)
     append_all(manager.create(PARTITION, TOPIC_ID, SMALL), (batch() for _ in range(count)))
     return manager
@@ -72,14 +72,14 @@ def test_every_flipped_bit_is_noticed() -> None:
                 decode_manifest(damaged)
 
 
-def test_a_lower_recovery_point_binds_less() -> None:
+def test_a_lower_recovery_point_requires_fewer_segments() -> None:
     assert clip(LISTED, 24) == LISTED
     assert [segment.base_offset for segment in clip(LISTED, 9).segments] == [3]
     cut = clip(LISTED, 12)
     assert (cut.segments[-1], cut.recovery_point) == (ListedSegment(9, GROWING, True), 12)
     assert clip(LISTED, 0).segments == ()
     above = clip(LISTED._replace(start_offset=14), 24)
-    assert [segment.base_offset for segment in above.segments] == [14, 20], "below the start all may be gone"
+    assert [segment.base_offset for segment in above.segments] == [14, 20], "segments below the start may be missing"
 
 
 def test_what_an_open_and_a_closed_log_list(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def empty_file(path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("harm", [Path.unlink, cut_file, empty_file])
 @pytest.mark.parametrize("base", [0, 3, 6, 9])
-def test_a_segment_that_is_gone_or_cut_takes_the_partition_offline(
+def test_a_missing_or_cut_segment_takes_the_partition_offline(
     tmp_path: Path, base: int, harm: Callable[[Path], None], clean: bool
 ) -> None:
     manager = filled(tmp_path)
@@ -123,19 +123,20 @@ def test_a_segment_that_is_gone_or_cut_takes_the_partition_offline(
     for _ in range(2):
         with captured_logs() as lines:
             again = load(tmp_path)
-        (told,) = [line for line in lines if line["log_level"] == "error"]
-        assert (told["file"], told["partition"]) == (str(damaged), "orders-0")
-        assert base <= told["offset"] < base + 3
-        assert 1 <= told["unreachable_records"] <= 3
+        (entry,) = [line for line in lines if line["log_level"] == "error"]
+        assert (entry["file"], entry["partition"]) == (str(damaged), "orders-0")
+        assert base <= entry["offset"] < base + 3
+        assert 1 <= entry["unreachable_records"] <= 3
         assert again.logs() == []
         with pytest.raises(StorageError, match="not served"):
             log_of(again)
-        # What the checkpoints know of it must outlast a stop: else the next start would cut or miss nothing.
+        # Its lines in the checkpoints must survive a stop: without them the next start would truncate the log or miss
+        # nothing.
         again.checkpoint()
         again.close()
 
 
-def test_a_directory_that_is_gone_is_not_replaced_by_an_empty_log(tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_replaced_by_an_empty_log(tmp_path: Path) -> None:
     filled(tmp_path).close()
     for path in (tmp_path / "orders-0").iterdir():
         path.unlink()
@@ -150,7 +151,7 @@ def test_a_directory_that_is_gone_is_not_replaced_by_an_empty_log(tmp_path: Path
     assert load(tmp_path).create(PARTITION, UUID(int=99), SMALL).end_offset == 0, "another topic of that name"
 
 
-def test_the_list_forgets_deleted_topics(tmp_path: Path) -> None:
+def test_deleted_topics_are_removed_from_the_list(tmp_path: Path) -> None:
     filled(tmp_path).close()
     again = load(tmp_path)
     again.delete(PARTITION)
@@ -161,8 +162,8 @@ def test_the_list_forgets_deleted_topics(tmp_path: Path) -> None:
     assert decode_manifest((tmp_path / MANIFEST_FILE).read_bytes()) == {}
 
 
-def test_replaced_segments_are_not_missed(tmp_path: Path) -> None:
-    """Compaction may leave any gap: the list follows it."""
+def test_replaced_segments_are_not_reported_as_missing(tmp_path: Path) -> None:
+    """Compaction may leave any gap: the list is updated."""
     manager = filled(tmp_path)
     log = log_of(manager)
     log.flush()
@@ -186,7 +187,7 @@ def test_a_wrong_digit_in_the_start_offsets_removes_nothing(tmp_path: Path) -> N
     assert len(contents(log_of(load(tmp_path)))) == 11
 
 
-def test_a_list_that_another_program_left_behind_is_ignored(tmp_path: Path) -> None:
+def test_a_list_that_another_program_has_left_is_ignored(tmp_path: Path) -> None:
     manager = filled(tmp_path)
     manager.close()
     entry = decode_manifest((tmp_path / MANIFEST_FILE).read_bytes())[PARTITION]
@@ -195,7 +196,7 @@ def test_a_list_that_another_program_left_behind_is_ignored(tmp_path: Path) -> N
     assert len(contents(log_of(load(tmp_path)))) == 11
 
 
-def test_an_aborted_index_that_is_gone_is_missed_and_rebuilt(tmp_path: Path) -> None:
+def test_an_aborted_index_that_is_missing_is_rebuilt(tmp_path: Path) -> None:
     manager = load(tmp_path)
     config = replace(SMALL, segment_bytes=10_000)
     log = manager.create(PARTITION, TOPIC_ID, config)
@@ -209,14 +210,14 @@ def test_an_aborted_index_that_is_gone_is_missed_and_rebuilt(tmp_path: Path) -> 
 
 def test_unreadable_lists_are_ignored(tmp_path: Path) -> None:
     filled(tmp_path).close()
-    (tmp_path / MANIFEST_FILE).write_bytes(b"nonsense")
+    (tmp_path / MANIFEST_FILE).write_bytes(b"garbage")
     with captured_logs() as lines:
         manager = load(tmp_path)
     assert len(contents(log_of(manager))) == 11
     assert lines[0]["log_level"] == "warning"
 
 
-def test_a_partition_that_is_held_can_be_deleted(tmp_path: Path) -> None:
+def test_a_quarantined_partition_can_be_deleted(tmp_path: Path) -> None:
     filled(tmp_path).close()
     (tmp_path / "orders-0" / "00000000000000000003.log").unlink()
     again = load(tmp_path)

@@ -75,7 +75,7 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert states().check(header(-1, producer_id=-1)) is None
 
 
-def test_expiry_spares_the_recent_and_open_transactions() -> None:
+def test_recent_producers_and_open_transactions_do_not_expire() -> None:
     known = states(header(0), header(0, producer_id=6, offset=3, transactional=True))
     assert known.expire(START_MS + 99, 100) == 0
     assert known.expire(START_MS + 100, 100) == 1
@@ -83,7 +83,7 @@ def test_expiry_spares_the_recent_and_open_transactions() -> None:
 
 
 def test_snapshot_is_kafkas() -> None:
-    """Version 1, CRC-32C of what follows, count; then id, epoch, sequence, offset, delta, time, two of transactions."""
+    """Version 1, CRC-32C of the rest, count; then id, epoch, sequence, offset, delta, time, two transaction fields."""
     data = states(header(0, 3, offset=10)).encode()
     assert data[:2] == b"\0\x01"
     assert data[6:] == bytes.fromhex(
@@ -158,20 +158,20 @@ def test_a_marker_without_a_transaction() -> None:
     assert (state.coordinator_epoch, state.last_sequence, state.is_in_transaction) == (7, -1, False)
 
 
-def test_an_emptied_marker_only_tells_the_epoch() -> None:
+def test_an_emptied_marker_only_sets_the_epoch() -> None:
     known = states(in_transaction(0))
     assert known.end_transaction(read_header(marker(6, committed=True, epoch=4)), None, 1) is None
     assert [(state.producer_id, state.epoch) for state in known] == [(5, 0), (6, 4)]
     assert known.transactions.last_stable_offset(2) == 0
 
 
-def test_other_open_transactions_hold_the_stable_offset_of_an_entry_back() -> None:
+def test_other_open_transactions_hold_back_the_stable_offset_of_an_entry() -> None:
     known = states(in_transaction(0, offset=3), in_transaction(0, offset=4, producer_id=6))
     assert end(known, 5, producer_id=6) == AbortedTransaction(6, 4, 5, 3)
     assert end(known, 6) == AbortedTransaction(5, 3, 6, 7)
 
 
-def test_an_epoch_of_its_own_for_every_transaction() -> None:
+def test_every_transaction_has_its_own_epoch() -> None:
     known = states(in_transaction(0, epoch=3))
     assert end(known, 1, COMMIT, epoch=4) is None
     assert known.check(in_transaction(1, epoch=3)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -197,14 +197,14 @@ def test_only_a_verified_batch_begins_a_transaction() -> None:
     assert known.check_transaction(first, verification) is None
     assert known.check_transaction(in_transaction(0, producer_id=6), verification) == ErrorCode.INVALID_TXN_STATE
     known.update(first, 0)
-    # From here on it is open, and a repeated batch is a duplicate.
+    # From here on the transaction is open, and a repeated batch is a duplicate.
     assert known.verify(in_transaction(1)) is None
     assert known.check_transaction(in_transaction(1), None) is None
     end(known, 1)
     assert known.verify(first) is None
 
 
-def test_a_marker_makes_a_verification_void() -> None:
+def test_a_marker_invalidates_a_verification() -> None:
     known = states()
     verification = known.verify(in_transaction(0))
     end(known, 0)
@@ -213,14 +213,14 @@ def test_a_marker_makes_a_verification_void() -> None:
     assert known.check_transaction(in_transaction(0), again) is None
 
 
-def test_verification_may_be_switched_off() -> None:
+def test_verification_may_be_disabled() -> None:
     known = states()
     assert known.check_transaction(in_transaction(0), Verification(5, 0, None)) is None
     assert known.check_transaction(in_transaction(0, producer_id=-1), None) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_first_batch_must_not_be_overtaken() -> None:
-    """Two batches are verified at the same time; the first one is refused: the second would leave a gap."""
+    """Two batches are verified concurrently and the first is rejected: appending the second would leave a gap."""
     known = states()
     first, second = known.verify(in_transaction(0)), known.verify(in_transaction(1))
     assert first is not None
@@ -232,7 +232,7 @@ def test_the_first_batch_must_not_be_overtaken() -> None:
     assert known.check_transaction(in_transaction(3, epoch=1), fenced) is None
 
 
-def test_forgotten_guards_expire_long_after_their_last_use() -> None:
+def test_unused_guards_expire_long_after_their_last_use() -> None:
     known = states()
     verification = known.verify(in_transaction(0))
     for passed_ms in (0, 599_999):
@@ -242,7 +242,7 @@ def test_forgotten_guards_expire_long_after_their_last_use() -> None:
     assert known.check_transaction(in_transaction(0), verification) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_guard_that_is_taken_again_lives_on() -> None:
+def test_a_guard_that_is_used_again_does_not_expire() -> None:
     known = states()
     takes: list[Callable[[], object]] = [lambda: known.guard(5), lambda: known.verify(in_transaction(0))]
     for take in takes:
@@ -255,7 +255,7 @@ def test_a_guard_that_is_taken_again_lives_on() -> None:
 
 @pytest.mark.parametrize("how", [ABORT, COMMIT], ids=["aborted", "committed"])
 def test_a_batch_of_an_ended_transaction_is_no_duplicate(how: EndMarker) -> None:
-    """Neither while no transaction is open nor in the next one; retries inside a transaction are what they were."""
+    """Neither without an open transaction nor in the next one; retries inside a transaction stay duplicates."""
     known = states(in_transaction(0, offset=10), in_transaction(1, offset=11))
     assert known.check(in_transaction(0)) == Duplicate(10, 10, START_MS)
     end(known, 12, how)
@@ -266,7 +266,7 @@ def test_a_batch_of_an_ended_transaction_is_no_duplicate(how: EndMarker) -> None
     assert known.check(in_transaction(2)) == Duplicate(13, 13, START_MS)
 
 
-def test_a_snapshot_knows_what_has_ended() -> None:
+def test_a_snapshot_records_what_has_ended() -> None:
     known = states(in_transaction(0, offset=10))
     again = ProducerStates.decode(known.encode())
     assert again.check(in_transaction(0)) == Duplicate(10, 10, START_MS)
@@ -278,7 +278,7 @@ def test_a_snapshot_knows_what_has_ended() -> None:
 
 
 def test_used_numbers_in_another_batch() -> None:
-    """A producer that reuses numbers need not cut its batches as before; a snapshot knows the last batch only."""
+    """A producer that reuses numbers may form other batches; a snapshot holds only the last batch."""
     known = states(in_transaction(0), in_transaction(1), in_transaction(2))
     reused = header(1, 3, transactional=True)
     assert known.check(reused) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -307,7 +307,7 @@ def test_without_a_batch_in_its_epoch_no_number_is_used() -> None:
     assert known.check(in_transaction(0, epoch=3)) is None
 
 
-def test_plain_retries_know_no_transactions() -> None:
+def test_retries_without_a_transaction_are_duplicates() -> None:
     known = states(header(0, offset=7))
     assert known.check(header(0)) == Duplicate(7, 7, START_MS)
     again = ProducerStates.decode(known.encode())
@@ -315,7 +315,7 @@ def test_plain_retries_know_no_transactions() -> None:
 
 
 def test_a_late_duplicate_does_not_disturb_the_next_transaction() -> None:
-    """It takes no guard: with its low number the batch that begins the transaction would look overtaken."""
+    """It registers no guard: because of its low number the batch that begins the transaction would look overtaken."""
     known = states(in_transaction(0))
     end(known, 1)
     assert known.verify(in_transaction(0)) is None
@@ -339,7 +339,7 @@ def test_a_late_duplicate_does_not_disturb_the_next_transaction() -> None:
     ],
 )
 def test_markers_are_checked(order: Marker, verdict: ErrorCode | None) -> None:
-    """In epoch 2 of producer 5 a transaction is open; the last marker was of coordinator epoch 4."""
+    """In epoch 2 of producer 5 a transaction is open; the last marker came from coordinator epoch 4."""
     known = states()
     end(known, 0, EndMarker(committed=True, coordinator_epoch=4), epoch=2)
     known.update(in_transaction(0, epoch=2), 1)

@@ -1,4 +1,4 @@
-"""Opening damaged logs: whatever the bytes, the log ends at the first bad batch and works from there on."""
+"""Opening damaged logs: whatever the bytes, the log ends at the first bad batch and is usable from there on."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ LAST = DIRECTORY / "00000000000000000006.log"
 
 
 def disk(count: int = 8) -> CrashFiles:
-    """Eight batches in three segments, the last with two; nothing of it closed."""
+    """Write eight batches in three segments, the last with two, and close nothing."""
     files = CrashFiles()
     files.make_directory(DIRECTORY.parent)
     files.sync_directory(Path("/"))
@@ -88,7 +88,7 @@ def test_any_bytes_at_the_end(tail: bytes, kept: int) -> None:
     data=st.binary(max_size=60),
     clean=st.booleans(),
 )
-def test_any_bytes_in_the_files_beside_the_log(name: str, data: bytes, clean: bool) -> None:
+def test_any_bytes_in_the_files_next_to_the_log(name: str, data: bytes, clean: bool) -> None:
     files = disk()
     open_log(files, config=SMALL).close()
     files.write_file(DIRECTORY / name, data)
@@ -127,7 +127,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
     assert read == {"00000000000000000006.log"}
 
 
-def test_a_missing_segment_of_the_unflushed_ends_the_log() -> None:
+def test_a_missing_unflushed_segment_ends_the_log() -> None:
     files = disk()
     files.remove(DIRECTORY / "00000000000000000003.log")
     log = open_log(files, config=SMALL)
@@ -135,7 +135,7 @@ def test_a_missing_segment_of_the_unflushed_ends_the_log() -> None:
 
 
 def test_orphans_and_foreign_files(tmp_path: Path) -> None:
-    """Index files without a log go; files with other names are nobody's business."""
+    """Index files without a log are removed; files with other names are ignored."""
     directory = tmp_path / "orders-0"
     log = open_log(OsFiles(), directory, SMALL)
     append_all(log, (batch() for _ in range(4)))

@@ -1,4 +1,4 @@
-"""Retention's decisions, without any file."""
+"""The decisions of retention, without any files."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Facts(NamedTuple):
 
 
 def log(*ages_in_days: int, size_bytes: int = 100) -> list[Facts]:
-    """Segments of ten offsets each, oldest first; the last one is active."""
+    """Make segments of ten offsets each, oldest first; the last one is active."""
     return [Facts(10 * slot, size_bytes, NOW_MS - age * DAY_MS) for slot, age in enumerate(ages_in_days)]
 
 
@@ -67,7 +67,7 @@ def test_nothing_beyond_the_high_watermark(stable_offset: int, count: int) -> No
     assert expired(log(9, 9, 9), stable_offset=stable_offset, retention_ms=1) == count
 
 
-def test_records_without_time_have_no_age() -> None:
+def test_records_without_timestamps_never_expire() -> None:
     assert expired([Facts(0, 100, -1), Facts(10, 100, -1)], retention_ms=1) == 0
 
 

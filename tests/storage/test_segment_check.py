@@ -1,4 +1,4 @@
-"""The walk after a crash, against a slow one that looks at each batch by itself."""
+"""The pass after a crash, compared with a slow one that checks each batch by itself."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ PATH = Path("/00000000000000000100.log")
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that headers and batches lie across the ends of pieces."""
+    """Read pieces so small that headers and batches cross their ends."""
     monkeypatch.setattr(segment_check, "_HEADERS_SIZE", 100)
     monkeypatch.setattr(segment_check, "_BATCHES_SIZE", 250)
 
@@ -36,7 +36,7 @@ def segment_on(data: bytes) -> tuple[CrashFiles, Segment]:
 
 
 def stored(sizes: list[int], *, producer_id: int = -1) -> list[bytearray]:
-    """Batches as a leader has written them, each in the epoch of its place, halved."""
+    """Return batches as a leader has written them; the epoch of each is half its index."""
     offset, batches = BASE, []
     for place, size in enumerate(sizes):
         sequence = place if producer_id >= 0 else -1
@@ -65,8 +65,8 @@ def walk(segment: Segment, recovery_point: int = 0) -> tuple[CheckedWalk, Leader
     return checked, epochs, producers, error
 
 
-def good_batches(data: bytes, batches: list[bytearray]) -> Iterator[bytearray]:
-    """Those that are in `data` as they were written."""
+def valid_batches(data: bytes, batches: list[bytearray]) -> Iterator[bytearray]:
+    """Yield the batches that are unchanged in `data`."""
     position = 0
     for written in batches:
         if data[position : position + len(written)] != written:
@@ -81,10 +81,10 @@ def good_batches(data: bytes, batches: list[bytearray]) -> Iterator[bytearray]:
     producer_id=st.sampled_from([-1, 7]),
     recovery_point=st.integers(BASE, BASE + 12),
 )
-def test_good_batches_are_indexed_and_noted(sizes: list[int], cut: int, producer_id: int, recovery_point: int) -> None:
+def test_valid_batches_are_indexed_and_noted(sizes: list[int], cut: int, producer_id: int, recovery_point: int) -> None:
     batches = stored(sizes, producer_id=producer_id)
     data = b"".join(batches)[:cut]
-    good = list(good_batches(data, batches))
+    good = list(valid_batches(data, batches))
     _, segment = segment_on(data)
     checked, epochs, producers, error = walk(segment, recovery_point)
     assert checked.valid_size == sum(map(len, good))
@@ -103,7 +103,7 @@ def test_good_batches_are_indexed_and_noted(sizes: list[int], cut: int, producer
 @given(place=st.integers(0, 4), recovery_point=st.integers(BASE, BASE + 6))
 def test_checksums_count_from_the_recovery_point_on(place: int, recovery_point: int) -> None:
     batches = stored([40] * 5)
-    # The last byte of a value: the header stays as it is, and the offsets with it.
+    # The last byte of a value: the header and the offsets do not change.
     batches[place][-2] ^= 0xFF
     assert compute_crc(batches[place]) != read_header(batches[place]).crc
     _, segment = segment_on(b"".join(batches))
@@ -113,7 +113,7 @@ def test_checksums_count_from_the_recovery_point_on(place: int, recovery_point: 
 
 
 @pytest.mark.parametrize("offset", [BASE - 1, BASE, LIMIT])
-def test_offsets_must_grow_and_stay_below_the_next_segment(offset: int) -> None:
+def test_offsets_must_increase_and_stay_below_the_next_segment(offset: int) -> None:
     batches = stored([1, 1])
     stamp(batches[1], offset, 0)
     _, segment = segment_on(b"".join(batches))

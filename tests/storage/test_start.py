@@ -1,4 +1,4 @@
-"""What starts and stops cost with many partitions, counted in calls of the disk: they must not creep up."""
+"""The cost of starts and stops with many partitions, counted in calls of the disk: it must not grow unnoticed."""
 
 from collections import Counter
 from threading import Lock
@@ -34,7 +34,7 @@ def create(files: CrashFiles, *, batches: int) -> LogManager:
 
 
 def calls_on_partitions(files: CrashFiles) -> Counter[str]:
-    """How often each operation was called on a partition's directory or on a file in it."""
+    """Return how often each operation was called on a partition's directory or on a file in it."""
     return Counter(call.name for call in files.calls if call.path != DATA and call.path.parent != DATA) + Counter(
         call.name for call in files.calls if call.path.parent == DATA and call.path.name.startswith("orders-")
     )
@@ -46,11 +46,11 @@ def test_a_clean_start_opens_no_file_of_a_log() -> None:
     files.calls.clear()
     manager = load(files)
     assert [log.end_offset for log in manager] == [3] * COUNT
-    # The names in the directory, the topic's id and one look at the segment's size, and nothing else.
+    # Only the names in the directory, the topic's id and the size of the segment.
     assert calls_on_partitions(files) == {"list_directory": COUNT, "read_file": COUNT, "file_size": COUNT}
 
 
-def test_a_clean_start_looks_once_more_at_a_log_that_is_empty() -> None:
+def test_a_clean_start_needs_one_more_call_for_an_empty_log() -> None:
     files = CrashFiles()
     create(files, batches=0).close()
     files.calls.clear()
@@ -59,7 +59,7 @@ def test_a_clean_start_looks_once_more_at_a_log_that_is_empty() -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 3])
-def test_a_stop_without_changes_leaves_the_logs_alone(batches: int) -> None:
+def test_a_stop_without_changes_does_not_touch_the_logs(batches: int) -> None:
     files = CrashFiles()
     create(files, batches=batches).close()
     manager = load(files)
@@ -68,7 +68,7 @@ def test_a_stop_without_changes_leaves_the_logs_alone(batches: int) -> None:
     assert not calls_on_partitions(files)
 
 
-def test_what_was_never_written_to_is_closed_without_a_call() -> None:
+def test_a_log_that_was_never_written_to_is_closed_without_a_call() -> None:
     files = CrashFiles()
     manager = create(files, batches=0)
     files.calls.clear()
@@ -79,13 +79,13 @@ def test_what_was_never_written_to_is_closed_without_a_call() -> None:
 
 @pytest.mark.parametrize("survival", Survival)
 def test_an_empty_log_that_was_closed_keeps_what_is_flushed_later(survival: Survival) -> None:
-    """Its names were not synced when it was closed; the first flush has to do it."""
+    """Its names were not synced when it was closed; the first flush has to sync them."""
     files = CrashFiles()
     create(files, batches=0).close()
     manager = load(files)
     log = manager.get(partition(0))
     assert log is not None
-    # Without a leader epoch, whose file would bring the directory's sync with it.
+    # Without a leader epoch: writing its file would sync the directory as well.
     append(log, batch(), NO_LEADER_EPOCH)
     log.flush()
     manager.checkpoint()
@@ -97,7 +97,7 @@ def test_an_empty_log_that_was_closed_keeps_what_is_flushed_later(survival: Surv
 
 
 @pytest.mark.parametrize("survival", Survival)
-def test_empty_partitions_are_back_after_a_crash_behind_a_clean_stop(survival: Survival) -> None:
+def test_empty_partitions_are_back_after_a_crash_after_a_clean_stop(survival: Survival) -> None:
     files = CrashFiles()
     create(files, batches=0).close()
     files.crash(survival)
@@ -117,7 +117,7 @@ def test_new_partitions_share_one_sync_of_their_directory() -> None:
     assert [call.path for call in files.calls if call.name == "sync_directory"].count(DATA) == 1
 
 
-def test_a_name_that_is_made_after_a_sync_needs_its_own() -> None:
+def test_a_name_that_is_created_after_a_sync_needs_another() -> None:
     files = CrashFiles()
     files.make_directory(DATA)
     directory = LogDirectory(DATA)
@@ -148,7 +148,7 @@ def test_a_log_that_cannot_be_read_ends_the_start(threads: int) -> None:
     assert LogManager._map(str, range(100), threads=threads) == [str(number) for number in range(100)]
 
 
-def test_after_a_crash_an_empty_log_costs_a_few_looks() -> None:
+def test_after_a_crash_an_empty_log_costs_a_few_calls() -> None:
     files = CrashFiles()
     create(files, batches=0).close(clean=False)
     files.calls.clear()

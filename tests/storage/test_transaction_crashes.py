@@ -1,4 +1,4 @@
-"""Every crash point of logs with transactions: afterwards the open and the aborted ones are those of what is left."""
+"""Every crash point of logs with transactions: afterwards the open and the aborted ones match the remaining batches."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from tests.faults.files import Crash, CrashFiles, Survival
 from tests.storage import cleaning
 from tests.storage.committed import Entry, aborted_of, read_committed, stable_offset_of, transactions_of, visible_of
 from tests.storage.samples import DIRECTORY, SMALL, START_MS, append, batch, contents, marker, open_log
-from tests.storage.test_crash_points import Ledger, Node, _quiet, check, check_no_leftovers, crashes, go_on
+from tests.storage.test_crash_points import Ledger, Node, _quiet, check, check_no_leftovers, check_usable, crashes
 
 __all__ = ["_quiet"]
 
@@ -22,7 +22,7 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_
 
 
 def write(node: Node, *producer_ids: ProducerId) -> None:
-    """One batch of each producer's transaction."""
+    """Append one batch of each producer's transaction."""
     for producer_id in producer_ids:
         state = node.log.producers.get(producer_id)
         sequence = state.last_sequence + 1 if state is not None else 0
@@ -59,7 +59,7 @@ def scenario_append_and_roll(node: Node) -> None:
 
 
 def scenario_truncate(node: Node) -> None:
-    """What was aborted is open again, and then committed."""
+    """An aborted transaction is open again after the truncation, and then committed."""
     write(node, 1, 2)
     end(node, 1, committed=False)
     node.log.roll()
@@ -71,14 +71,14 @@ def scenario_truncate(node: Node) -> None:
     ledger.flushed = 2
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 2})
     node.log.truncate_to(2)
-    ledger.settle()
+    ledger.keep_latest()
     end(node, 1, committed=True)
     node.flush()
     end(node, 2, committed=False)
 
 
 def scenario_clean_stop(node: Node) -> None:
-    """An index file that a clean stop has left is written again, or removed."""
+    """An index file from a clean stop is written again, or removed."""
     write(node, 1)
     end(node, 1, committed=False)
     node.manager.close()
@@ -93,7 +93,7 @@ def scenario_clean_stop(node: Node) -> None:
     ledger.flushed = 1
     ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 1})
     last.log.truncate_to(1)
-    ledger.settle()
+    ledger.keep_latest()
     last.manager.close()
     write(Node(node.files, node.ledger), 2)
 
@@ -135,12 +135,12 @@ def test_every_crash_point(scenario: Callable[[Node], None]) -> None:
         check_transactions(node.log, where)
         check_no_leftovers(files, where)
         if survival is Survival.TORN:
-            go_on(node, where)
+            check_usable(node, where)
             check_transactions(Node(files, Ledger()).log, where)
 
 
 def _cleanable(files: CrashFiles) -> Log:
-    """Aborted and committed transactions in several segments, all ended and flushed."""
+    """Write aborted and committed transactions in several segments, all ended and flushed."""
     files.make_directory(DIRECTORY.parent)
     files.sync_directory(DIRECTORY.parent.parent)
     log = open_log(files, config=COMPACTED)
@@ -158,7 +158,7 @@ def _cleanable(files: CrashFiles) -> Log:
 
 
 def test_every_crash_point_of_a_cleaning() -> None:
-    """Segments are replaced one after the other: an aborted record must never be left without its entry."""
+    """Segments are replaced one by one: an aborted record must never be left without its entry."""
     disk = CrashFiles()
     log = _cleanable(disk)
     recovery_point, history = log.recovery_point, list(history_of(log))

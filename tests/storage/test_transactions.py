@@ -13,7 +13,7 @@ from rookery.storage.transactions import (
     find_aborted,
 )
 
-# Two transactions that overlap: the second to begin is the first to end, while the other holds the stable offset back.
+# Two transactions that overlap: the second to begin is the first to end, while the other holds back the stable offset.
 OVERLAPPING = (AbortedTransaction(7, 15, 20, 10), AbortedTransaction(5, 10, 22, 23))
 
 
@@ -25,7 +25,7 @@ def index(*entries: AbortedTransaction) -> AbortedIndex:
 
 
 def test_index_is_kafkas() -> None:
-    """As its DumpLogSegments reads it: version, producer id, first offset, last offset, last stable offset."""
+    """As read by Kafka's DumpLogSegments: version, producer id, first offset, last offset, last stable offset."""
     data = index(*OVERLAPPING).encode()
     assert data == bytes.fromhex(
         "0000 0000000000000007 000000000000000f 0000000000000014 000000000000000a"
@@ -57,7 +57,7 @@ def test_search(start: int, end: int, found: list[tuple[int, int]]) -> None:
     assert find_aborted([index(OVERLAPPING[0]), index(OVERLAPPING[1])], start, end) == found
 
 
-def test_the_search_ends_where_nothing_more_can_come() -> None:
+def test_the_search_ends_once_no_later_entry_can_match() -> None:
     def indexes() -> Iterator[AbortedIndex]:
         yield index(*OVERLAPPING)
         raise AssertionError
@@ -85,7 +85,7 @@ def test_truncation_goes_by_markers() -> None:
         (AbortedTransaction(1, -1, 12, 13),),
         (AbortedTransaction(1, 10, 12, 13), AbortedTransaction(2, 10, 12, 13)),
     ],
-    ids=["begins behind its end", "of another segment", "without a beginning", "same marker twice"],
+    ids=["begins after its end", "of another segment", "without a beginning", "same marker twice"],
 )
 def test_damage(entries: tuple[AbortedTransaction, ...]) -> None:
     data = b"".join(index(entry).encode() for entry in entries)
@@ -123,8 +123,8 @@ def test_the_oldest_open_one_counts() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(0, 3)), max_size=60))
-def test_like_counting_it_out(steps: list[tuple[int, bool, int]]) -> None:
-    """Producers begin and end at growing offsets, the high watermark follows by some steps."""
+def test_equals_a_simple_computation(steps: list[tuple[int, bool, int]]) -> None:
+    """Producers begin and end transactions at increasing offsets; the high watermark follows at some distance."""
     tested, begun, ended = OpenTransactions(), dict[int, int](), list[tuple[int, int]]()
     high_watermark = 0
     for offset, (producer_id, ends, lag) in enumerate(steps):

@@ -71,7 +71,7 @@ def test_latest_values_stay_at_their_offsets(log: Log, clock: ManualClock) -> No
     assert _values(_reopen(log, clock)) == expected
 
 
-def test_reading_from_every_offset_gives_what_is_left_from_there(log: Log) -> None:
+def test_reading_from_every_offset_returns_what_is_left_from_there(log: Log) -> None:
     original = []
     for round_number in range(20):
         original += append(log, *((b"%d" % key, b"%d" % round_number) for key in range(round_number % 5 + 1)))
@@ -111,7 +111,7 @@ def test_second_cleaning_has_nothing_to_do(log: Log) -> None:
     cleaner = make_cleaner(log)
     assert clean(cleaner) is not None
     assert clean(cleaner) is None
-    # Without its checkpoint it does the work again, to the same bytes.
+    # Without its checkpoint the cleaner does the work again, with the same result.
     before = [part.read_at(0, 1 << 20) for part in (segment.file for segment in log.segments)]
     log.files.remove(log.directory.parent / CLEANER_CHECKPOINT_FILE)
     assert clean(make_cleaner(log)) is not None
@@ -126,11 +126,11 @@ def test_checkpoint_is_read_at_the_next_start(log: Log, clock: ManualClock) -> N
     assert read_offsets(log.files, path) == {PARTITION: 2}
     again = _reopen(log, clock)
     assert make_cleaner(again).dirty_range(again).first_dirty_offset == 2
-    path.write_bytes(b"nonsense")
+    path.write_bytes(b"garbage")
     assert make_cleaner(again).dirty_range(again).first_dirty_offset == 0
 
 
-def test_checkpoint_of_a_deleted_topic_does_not_pass_to_its_successor(log: Log, clock: ManualClock) -> None:
+def test_checkpoint_of_a_deleted_topic_is_not_used_for_its_successor(log: Log, clock: ManualClock) -> None:
     other = open_log(OsFiles(), log.directory.parent, clock, partition=TopicPartition("other", 0))
     cleaner = make_cleaner(log, other)
     append(log, (b"a", b"1"), (b"a", b"2"))
@@ -176,7 +176,7 @@ def test_the_dirtiest_log_comes_first(tmp_path: Path, clock: ManualClock) -> Non
     assert [task.log.partition.partition for task in chosen if task is not None] == [1, 2, 0]
 
 
-def test_a_log_is_not_chosen_twice_at_once(log: Log) -> None:
+def test_a_log_that_is_being_cleaned_is_not_chosen_again(log: Log) -> None:
     append(log, (b"a", b"1"))
     seal(log)
     cleaner = make_cleaner(log)
@@ -187,7 +187,7 @@ def test_a_log_is_not_chosen_twice_at_once(log: Log) -> None:
     assert cleaner.choose() is not None
 
 
-def test_a_log_that_is_not_compacted_is_left_alone(log: Log) -> None:
+def test_a_log_that_is_not_compacted_is_not_cleaned(log: Log) -> None:
     log.update_config(replace(COMPACT, cleanup_policy=frozenset({"delete"})))
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
@@ -244,8 +244,8 @@ def test_cleaning_stops_at_the_high_watermark_and_at_the_recovery_point(log: Log
     assert cleaner.dirty_range(log).end_offset == 1
     log.flush()
     assert cleaner.dirty_range(log).end_offset == 2
-    behind = Cleaner(lambda: [log], clock, high_watermark=lambda _: 1)
-    assert behind.dirty_range(log).end_offset == 1
+    lagging = Cleaner(lambda: [log], clock, high_watermark=lambda _: 1)
+    assert lagging.dirty_range(log).end_offset == 1
 
 
 def test_cleaning_stops_at_an_open_transaction(log: Log) -> None:
@@ -263,7 +263,7 @@ def test_cleaning_stops_at_an_open_transaction(log: Log) -> None:
     assert make_cleaner(log).dirty_range(log).end_offset == 1
 
 
-def test_tombstone_lives_for_delete_retention(log: Log, clock: ManualClock) -> None:
+def test_tombstone_stays_for_delete_retention(log: Log, clock: ManualClock) -> None:
     log.update_config(replace(COMPACT, delete_retention_ms=_DAY_MS))
     cleaner = make_cleaner(log)
     append(log, (b"a", b"1"), (b"b", b"1"))
@@ -310,7 +310,7 @@ def test_producers_last_sequence_survives_cleaning(log: Log, clock: ManualClock)
     data = log.segments[0].file.read_at(0, 1 << 20)
     left = [(header.producer_id, header.last_sequence, header.record_count) for _, header in iterate_headers(data)]
     assert left == [(9, 3, 0), (-1, -1, 2)]
-    # Even where every snapshot of the producers is lost, the log tells.
+    # Even if every snapshot of the producers is lost, the log has their sequence numbers.
     log.close()
     for name in log.files.list_directory(log.directory):
         if name.endswith(".snapshot"):
@@ -321,7 +321,7 @@ def test_producers_last_sequence_survives_cleaning(log: Log, clock: ManualClock)
     assert state.last_sequence == 3
 
 
-def test_offsets_by_timestamp_do_not_stumble_over_emptied_batches(log: Log, clock: ManualClock) -> None:
+def test_offsets_by_timestamp_with_emptied_batches(log: Log, clock: ManualClock) -> None:
     early_ms = clock.now_ms()
     append(log, (b"a", b"1"))
     clock.advance(10)
@@ -340,7 +340,7 @@ def test_offsets_by_timestamp_do_not_stumble_over_emptied_batches(log: Log, cloc
     assert log.offset_for_timestamp(early_ms + 6) is None
 
 
-def test_log_that_was_cut_meanwhile_throws_the_result_away(log: Log) -> None:
+def test_log_that_was_truncated_meanwhile_discards_the_result(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
     append(log, (b"a", b"3"))
@@ -362,7 +362,7 @@ def test_log_that_was_cut_meanwhile_throws_the_result_away(log: Log) -> None:
     assert _values(log) == [(1, b"a", b"2")]
 
 
-def test_truncation_makes_what_follows_dirty(log: Log) -> None:
+def test_records_after_a_truncation_are_dirty(log: Log) -> None:
     append(log, (b"a", b"1"))
     append(log, (b"b", b"1"))
     seal(log)
@@ -377,7 +377,7 @@ def test_truncation_makes_what_follows_dirty(log: Log) -> None:
     assert _values(log) == [(1, b"a", b"2")]
 
 
-def test_log_that_was_deleted_meanwhile_throws_the_result_away(log: Log) -> None:
+def test_log_that_was_deleted_meanwhile_discards_the_result(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
     task = make_cleaner(log).choose()
@@ -391,7 +391,7 @@ def test_log_that_was_deleted_meanwhile_throws_the_result_away(log: Log) -> None
     assert log.log_directory.is_online
 
 
-def test_retention_that_takes_a_source_meanwhile(log: Log, clock: ManualClock) -> None:
+def test_retention_that_removes_a_source_meanwhile(log: Log, clock: ManualClock) -> None:
     policy = frozenset({"compact", "delete"})
     log.update_config(replace(COMPACT, cleanup_policy=policy, retention_ms=1000))
     append(log, (b"a", b"1"))
@@ -409,20 +409,20 @@ def test_retention_that_takes_a_source_meanwhile(log: Log, clock: ManualClock) -
     assert [segment.base_offset for segment in log.segments] == [1]
 
 
-def test_unreadable_batch_makes_the_log_uncleanable_and_harms_nothing(log: Log) -> None:
+def test_unreadable_batch_makes_the_log_uncleanable_and_nothing_changes(log: Log) -> None:
     batch = build_batch([Record(0, 1, b"a", b"1")], codec=Codec.GZIP)
-    nonsense = seal_batch(read_header(batch), b"nonsense")
-    log.append(nonsense, read_header(nonsense), leader_epoch=0)
+    invalid = seal_batch(read_header(batch), b"garbage")
+    log.append(invalid, read_header(invalid), leader_epoch=0)
     seal(log)
     cleaner = make_cleaner(log)
     task = clean(cleaner)
     assert task is not None
     assert clean(cleaner) is None
     assert log.log_directory.is_online
-    assert log.segments[0].file.read_at(0, 1 << 20)[HEADER_SIZE:] == b"nonsense"
+    assert log.segments[0].file.read_at(0, 1 << 20)[HEADER_SIZE:] == b"garbage"
 
 
-def test_damaged_batch_is_not_given_a_new_checksum(log: Log) -> None:
+def test_damaged_batch_does_not_get_a_new_checksum(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
     path = log.segments[0].path()
@@ -459,7 +459,7 @@ def test_io_error_takes_the_directory_offline(log: Log) -> None:
     assert cleaner.choose() is None
 
 
-def test_bomb_in_the_log_is_not_opened(log: Log, clock: ManualClock) -> None:
+def test_bomb_in_the_log_is_not_decompressed(log: Log, clock: ManualClock) -> None:
     append(log, (b"a", bytes(1 << 20)), codec=Codec.GZIP)
     seal(log)
     cleaner = Cleaner(lambda: [log], clock, lambda: CleanerSettings(decompressed_size_max=1 << 16))
@@ -468,7 +468,7 @@ def test_bomb_in_the_log_is_not_opened(log: Log, clock: ManualClock) -> None:
     assert len(read_records(log)) == 1
 
 
-def test_clean_one_beside_the_event_loop(log: Log) -> None:
+def test_clean_one_on_the_event_loop(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
     cleaner = make_cleaner(log)
@@ -480,7 +480,7 @@ def test_clean_one_beside_the_event_loop(log: Log) -> None:
     assert _values(log) == [(1, b"a", b"2")]
 
 
-def test_cancelled_cleaning_leaves_nothing_behind(log: Log) -> None:
+def test_cancelled_cleaning_leaves_no_files(log: Log) -> None:
     append(log, (b"a", b"1"), (b"a", b"2"))
     seal(log)
     cleaner = make_cleaner(log)
@@ -497,8 +497,8 @@ def test_cancelled_cleaning_leaves_nothing_behind(log: Log) -> None:
     assert clean(cleaner) is not None
 
 
-def test_flush_forgets_segments_that_were_replaced(log: Log) -> None:
-    """Flushed while active and rolled afterwards, a segment still waits for the sync of its indexes when it goes."""
+def test_flush_skips_segments_that_were_replaced(log: Log) -> None:
+    """Flushed while active and rolled later, a segment still waits for the sync of its indexes when replaced."""
     append(log, (b"a", b"1"), (b"a", b"2"), producer=(7, 0))
     log.flush()
     log.roll()

@@ -1,4 +1,4 @@
-"""Every crash point of a cleaning, with every kind of loss: afterwards the log holds the same table."""
+"""Every crash point of a cleaning, with every kind of loss: afterwards the log holds the same latest values."""
 
 import copy
 import errno
@@ -33,7 +33,7 @@ class Scenario:
         self._fill(log, b"1")
         for _ in range(cleanings_before):
             assert clean(make_cleaner(log)) is not None
-            # The tombstones that were just cleaned will go in the next cleaning.
+            # The tombstones that were just cleaned will be dropped in the next cleaning.
             self.clock.advance(_RETENTION_MS)
             self._fill(log, b"2")
         self.recovery_point = log.recovery_point
@@ -99,7 +99,7 @@ def _crashed(scenario: Scenario, point: int, survival: Survival) -> CrashFiles:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_every_failing_call_takes_the_directory_offline_and_harms_nothing(code: int) -> None:
+def test_every_failing_call_takes_the_directory_offline_and_loses_nothing(code: int) -> None:
     scenario = Scenario(cleanings_before=1)
     number, is_over = 0, False
     while not is_over:

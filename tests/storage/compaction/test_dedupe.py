@@ -50,7 +50,7 @@ def _marker(offset: int, kind: ControlType, producer_id: int = 7) -> bytearray:
 
 
 class Cleaning:
-    """One pass over batches in memory, as the cleaner does it over segments."""
+    """One pass over batches in memory, like that of the cleaner over segments."""
 
     def __init__(
         self,
@@ -119,18 +119,18 @@ def test_an_untouched_batch_is_the_same_object() -> None:
     assert Cleaning(batch).left[0] is batch
 
 
-def test_records_without_key_go() -> None:
+def test_records_without_key_are_dropped() -> None:
     assert Cleaning(_batch(0, (None, b"1"), (b"a", b"1"), (None, None))).pairs() == [(1, b"a", b"1")]
 
 
-def test_records_behind_the_mapped_range_stay() -> None:
+def test_records_after_the_mapped_range_stay() -> None:
     first, second = _batch(0, (b"a", b"1"), (b"b", b"1")), _batch(2, (b"a", b"2"), (None, b"x"))
     cleaning = Cleaning(first, second, latest_offset=1)
     assert cleaning.pairs() == [(1, b"b", b"1"), (2, b"a", b"2"), (3, None, b"x")]
     assert cleaning.left[1] is second
 
 
-def test_tombstone_gets_its_horizon_first_and_goes_when_it_is_over() -> None:
+def test_tombstone_gets_its_horizon_first_and_is_dropped_after_it() -> None:
     batch = _batch(0, (b"a", None), (b"b", b"1"))
     (first,) = Cleaning(batch).left
     assert first is not None
@@ -198,7 +198,7 @@ def test_log_append_time_is_kept() -> None:
     assert decode_records(left) == [Record(1, _NOW_MS, b"b", None), Record(2, _NOW_MS, b"a", b"2")]
 
 
-def test_aborted_data_goes_and_its_marker_waits_for_the_horizon() -> None:
+def test_aborted_data_is_dropped_and_its_marker_after_the_horizon() -> None:
     committed = _batch(0, (b"a", b"1"))
     aborted = _in_transaction(1, (b"a", b"2"), (b"b", b"2"))
     marker = _marker(3, ControlType.ABORT)
@@ -230,7 +230,7 @@ def test_marker_that_is_all_that_is_left_of_a_producer_stays_as_a_header() -> No
     assert Cleaning(left).left == [None]
 
 
-def test_two_transactions_of_one_producer_have_their_own_fates() -> None:
+def test_two_transactions_of_one_producer_are_independent() -> None:
     first = _in_transaction(0, (b"a", b"1"), base_sequence=0)
     second = _in_transaction(2, (b"a", b"2"), base_sequence=1)
     third = _in_transaction(4, (b"b", b"3"), base_sequence=2)
@@ -251,7 +251,7 @@ def test_other_control_records_stay() -> None:
     assert Cleaning(batch, now_ms=_NOW_MS * 2).left == [batch]
 
 
-def test_map_is_bounded_but_takes_at_least_one_batch() -> None:
+def test_map_is_bounded_but_accepts_at_least_one_batch() -> None:
     offsets = OffsetMap(10 * ENTRY_SIZE_BYTES, first_offset=25)
     assert not offsets.is_full
     batch = _batch(0, *((b"%d" % index, b"v") for index in range(30)))
@@ -263,7 +263,7 @@ def test_map_is_bounded_but_takes_at_least_one_batch() -> None:
     assert offsets.is_full
 
 
-def test_long_keys_are_told_apart_from_short_ones_and_from_each_other() -> None:
+def test_long_keys_are_distinguished_from_short_ones_and_each_other() -> None:
     keys = [b"k" * size for size in range(100)]
     batch = _batch(0, *((key, b"v") for key in keys))
     assert Cleaning(batch).left == [batch]
@@ -271,7 +271,7 @@ def test_long_keys_are_told_apart_from_short_ones_and_from_each_other() -> None:
     assert [key for _, key, _ in Cleaning(batch, later).pairs()] == keys[1::2] + keys[::2]
 
 
-def test_content_that_is_no_records_is_not_guessed_at() -> None:
+def test_content_that_is_not_records_is_rejected() -> None:
     batch = _batch(0, (b"a", b"1"))
     with pytest.raises(InvalidBatchError):
-        Cleaning(seal(read_header(batch), b"nonsense"))
+        Cleaning(seal(read_header(batch), b"garbage"))

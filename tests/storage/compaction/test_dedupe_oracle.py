@@ -1,4 +1,4 @@
-"""What compaction leaves of random batches, against a reference that decodes every record and knows no shortcut."""
+"""What compaction leaves of random batches, compared with a reference that decodes every record without shortcuts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _RecordParts = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, byte
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A batch to be; `is_dense` gives every offset its record, as batches have before their first cleaning."""
+    """The plan of a batch; `is_dense` gives every offset a record, as in batches before their first cleaning."""
 
     records: list[_RecordParts]
     codec: Codec
@@ -114,7 +114,7 @@ def _check(batch: Buffer, left: Buffer | None, expected: list[Record], *, now_ms
 @given(shapes=_SHAPES, first_dirty=st.integers(0, 12), wait_ms=st.sampled_from([1, _RETENTION_MS]))
 @settings(max_examples=300, deadline=None)
 def test_what_is_left(shapes: list[_Shape], first_dirty: int, wait_ms: int) -> None:
-    """Twice: the second cleaning meets sparse batches and delete horizons, running or over."""
+    """Clean twice: the second cleaning finds sparse batches and delete horizons, expired or not."""
     batches: list[Buffer] = list(_build(shapes))
     now_ms = _NOW_MS
     for dirty in (first_dirty, 0):

@@ -43,7 +43,7 @@ def test_dirty_ratio_counts_whole_segments() -> None:
     assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (300, 100, 0.25)
     assert not found.is_due(0.25)
     assert found.is_due(0.24)
-    # A segment that was cleaned in part is dirty.
+    # A segment that was partially cleaned is dirty.
     assert _range(_segments(0, 10, 20, 30, 40), first_dirty=25).dirty_bytes == 200
 
 
@@ -84,13 +84,13 @@ def _fits(segment: FakeSegment, config: LogConfig, *, size_bytes: int, end_offse
     return can_merge(segment, config, base_offset=0, size_bytes=size_bytes, end_offset=end_offset)
 
 
-def test_small_neighbours_share_a_segment() -> None:
+def test_small_neighbours_are_merged() -> None:
     config = replace(_CONFIG, segment_bytes=100)
     assert _fits(FakeSegment(10, 40), config, size_bytes=60)
     assert not _fits(FakeSegment(10, 40), config, size_bytes=61)
 
 
-def test_joined_segments_stay_within_what_an_index_can_hold() -> None:
+def test_merged_segments_stay_within_the_capacity_of_an_index() -> None:
     config = replace(_CONFIG, index_interval_bytes=1000, segment_index_bytes=12 * 21)
     assert _fits(FakeSegment(10, 10_000), config, size_bytes=10_000)
     assert not _fits(FakeSegment(10, 10_000), config, size_bytes=11_000)
