@@ -78,6 +78,6 @@ def test_outcomes(running: RunningBroker) -> None:
 def test_drivers_stop_at_each_step(
     running: RunningBroker, monkeypatch: pytest.MonkeyPatch, kind: Kind, point: tuple[str, int]
 ) -> None:
-    monkeypatch.setattr(Committer, "requests_at_once", 1)
+    monkeypatch.setattr(Committer, "concurrent_requests", 1)
     step, occurrence = point
     play(running, Script([Incident(kind, step, occurrence=occurrence)], task_counts=(3, 2)))

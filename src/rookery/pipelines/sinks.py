@@ -24,8 +24,9 @@ from rookery.pipelines.spec import (
     Trigger,
 )
 from rookery.spark.compat import Feature, has
+from rookery.spark.option_table import FORMAT
+from rookery.spark.sink.names import QUERY_ID
 from rookery.spark.sink.topic_sink import TopicSink as UpdatingSink
-from rookery.spark.spark_names import FORMAT, QUERY_ID
 
 _ADVISORY_SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 # Options of a topic sink that say how rows are encoded, which happens before they are written.

@@ -32,8 +32,7 @@ from rookery.pipelines.spec import (
     TopicSource,
 )
 from rookery.pipelines.tables import TABLE_FORMAT, TableSource, latest_per_key
-from rookery.spark.option_table import CLIENT_PREFIX, REGISTRY_PREFIX
-from rookery.spark.spark_names import FORMAT
+from rookery.spark.option_table import CLIENT_PREFIX, FORMAT, REGISTRY_PREFIX
 
 
 class SourceReadError(Exception):

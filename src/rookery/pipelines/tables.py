@@ -18,7 +18,7 @@ from rookery.base.errors import ApiError
 from rookery.base.types import TopicPartition
 from rookery.spark.clients import admin_for
 from rookery.spark.datasource import DefaultSource
-from rookery.spark.failures import refused
+from rookery.spark.failures import request_failed
 from rookery.spark.options import ReadOptions
 from rookery.spark.source.batch_reader import BatchReader, RangePartition
 from rookery.spark.source.lookups import Lookups
@@ -87,7 +87,7 @@ def _incarnations(options: ReadOptions) -> "dict[TopicPartition, Incarnation]":
     try:
         topics = admin_for(config).describe_topics(names)
     except ApiError as error:
-        raise refused("looking up the topics", config, error) from None
+        raise request_failed("looking up the topics", config, error) from None
     return {
         TopicPartition(topic.name, each.index): Incarnation(topic.topic_id, each.leader_epoch)
         for topic in topics

@@ -22,7 +22,7 @@ OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _OPTIONS_OF_USERS: Final = "spark.driver.extraJavaOptions"
 # What is not archived, and what does not fit, is no news to anybody.
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
-_OWN_CHOICES: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:off")
+_ARCHIVE_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:off")
 _JOB: Final = "rookery.spark.class_archive_job"
 
 
@@ -41,7 +41,7 @@ def find_archive() -> Path | None:
 def archive_settings(settings: Mapping[str, str], archive: Path | None) -> dict[str, str]:
     """What to add to a session's settings; nothing if they have something to say about archives themselves."""
     given = [settings.get(OPTIONS, ""), settings.get(_OPTIONS_OF_USERS, "")]
-    if archive is None or any(choice in options for choice in _OWN_CHOICES for options in given):
+    if archive is None or any(choice in options for choice in _ARCHIVE_OPTIONS for options in given):
         return {}
     return {OPTIONS: f'"-XX:SharedArchiveFile={archive}" {_QUIET} {given[0]}'.rstrip()}
 
@@ -61,13 +61,13 @@ def make_archive() -> Path | None:
         job = subprocess.run(command, capture_output=True, check=False)
         if job.returncode or not made.exists():
             return None
-        _write_through(made)
+        _sync_file(made)
         for old in _archives_of(java):
             old.unlink(missing_ok=True)
         return made.rename(archive_path(java, size=made.stat().st_size))
 
 
-def _write_through(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     """So that a name never stands for less than the whole."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

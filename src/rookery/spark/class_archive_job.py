@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ROWS: Final = 10
 
 
-class NumberStream(DataSourceStreamReader):
+class NumberReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"next": 0}
 
@@ -41,7 +41,7 @@ class NumberStream(DataSourceStreamReader):
         yield "key", b'{"number": %d}' % partition.value, datetime.now(UTC)
 
 
-class Nowhere(DataSourceStreamWriter):
+class DiscardingWriter(DataSourceStreamWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         for _ in iterator:
             pass
@@ -56,11 +56,11 @@ class Numbers(DataSource):
     def schema(self) -> str:
         return "key string, value binary, timestamp timestamp"
 
-    def streamReader(self, schema: StructType) -> NumberStream:  # noqa: N802 - Spark's name
-        return NumberStream()
+    def streamReader(self, schema: StructType) -> NumberReader:  # noqa: N802 - Spark's name
+        return NumberReader()
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Nowhere:  # noqa: N802 - Spark's name
-        return Nowhere()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DiscardingWriter:  # noqa: N802 - Spark's name
+        return DiscardingWriter()
 
 
 def run(session: "SparkSession", directory: Path) -> None:

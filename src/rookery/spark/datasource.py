@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourc
 from pyspark.sql.types import StructType
 
 from rookery.spark.compat import Feature, has
+from rookery.spark.option_table import FORMAT
 from rookery.spark.options import ReadOptions, parse_read_options, parse_write_options
-from rookery.spark.spark_names import FORMAT
 
 if TYPE_CHECKING:
     from rookery.spark.source.batch_reader import BatchReader

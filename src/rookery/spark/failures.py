@@ -45,7 +45,7 @@ class DataLossError(SourceError):
         )
 
 
-def lose(what: str, *, is_fatal: bool) -> None:
+def report_data_loss(what: str, *, is_fatal: bool) -> None:
     """Records are gone: the end of the query, or a line in the log, as failOnDataLoss says."""
     if is_fatal:
         raise DataLossError(what)
@@ -68,7 +68,7 @@ def unknown_partitions(option: str, partitions: Iterable[TopicPartition]) -> Sou
     return SourceError(f"no such partition: {describe(partitions)}. Check the option {option}")
 
 
-def held_up(what: str, partition: TopicPartition, stable: Offset) -> SourceError:
+def blocked_by_transaction(what: str, partition: TopicPartition, stable: Offset) -> SourceError:
     return SourceError(
         f"{what} was to be read with kafka.isolation.level=read_committed, and a transaction that is open holds "
         f"{partition} up at {stable}. Wait for its end, or find it (rookery transactions list, rookery transactions "
@@ -76,10 +76,10 @@ def held_up(what: str, partition: TopicPartition, stable: Offset) -> SourceError
     )
 
 
-def unburied(topic: TopicName, config: Mapping[str, str], error: ApiError) -> SourceError:
+def dead_letters_failed(topic: TopicName, config: Mapping[str, str], error: ApiError) -> SourceError:
     what = f"writing dead letters to {topic} (options onError and deadLetterTopic)"
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
-        return refused(what, config, error)
+        return request_failed(what, config, error)
     return SourceError(
         f"{what} failed: {error}. A record with the headers that tell its error must fit the option "
         f"kafka.max.request.size ({config.get('max.request.size')}) and max.message.bytes of the topic {topic}: raise "
@@ -87,7 +87,7 @@ def unburied(topic: TopicName, config: Mapping[str, str], error: ApiError) -> So
     )
 
 
-def refused(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:
+def request_failed(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:
     """Any other failure; most are of the network."""
     hint = "the options kafka.*"
     if isinstance(error, AuthenticationError):

@@ -54,7 +54,7 @@ def from_registry(
         raise FormatError(f"on_error is fail or null, and not {on_error}: dead letters are for the source's onError")
     decoder = plan_decoder(options, topics=[topic] if topic else [], is_key=is_key)
     kind = detailed_type(decoder.spark_type) if details else decoder.spark_type
-    return _apply(_decoding(decoder, topic or "", details=details, on_error=on_error), kind, column)
+    return _apply(_decode_function(decoder, topic or "", details=details, on_error=on_error), kind, column)
 
 
 def to_registry(
@@ -104,7 +104,7 @@ def plan_encoding(
     options = _options(format, url, settings, subject=subject, version=version, schema=schema, message=message)
     if topic is None and subject is None and format in ("avro", "json-schema", "protobuf"):
         raise FormatError("give the topic or the subject, under which the schema is registered")
-    return _encoding(options, topic or "", is_key=is_key)
+    return _encode_function(options, topic or "", is_key=is_key)
 
 
 def encode_columns(rows: "DataFrame", encodings: Mapping[str, Encoding]) -> "DataFrame":
@@ -116,11 +116,11 @@ def encode_columns(rows: "DataFrame", encodings: Mapping[str, Encoding]) -> "Dat
         return rows.withColumns({name: _apply(encode, BinaryType(), name) for name, encode in encodings.items()})
     kinds = {field.name: BinaryType() if field.name in encodings else field.dataType for field in rows.schema}
     return rows.mapInArrow(
-        _encoding_batches(encodings), StructType([StructField(name, kind) for name, kind in kinds.items()])
+        _encode_batches(encodings), StructType([StructField(name, kind) for name, kind in kinds.items()])
     )
 
 
-def _encoding_batches(encodings: Mapping[str, Encoding]) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
+def _encode_batches(encodings: Mapping[str, Encoding]) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
     def encode(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_pydict(
@@ -178,8 +178,8 @@ def _options(
 
 def _apply(function: Callable[[Array], Array], kind: DataType, column: "Column | str") -> "Column":
     if not has(Feature.ARROW_COLUMN_FUNCTIONS):
-        told = lacking(Feature.ARROW_COLUMN_FUNCTIONS, "a column function of Rookery")
-        raise FormatError(f"{told}. The options keyFormat and valueFormat of source and sink do the same")
+        text = lacking(Feature.ARROW_COLUMN_FUNCTIONS, "a column function of Rookery")
+        raise FormatError(f"{text}. The options keyFormat and valueFormat of source and sink do the same")
     from pyspark.sql.pandas.functions import arrow_udf
 
     # Its stubs know no function whose arguments are Any.
@@ -188,23 +188,25 @@ def _apply(function: Callable[[Array], Array], kind: DataType, column: "Column |
     return made
 
 
-def _decoding(decoder: ColumnDecoder, topic: str, *, details: bool, on_error: OnError) -> Callable[[Array], Array]:
+def _decode_function(
+    decoder: ColumnDecoder, topic: str, *, details: bool, on_error: OnError
+) -> Callable[[Array], Array]:
     def decode(column: pa.Array) -> pa.Array:
         decoded = decoder.decode(column, topic)
         if details:
             return detailed_array(decoded, decoder.spark_type)
         if decoded.errors and on_error == "fail":
-            row, error_class, told = decoded.errors[0]
+            row, error_class, text = decoded.errors[0]
             raise FormatError(
                 f"{len(decoded.errors)} of {len(column)} rows cannot be decoded. The first, row {row} of the batch, is "
-                f"{column[row].as_py()[:40]!r}: {error_class}: {told}. Give details=True, or on_error='null', to go on"
+                f"{column[row].as_py()[:40]!r}: {error_class}: {text}. Give details=True, or on_error='null', to go on"
             )
         return decoded.values
 
     return decode
 
 
-def _encoding(options: FormatOptions, topic: str, *, is_key: bool) -> Callable[[Array], Array]:
+def _encode_function(options: FormatOptions, topic: str, *, is_key: bool) -> Callable[[Array], Array]:
     encoders: dict[Any, ColumnEncoder] = {}
 
     def encode(column: pa.Array) -> pa.Array:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 
 from rookery.base.config_docs import key_table, section
-from rookery.spark.option_table import OPTIONS, REFUSED_READ_KEYS, REFUSED_WRITE_KEYS, Option, Place
+from rookery.spark.option_table import OPTIONS, REFUSED_READ_KEYS, REFUSED_WRITE_KEYS, Option, Scope
 
 _INTRODUCTION = """\
 # Options of the Spark source and sink
@@ -17,12 +17,12 @@ Spark's own Kafka connector where it has them. Names are matched in any case. An
 `kafka.*` are settings of the [client](client-config.md), without the prefix; keys of another kind of client are left
 alone. `schema.registry.*` are settings of the [registry's client](serdes.md).
 """
-_PARTS: tuple[tuple[str, Callable[[Place], bool]], ...] = (
-    ("Reading and writing", lambda places: places is Place.ALL),
-    ("Reading", lambda places: places is Place.READ),
-    ("Batches only", lambda places: places is Place.BATCH_READ),
-    ("Streams only", lambda places: places is Place.STREAM_READ),
-    ("Writing", lambda places: bool(places & Place.WRITE) and places is not Place.ALL),
+_PARTS: tuple[tuple[str, Callable[[Scope], bool]], ...] = (
+    ("Reading and writing", lambda scopes: scopes is Scope.ALL),
+    ("Reading", lambda scopes: scopes is Scope.READ),
+    ("Batches only", lambda scopes: scopes is Scope.BATCH_READ),
+    ("Streams only", lambda scopes: scopes is Scope.STREAM_READ),
+    ("Writing", lambda scopes: bool(scopes & Scope.WRITE) and scopes is not Scope.ALL),
 )
 _INERT = "Known, so that the options of Spark's connector are accepted.\n\n"
 
@@ -30,7 +30,7 @@ _INERT = "Known, so that the options of Spark's connector are accepted.\n\n"
 def render() -> str:
     parts = [_INTRODUCTION]
     for title, belongs in _PARTS:
-        rows = [option for option in OPTIONS.values() if belongs(option.places) and option.key.effective]
+        rows = [option for option in OPTIONS.values() if belongs(option.scopes) and option.key.effective]
         parts.append(section(title, _table(rows)))
     parts.append(section("Without effect", _INERT + _table([o for o in OPTIONS.values() if not o.key.effective])))
     parts.append(section("Refused", _refused()))

@@ -13,6 +13,9 @@ from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue
 from rookery.base.values import value_class
 from rookery.spark.query_error import QueryError
 
+# The name of the source and of the sink in `format(...)`.
+FORMAT: Final = "rookery"
+
 _BOOLEAN: Final = ConfigType.BOOLEAN
 _INT: Final = ConfigType.INT
 _LONG: Final = ConfigType.LONG
@@ -38,7 +41,7 @@ class OptionError(QueryError):
     is_lasting = True
 
 
-class Place(Flag):
+class Scope(Flag):
     """Where an option means something."""
 
     BATCH_READ = auto()
@@ -53,7 +56,7 @@ class Place(Flag):
 @value_class
 class Option:
     key: ConfigKey
-    places: Place
+    scopes: Scope
 
     @property
     def name(self) -> str:
@@ -88,7 +91,7 @@ def _row(
     name: str,
     kind: ConfigType,
     default: ConfigValue,
-    places: Place,
+    scopes: Scope,
     doc: str,
     *,
     choices: tuple[str, ...] = (),
@@ -106,7 +109,7 @@ def _row(
         check={"maxTriggerDelay": _duration, "maxBytesPerTrigger": _size}.get(name),
         effective=effective,
     )
-    return Option(key, places)
+    return Option(key, scopes)
 
 
 _WHERE_ROWS: Final = (
@@ -114,26 +117,26 @@ _WHERE_ROWS: Final = (
         "kafka.bootstrap.servers",
         _STRING,
         None,
-        Place.ALL,
+        Scope.ALL,
         "Where the cluster is: host:port, several with commas. Required.",
     ),
-    _row("subscribe", _STRING, None, Place.READ, "The topics to read, with commas."),
+    _row("subscribe", _STRING, None, Scope.READ, "The topics to read, with commas."),
     _row(
         "subscribePattern",
         _STRING,
         None,
-        Place.READ,
+        Scope.READ,
         "A regular expression for whole names of topics to read, as Python's `re` has them (Java's `&&` in `[...]` and "
         "`\\p{...}` are errors).",
     ),
-    _row("assign", _STRING, None, Place.READ, 'The partitions to read: `{"clicks": [0, 1]}`.'),
+    _row("assign", _STRING, None, Scope.READ, 'The partitions to read: `{"clicks": [0, 1]}`.'),
 )
 _RANGE_ROWS: Final = (
     _row(
         "startingOffsets",
         _STRING,
         None,
-        Place.READ,
+        Scope.READ,
         "Where a new query begins: `earliest` (default of batches), `latest` (default of streams), or each partition's "
         'offset, `{"clicks": {"0": 23, "1": -2}}`, where -2 is the earliest and -1 the latest. A restarted stream goes '
         "on from its checkpoint.",
@@ -142,14 +145,14 @@ _RANGE_ROWS: Final = (
         "endingOffsets",
         _STRING,
         None,
-        Place.BATCH_READ,
+        Scope.BATCH_READ,
         "Where a batch ends: `latest` (default), or each partition's offset (-1: the latest).",
     ),
     _row(
         "startingTimestamp",
         _LONG,
         None,
-        Place.READ,
+        Scope.READ,
         "Begin with the first record of this time (ms) or later; before startingOffsetsByTimestamp.",
         minimum=0,
     ),
@@ -157,7 +160,7 @@ _RANGE_ROWS: Final = (
         "endingTimestamp",
         _LONG,
         None,
-        Place.BATCH_READ,
+        Scope.BATCH_READ,
         "End before the first record of this time (ms) or later, else at the latest.",
         minimum=0,
     ),
@@ -165,21 +168,21 @@ _RANGE_ROWS: Final = (
         "startingOffsetsByTimestamp",
         _STRING,
         None,
-        Place.READ,
+        Scope.READ,
         'A time (ms) for each partition, `{"clicks": {"0": 1000}}`; before startingOffsets.',
     ),
     _row(
         "endingOffsetsByTimestamp",
         _STRING,
         None,
-        Place.BATCH_READ,
+        Scope.BATCH_READ,
         "A time (ms) for each partition; before endingOffsets.",
     ),
     _row(
         "startingOffsetsByTimestampStrategy",
         _STRING,
         "error",
-        Place.READ,
+        Scope.READ,
         "What to do where no record is as late as the time to begin at: fail, or begin at the latest.",
         choices=("error", "latest"),
     ),
@@ -187,17 +190,17 @@ _RANGE_ROWS: Final = (
         "failOnDataLoss",
         _BOOLEAN,
         True,
-        Place.READ,
+        Scope.READ,
         "Whether a query fails if data is gone that it has not read (retention, deleted topics), or warns and goes on.",
     ),
 )
 _SPLIT_ROWS: Final = (
-    _row("minPartitions", _INT, None, Place.READ, "Split ranges until there are about so many tasks.", minimum=1),
+    _row("minPartitions", _INT, None, Scope.READ, "Split ranges until there are about so many tasks.", minimum=1),
     _row(
         "maxRecordsPerPartition",
         _LONG,
         None,
-        Place.READ,
+        Scope.READ,
         "Split ranges of more offsets than this one task's.",
         minimum=1,
     ),
@@ -205,7 +208,7 @@ _SPLIT_ROWS: Final = (
         "maxOffsetsPerTrigger",
         _LONG,
         None,
-        Place.STREAM_READ,
+        Scope.STREAM_READ,
         "The most offsets of a micro-batch, shared among partitions in proportion to their lag.",
         minimum=1,
     ),
@@ -213,23 +216,23 @@ _SPLIT_ROWS: Final = (
         "minOffsetsPerTrigger",
         _LONG,
         None,
-        Place.STREAM_READ,
+        Scope.STREAM_READ,
         "The fewest offsets of a micro-batch, unless maxTriggerDelay has passed since the last one.",
         minimum=1,
     ),
-    _row("maxTriggerDelay", _STRING, "15m", Place.STREAM_READ, "How long minOffsetsPerTrigger may hold data back."),
+    _row("maxTriggerDelay", _STRING, "15m", Scope.STREAM_READ, "How long minOffsetsPerTrigger may hold data back."),
     _row(
         "maxBytesPerTrigger",
         _STRING,
         None,
-        Place.STREAM_READ,
+        Scope.STREAM_READ,
         "About the most bytes of a micro-batch as the broker stores them, such as `64m`. Not in Spark's connector.",
     ),
     _row(
         "trigger",
         _STRING,
         None,
-        Place.STREAM_READ,
+        Scope.STREAM_READ,
         "The query's trigger, which Spark 4.0 and 4.1 do not tell a source: they need it where one of the limits above "
         "is given. Newer ones do not need it. Not in Spark's connector.",
         choices=TRIGGERS,
@@ -240,14 +243,14 @@ _READ_ROWS: Final = (
         "includeHeaders",
         _BOOLEAN,
         None,
-        Place.ALL,
+        Scope.ALL,
         "Whether there is a column headers when reading (default false), or one is written if there is (default true).",
     ),
     _row(
         "groupId",
         _STRING,
         None,
-        Place.STREAM_READ,
+        Scope.STREAM_READ,
         "Offsets of finished micro-batches are committed to this group, so that its lag shows. Not in Spark's "
         "connector.",
     ),
@@ -255,21 +258,21 @@ _READ_ROWS: Final = (
         "groupIdPrefix",
         _STRING,
         None,
-        Place.READ,
+        Scope.READ,
         "Prefix of the groups that Spark's connector makes up; there are none here.",
         effective=False,
     ),
-    _row("fetchOffset.numRetries", _INT, 3, Place.READ, "The client retries until a time-out.", effective=False),
-    _row("fetchOffset.retryIntervalMs", _LONG, 10, Place.READ, "See kafka.retry.backoff.ms.", effective=False),
-    _row("kafkaConsumer.pollTimeoutMs", _LONG, None, Place.READ, "See kafka.request.timeout.ms.", effective=False),
+    _row("fetchOffset.numRetries", _INT, 3, Scope.READ, "The client retries until a time-out.", effective=False),
+    _row("fetchOffset.retryIntervalMs", _LONG, 10, Scope.READ, "See kafka.retry.backoff.ms.", effective=False),
+    _row("kafkaConsumer.pollTimeoutMs", _LONG, None, Scope.READ, "See kafka.request.timeout.ms.", effective=False),
 )
 _WRITE_ROWS: Final = (
-    _row("topic", _STRING, None, Place.WRITE, "Where all rows go; wins over the column topic."),
+    _row("topic", _STRING, None, Scope.WRITE, "Where all rows go; wins over the column topic."),
     _row(
         "delivery",
         _STRING,
         "exactly-once",
-        Place.WRITE,
+        Scope.WRITE,
         "exactly-once: each batch is there as a whole and once, for readers of committed records; at-least-once: no "
         "transactions, and repeated tasks repeat records.",
         choices=("exactly-once", "at-least-once"),
@@ -278,22 +281,22 @@ _WRITE_ROWS: Final = (
         "ledgerTopic",
         _STRING,
         DEFAULT_LEDGER_TOPIC,
-        Place.WRITE,
+        Scope.WRITE,
         "The compacted topic where the sink notes which batches are decided; made if it is missing.",
     ),
-    _row("txnAppId", _STRING, None, Place.WRITE, "With txnVersion: a name for writes that must happen once."),
+    _row("txnAppId", _STRING, None, Scope.WRITE, "With txnVersion: a name for writes that must happen once."),
     _row(
         "txnVersion",
         _LONG,
         None,
-        Place.BATCH_WRITE,
+        Scope.BATCH_WRITE,
         "A write is left out if its txnAppId has written this version, or a later one, to this topic.",
         minimum=0,
     ),
-    _row("streamId", _STRING, None, Place.BATCH_WRITE, "Set by `TopicSink`: the query whose batch is written."),
-    _row("streamBatch", _LONG, None, Place.BATCH_WRITE, "Set by `TopicSink`: the number of the batch.", minimum=0),
-    _row("checkpointLocation", _STRING, None, Place.STREAM_WRITE, "Spark's own: where the query keeps its progress."),
-    _row("queryName", _STRING, None, Place.STREAM_WRITE, "Spark's own: what `queryName()` was given."),
+    _row("streamId", _STRING, None, Scope.BATCH_WRITE, "Set by `TopicSink`: the query whose batch is written."),
+    _row("streamBatch", _LONG, None, Scope.BATCH_WRITE, "Set by `TopicSink`: the number of the batch.", minimum=0),
+    _row("checkpointLocation", _STRING, None, Scope.STREAM_WRITE, "Spark's own: where the query keeps its progress."),
+    _row("queryName", _STRING, None, Scope.STREAM_WRITE, "Spark's own: what `queryName()` was given."),
 )
 
 
@@ -303,7 +306,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             f"{part}Format",
             _STRING,
             None,
-            Place.ALL,
+            Scope.ALL,
             f"What the column {part} holds: it is decoded when reading, and encoded when writing.",
             choices=FORMATS,
         ),
@@ -311,23 +314,23 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             f"{part}Schema",
             _STRING,
             None,
-            Place.ALL,
+            Scope.ALL,
             "The schema itself, instead of the registry's; for `json` a Spark schema as DDL or JSON.",
         ),
-        _row(f"{part}Subject", _STRING, None, Place.ALL, f"The registry's subject; by default `<topic>-{part}`."),
+        _row(f"{part}Subject", _STRING, None, Scope.ALL, f"The registry's subject; by default `<topic>-{part}`."),
         _row(
             f"{part}SchemaVersion",
             _STRING,
             "latest",
-            Place.ALL,
+            Scope.ALL,
             "The version of the subject to read as: `latest`, as it is at the start, or a number.",
         ),
-        _row(f"{part}Message", _STRING, None, Place.ALL, "The name of the Protobuf message; by default the first."),
+        _row(f"{part}Message", _STRING, None, Scope.ALL, "The name of the Protobuf message; by default the first."),
         _row(
             f"{part}Details",
             _BOOLEAN,
             False,
-            Place.READ,
+            Scope.READ,
             f"Whether the column {part} is a struct of value, error and schema_id.",
         ),
     )
@@ -336,12 +339,12 @@ def _format_rows(part: str) -> tuple[Option, ...]:
 _FORMAT_ROWS: Final = (
     *_format_rows("key"),
     *_format_rows("value"),
-    _row("schema.registry.url", _STRING, None, Place.ALL, "The schema registry, several addresses with commas."),
+    _row("schema.registry.url", _STRING, None, Scope.ALL, "The schema registry, several addresses with commas."),
     _row(
         "onError",
         _STRING,
         "fail",
-        Place.READ,
+        Scope.READ,
         "What happens to a record that cannot be decoded: the query fails, the column is null, or the record goes to "
         "the dead-letter topic and not into the result.",
         choices=("fail", "null", "dead-letter"),
@@ -350,7 +353,7 @@ _FORMAT_ROWS: Final = (
         "includeRaw",
         _STRING,
         "never",
-        Place.READ,
+        Scope.READ,
         "Whether there are columns rawKey and rawValue with the bytes, of all records or of those with errors.",
         choices=("never", "errors", "always"),
     ),
@@ -358,10 +361,10 @@ _FORMAT_ROWS: Final = (
         "deadLetterTopic",
         _STRING,
         None,
-        Place.READ,
+        Scope.READ,
         "Where onError=dead-letter sends records; by default `<topic>.dlq`.",
     ),
-    _row("pipelineName", _STRING, None, Place.READ, "The name that dead letters give as their origin."),
+    _row("pipelineName", _STRING, None, Scope.READ, "The name that dead letters give as their origin."),
 )
 
 OPTIONS: Final[Mapping[str, Option]] = {

@@ -132,7 +132,7 @@ class WriteOptions:
 
 def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOptions:
     """`streaming` is None where nobody knows yet: what either allows is allowed."""
-    given = _Given(options)
+    given = _ParsedOptions(options)
     if streaming:
         given.refuse(("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"), "a stream has no end")
     starting = _bound(given, "starting", Edge(LATEST if streaming else EARLIEST))
@@ -172,7 +172,7 @@ def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOpti
 
 
 def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
-    given = _Given(options)
+    given = _ParsedOptions(options)
     app, version = given.text("txnAppId"), given.integer("txnVersion")
     if not streaming and (app is None) != (version is None):
         raise OptionError("options txnAppId and txnVersion go together: the writer, and the number of its write")
@@ -200,7 +200,7 @@ def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
     )
 
 
-class _Given:
+class _ParsedOptions:
     """The options of a query by their rows; one OptionError tells everything that is wrong with single ones."""
 
     def __init__(self, options: Settings) -> None:
@@ -279,7 +279,7 @@ def _guess(name: str) -> str:
     return f"; did you mean {OPTIONS[similar[0]].name}?" if similar else "; docs/spark-options.md lists all of them"
 
 
-def _read_config(given: _Given) -> dict[str, str]:
+def _read_config(given: _ParsedOptions) -> dict[str, str]:
     config = given.client_config(CONSUMER_KEYS, REFUSED_READ_KEYS)
     try:
         ConsumerSettings.parse(config)
@@ -288,7 +288,7 @@ def _read_config(given: _Given) -> dict[str, str]:
     return config
 
 
-def _dead_letter_config(given: _Given, *, is_used: bool) -> dict[str, str]:
+def _dead_letter_config(given: _ParsedOptions, *, is_used: bool) -> dict[str, str]:
     config = given.client_config(_DEAD_LETTER_KEYS, REFUSED_READ_KEYS)
     config.setdefault("max.request.size", str(_DEAD_LETTER_SIZE_MAX))
     if is_used:
@@ -303,7 +303,7 @@ def _wrong_client_keys(error: ConfigError) -> OptionError:
     return OptionError(f"options {CLIENT_PREFIX}* (named without the prefix here): {error}")
 
 
-def _selection(given: _Given) -> Selection:
+def _selection(given: _ParsedOptions) -> Selection:
     names = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
     if len(names) != 1:
         found = f"not {' and '.join(names)}" if names else "none was given"
@@ -339,7 +339,7 @@ def _checked_pattern(text: str) -> str:
     return text
 
 
-def _bound(given: _Given, edge: str, default: Edge) -> Bound:
+def _bound(given: _ParsedOptions, edge: str, default: Edge) -> Bound:
     """The first of three options that is given, in Spark's order."""
     time_ms = given.integer(f"{edge}Timestamp")
     if time_ms is not None:
@@ -378,7 +378,7 @@ def _uses(bound: Bound, edge: int) -> bool:
     return isinstance(bound, PartitionOffsets) and edge in bound.offsets.values()
 
 
-def _format(given: _Given, part: str) -> FormatOptions | None:
+def _format(given: _ParsedOptions, part: str) -> FormatOptions | None:
     name = given.text(f"{part}Format")
     if name is None:
         given.refuse(

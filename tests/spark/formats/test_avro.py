@@ -21,7 +21,7 @@ from rookery.spark.formats import FormatError, RegistryDownError, plan_decoder, 
 from rookery.spark.formats.avro import arrays
 from rookery.spark.formats.avro.decoder import AvroDecoder, parse_root
 from rookery.spark.formats.avro.shapes import Shapes
-from rookery.spark.formats.registries import Writers, registry_of
+from rookery.spark.formats.registries import WriterSchemas, registry_of
 from tests.spark.formats.options import format_options
 from tests.spark.formats.registry import SETTINGS, MemoryRegistry, framed, memory_registry
 
@@ -95,7 +95,7 @@ def test_each_id_is_asked_for_once(registry: MemoryRegistry) -> None:
 
 def test_unknown_ids_are_asked_for_again_later(registry: MemoryRegistry) -> None:
     clock = ManualClock()
-    writers = Writers(lambda: registry, "AVRO", lambda schema: schema.text, clock)
+    writers = WriterSchemas(lambda: registry, "AVRO", lambda schema: schema.text, clock)
     assert type(writers.find(1)).__name__ == "NotRegisteredError"
     registry.add(ITEM)
     assert type(writers.find(1)).__name__ == "NotRegisteredError"
@@ -120,7 +120,7 @@ def test_data_with_any_number_of_ids(registry: MemoryRegistry, monkeypatch: pyte
 def test_what_is_unknown_is_forgotten(registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registries, "_UNKNOWN_MAX", 20)
     clock = ManualClock()
-    writers = Writers(lambda: registry, "AVRO", lambda schema: schema.text, clock)
+    writers = WriterSchemas(lambda: registry, "AVRO", lambda schema: schema.text, clock)
     for _ in range(3):
         for schema_id in range(100, 130):
             assert type(writers.find(schema_id)).__name__ == "NotRegisteredError"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rookery.spark.interpreter import python_of_tasks
-from rookery.spark.nursery.server import Request, suits
+from rookery.spark.nursery.server import Request, can_serve
 from rookery.spark.nursery.start import OPT_OUT, StartedNursery, preloaded_python, start_nursery
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a nursery needs Linux")
@@ -152,7 +152,7 @@ def test_only_what_a_new_interpreter_would_load_as_well(
     arguments: tuple[str, ...], variables: dict[str, str], is_served: bool
 ) -> None:
     own = {"PYTHONHASHSEED": "0", "PYTHONPATH": "own", "OMP_NUM_THREADS": "1"}
-    assert suits(Request(arguments, variables, "", []), own) == is_served
+    assert can_serve(Request(arguments, variables, "", []), own) == is_served
 
 
 def test_without_a_nursery_an_interpreter_starts(tmp_path: Path, directory: Path) -> None:

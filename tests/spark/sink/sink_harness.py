@@ -32,7 +32,7 @@ from rookery.spark.options import parse_write_options
 from rookery.spark.sink import task_writer
 from rookery.spark.sink.names import tasks_pattern
 from rookery.spark.sink.stream_writer import StreamWriter
-from rookery.spark.sink.task_writer import Place, TaskIds
+from rookery.spark.sink.task_writer import TaskIdentity, TaskIds
 from rookery.testing.embedded import EmbeddedBroker
 from tests.support.waiting import eventually
 
@@ -210,11 +210,11 @@ class _Driver:
         }
         if not play.script.shares_workers:
             task_writer._ids[os.getpid()] = TaskIds()
-        members = {"on_step": lambda _, step: self._on_step(step), "place": lambda _: self._place()}
+        members = {"on_step": lambda _, step: self._on_step(step), "task_identity": lambda _: self._task_identity()}
         self._writer = type("Writer", (writer,), members)(parse_write_options(options, streaming=True), SCHEMA)
 
-    def _place(self) -> Place:
-        return Place(sink=self._play.sink, batch=self._batch, partition=self._partition, is_streaming=True)
+    def _task_identity(self) -> TaskIdentity:
+        return TaskIdentity(sink=self._play.sink, batch=self._batch, partition=self._partition, is_streaming=True)
 
     def run(self) -> None:
         play = self._play

@@ -94,7 +94,7 @@ def raises_at(step: str, occurrence: int, error: BaseException) -> Callable[[str
 
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker) -> Iterator[None]:
-    monkeypatch.setattr(Committer, "requests_at_once", 1)
+    monkeypatch.setattr(Committer, "concurrent_requests", 1)
     yield
     broker.faults.clear()
 
@@ -241,7 +241,7 @@ def test_a_timeout_is_an_error_of_a_commit_and_a_line_in_the_log_of_an_abort(
         raise TimeoutError
 
     monkeypatch.setattr(Committer, "_commit", time_out)
-    monkeypatch.setattr(Committer, "_give_up", time_out)
+    monkeypatch.setattr(Committer, "_abort_batch", time_out)
     with pytest.raises(TimeoutError):
         made.end()
     with caplog.at_level(logging.WARNING):

@@ -14,10 +14,10 @@ from rookery.spark.sink.commit_protocol import (
     Done,
     Entry,
     Finish,
-    Nothing,
     Piece,
     Plan,
     SinkError,
+    Skip,
     TornBatchError,
     is_unsettled,
     plan_abort,
@@ -59,7 +59,7 @@ def test_a_new_batch_is_decided(before: Entry | None) -> None:
 
 @pytest.mark.parametrize("before", [None, Entry(batch=4, pieces=OLD, is_done=True), Entry(batch=5)])
 def test_an_empty_batch_leaves_no_trace(before: Entry | None) -> None:
-    assert plan_commit(before, 5, ()) == Nothing()
+    assert plan_commit(before, 5, ()) == Skip()
 
 
 def test_a_replay_goes_on_with_what_was_decided() -> None:
@@ -71,16 +71,16 @@ def test_a_replay_goes_on_with_what_was_decided() -> None:
 def test_a_replay_of_what_is_done_is_left_out_and_said(is_streaming: bool) -> None:
     is_done = replace(DECIDED, is_done=True)
     plan = plan_commit(is_done, 5, NEW, is_streaming=is_streaming)
-    assert plan == Nothing("batch 5 is left out: it was already written")
+    assert plan == Skip("batch 5 is left out: it was already written")
     plan = plan_commit(is_done, 5, NEW[:1], is_streaming=is_streaming)
-    assert isinstance(plan, Nothing)
+    assert isinstance(plan, Skip)
     assert plan.reason is not None
     assert "already written, AND WITH OTHER ROWS: 10 then, 5 now" in plan.reason
 
 
 def test_a_write_of_an_earlier_version_is_left_out_and_said() -> None:
     plan = plan_commit(DECIDED, 4, NEW, is_streaming=False)
-    assert plan == Nothing("batch 4 is left out as already written: the ledger is at batch 5")
+    assert plan == Skip("batch 4 is left out as already written: the ledger is at batch 5")
 
 
 def test_an_old_checkpoint_is_refused() -> None:
@@ -184,34 +184,34 @@ def transactions(pieces: Sequence[Piece]) -> frozenset[PreparedTransaction]:
 
 
 def test_an_abort_before_the_decision_is_noted_first() -> None:
-    given_up = transactions(NEW)
+    to_abort = transactions(NEW)
     earlier = Entry(batch=4, pieces=OLD, is_done=True)
     for before, noted in ((None, Entry(batch=-1)), (Entry(batch=5), Entry(batch=5)), (earlier, earlier)):
         for finished, killed in ((NEW, ()), (NEW[:1], NEW[1:]), ((), NEW)):
             assert plan_abort(before, 5, transactions(finished), transactions(killed)) == AbortPlan(
-                entry=replace(noted, abandoned=given_up), given_up=given_up, decided=()
+                entry=replace(noted, abandoned=to_abort), to_abort=to_abort, decided=()
             )
 
 
 def test_an_abort_of_what_is_decided_undoes_nothing() -> None:
     nothing: frozenset[PreparedTransaction] = frozenset()
     old = transactions(OLD)
-    assert plan_abort(DECIDED, 5, old, old) == AbortPlan(entry=None, given_up=nothing, decided=OLD)
+    assert plan_abort(DECIDED, 5, old, old) == AbortPlan(entry=None, to_abort=nothing, decided=OLD)
     is_done = replace(DECIDED, is_done=True)
-    assert plan_abort(is_done, 5, old, ()) == AbortPlan(entry=None, given_up=nothing, decided=())
+    assert plan_abort(is_done, 5, old, ()) == AbortPlan(entry=None, to_abort=nothing, decided=())
 
 
 def test_an_abort_of_a_replay_gives_up_only_what_is_not_decided() -> None:
     new = transactions(NEW)
     plan = plan_abort(DECIDED, 5, new, transactions(OLD))
-    assert plan == AbortPlan(entry=replace(DECIDED, abandoned=new), given_up=new, decided=OLD)
+    assert plan == AbortPlan(entry=replace(DECIDED, abandoned=new), to_abort=new, decided=OLD)
 
 
 def test_an_abort_of_what_is_over_leaves_others_alone() -> None:
     """Nothing is noted that a driver could read before it decides about them."""
     new, others = transactions(NEW[:1]), transactions(NEW[1:])
-    assert plan_abort(replace(DECIDED, is_done=True), 5, new, others) == AbortPlan(entry=None, given_up=new, decided=())
-    assert plan_abort(DECIDED, 4, new, others) == AbortPlan(entry=None, given_up=new, decided=())
+    assert plan_abort(replace(DECIDED, is_done=True), 5, new, others) == AbortPlan(entry=None, to_abort=new, decided=())
+    assert plan_abort(DECIDED, 4, new, others) == AbortPlan(entry=None, to_abort=new, decided=())
 
 
 def test_what_was_abandoned_before_is_noted_as_long_as_it_may_be_open() -> None:

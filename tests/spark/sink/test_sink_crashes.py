@@ -52,7 +52,7 @@ def brokers() -> Iterator[dict[int, EmbeddedBroker]]:
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a driver can die between the first end and the second."""
-    monkeypatch.setattr(Committer, "requests_at_once", 1)
+    monkeypatch.setattr(Committer, "concurrent_requests", 1)
 
 
 @pytest.mark.parametrize(("level", "incident"), CASES)

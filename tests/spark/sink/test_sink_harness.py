@@ -11,7 +11,7 @@ from rookery.spark.sink import committer, ledger, names, task_writer
 from rookery.spark.sink.commit_protocol import AbortPlan, Decide, Entry, Piece, Plan
 from rookery.spark.sink.committer import Committer
 from rookery.spark.sink.ledger_records import decode_entry
-from rookery.spark.sink.task_writer import Place, TaskIds
+from rookery.spark.sink.task_writer import TaskIdentity, TaskIds
 from rookery.testing.embedded import EmbeddedBroker
 from tests.spark.sink.sink_harness import Incident, Kind, Play, Script
 
@@ -25,7 +25,7 @@ def plain_broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Committer, "requests_at_once", 1)
+    monkeypatch.setattr(Committer, "concurrent_requests", 1)
 
 
 def is_caught(broker: EmbeddedBroker, script: Script) -> bool:
@@ -45,7 +45,7 @@ def test_an_abort_that_undoes_what_is_decided(plain_broker: EmbeddedBroker, monk
         fresh: Iterable[PreparedTransaction],
         open_ones: Iterable[PreparedTransaction] | None,
     ) -> AbortPlan:
-        return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
+        return AbortPlan(entry=None, to_abort=frozenset(fresh), decided=())
 
     monkeypatch.setattr(committer, "plan_abort", plan)
     script = Script([Incident(Kind.FAIL, "ended")], task_counts=(3, 2))
@@ -55,8 +55,8 @@ def test_an_abort_that_undoes_what_is_decided(plain_broker: EmbeddedBroker, monk
 
 
 def test_transactional_ids_that_attempts_share(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(_: TaskIds, place: Place) -> str:
-        return names.task_id(place.sink, "0" * names.PROCESS_NAME_LENGTH, place.partition)
+    def take(_: TaskIds, identity: TaskIdentity) -> str:
+        return names.task_id(identity.sink, "0" * names.PROCESS_NAME_LENGTH, identity.partition)
 
     monkeypatch.setattr(TaskIds, "take", take)
     assert is_caught(plain_broker, Script(speculative=frozenset({(1, 0), (1, 1), (1, 2)})))
@@ -111,8 +111,8 @@ def test_a_repetition_by_the_other_protocol(plain_broker: EmbeddedBroker, monkey
 
 
 def test_an_id_that_is_used_again_too_soon(plain_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(self: TaskIds, place: Place) -> str:
-        return names.task_id(place.sink, self._process, place.partition)
+    def take(self: TaskIds, identity: TaskIdentity) -> str:
+        return names.task_id(identity.sink, self._process, identity.partition)
 
     monkeypatch.setattr(task_writer.TaskIds, "take", take)
     script = Script([Incident(Kind.KILL, "ended", occurrence=2)], shares_workers=True, task_counts=(3, 2))

@@ -20,7 +20,7 @@ from rookery.spark.sink.batch_writer import BatchWriter
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.spark.sink.names import decisions_id, named_write, task_id, tasks_name, tasks_pattern
 from rookery.spark.sink.stream_writer import StreamWriter
-from rookery.spark.sink.task_writer import Place, TaskIds, TaskMessage
+from rookery.spark.sink.task_writer import TaskIdentity, TaskIds, TaskMessage
 from rookery.testing.embedded import EmbeddedBroker
 
 VALUE = "value string"
@@ -175,7 +175,7 @@ def test_a_task_without_rows_opens_no_transaction(broker: EmbeddedBroker, topic:
     assert message.piece is None
     made.commit([message])
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        assert admin.list_transactions(id_pattern=tasks_pattern(made.place().tasks)) == []
+        assert admin.list_transactions(id_pattern=tasks_pattern(made.task_identity().tasks)) == []
 
 
 def test_a_write_that_has_a_name_happens_once(broker: EmbeddedBroker, topic: str) -> None:
@@ -197,7 +197,7 @@ def test_a_task_that_fails_aborts_its_transaction(broker: EmbeddedBroker, topic:
     with pytest.raises(RuntimeError, match="in the user's plan"):
         made.write(rows())
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        found = admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().tasks))
+        found = admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.task_identity().tasks))
     assert found == []
 
 
@@ -276,7 +276,7 @@ def test_an_id_is_used_again_in_a_later_batch_of_a_stream_only() -> None:
     ids = TaskIds()
 
     def take(batch: int, *, sink: str = "s", is_streaming: bool = True) -> str:
-        return ids.take(Place(sink=sink, batch=batch, partition=0, is_streaming=is_streaming)).rpartition("-")[2]
+        return ids.take(TaskIdentity(sink=sink, batch=batch, partition=0, is_streaming=is_streaming)).rpartition("-")[2]
 
     assert [take(1), take(1), take(2), take(2), take(2), take(1)] == ["0", "1", "0", "1", "2", "3"]
     assert [take(1, sink="w", is_streaming=False), take(2, sink="w", is_streaming=False)] == ["0", "1"]
@@ -364,7 +364,7 @@ def test_an_aborted_write_leaves_nothing_open(broker: EmbeddedBroker, topic: str
     write(made, values("of a task that was killed before it could tell"))
     made.abort([None, None])
     with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.place().tasks)) == []
+        assert admin.list_transactions(states=[ONGOING], id_pattern=tasks_pattern(made.task_identity().tasks)) == []
     write_and_commit = writer(broker, VALUE, topic=topic)
     write_and_commit.commit([write(write_and_commit, values("seen"))])
     assert [row["value"] for row in read(broker, topic)] == [b"seen"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["admin"]
 
-_PATIENCE_S = 240
+_QUERY_TIMEOUT_S = 240
 # What Spark's Kafka source says of itself.
 _KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
@@ -35,7 +35,7 @@ def stream(spark: "SparkSession", broker: EmbeddedBroker, topic: str, **options:
 
 def finish(query: "StreamingQuery") -> None:
     try:
-        assert query.awaitTermination(_PATIENCE_S), "the query did not end"
+        assert query.awaitTermination(_QUERY_TIMEOUT_S), "the query did not end"
     finally:
         query.stop()
 

@@ -243,7 +243,7 @@ def test_a_limit_in_bytes(broker: EmbeddedBroker, admin: Admin, topic: str) -> N
 def test_available_now_ends_where_the_topic_ended(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, records=3)
     reader = open_stream(broker, topic, {**EARLIEST, "maxOffsetsPerTrigger": "4", "minOffsetsPerTrigger": "4"})
-    reader.stop_at_present_ends()
+    reader.stop_at_current_ends()
     send(broker, topic, [b"late"])
     position, values = begin(reader), []
     while (end := reader.next_end(position, takes_all=False)) != position:
@@ -257,7 +257,7 @@ def test_available_now_after_a_crash_in_the_first_batch(broker: EmbeddedBroker, 
     make_topic(broker, admin, topic, partitions=1, records=3)
     end = begin(open_stream(broker, topic, EARLIEST))
     again = open_stream(broker, topic, EARLIEST)
-    again.stop_at_present_ends()
+    again.stop_at_current_ends()
     assert read_between(again, again.initialOffset(), end) == []
     assert step(again, end) == ({topic: {"0": 3}}, [b"v0", b"v1", b"v2"])
 
@@ -279,7 +279,7 @@ def test_available_now_survives_a_look_up_that_missed(
     make_topic(broker, admin, topic, partitions=1, records=3)
     monkeypatch.setattr(stream_reader, "Lookups", Forgetful)
     reader = open_stream(broker, topic, {"startingOffsets": starting, "failOnDataLoss": "false"})
-    reader.stop_at_present_ends()
+    reader.stop_at_current_ends()
     assert reader.initialOffset() == {topic: {"0": 0 if starting == "earliest" else 3}}
     end, _ = step(reader, begin(reader))
     assert end == {topic: {"0": 3}}
@@ -319,7 +319,7 @@ def test_partitions_without_a_beginning(
 def test_available_now_from_the_latest_reads_nothing(broker: EmbeddedBroker, admin: Admin, topic: str) -> None:
     make_topic(broker, admin, topic, partitions=1, records=3)
     reader = open_stream(broker, topic)
-    reader.stop_at_present_ends()
+    reader.stop_at_current_ends()
     send(broker, topic, [b"late"])
     admin.create_partitions({topic: 2})
     start = reader.initialOffset()

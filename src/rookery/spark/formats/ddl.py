@@ -150,5 +150,5 @@ class _Reader:
         if self._take().upper() != token:
             raise self._error(f"{token} is missing")
 
-    def _error(self, told: str) -> FormatError:
-        return FormatError(f"not a Spark type in DDL: {told} in {self._text[:200]!r}")
+    def _error(self, problem: str) -> FormatError:
+        return FormatError(f"not a Spark type in DDL: {problem} in {self._text[:200]!r}")

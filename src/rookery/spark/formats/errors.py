@@ -27,7 +27,7 @@ class RegistryDownError(FormatError):
 
 
 @contextmanager
-def naming_the_registry() -> Iterator[None]:
+def wrap_registry_errors() -> Iterator[None]:
     try:
         yield
     except (RegistryUnavailableError, RegistryRequestError, ConfigError) as error:

@@ -24,7 +24,7 @@ from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import read_frames
 from rookery.spark.formats.json_schema_shapes import shape_of_schema
 from rookery.spark.formats.json_shapes import JsonShape, parser_of, shape_of
-from rookery.spark.formats.registries import Writers, registry_of, row_error, serdes_settings
+from rookery.spark.formats.registries import WriterSchemas, registry_of, row_error, serdes_settings
 
 _NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
@@ -115,13 +115,13 @@ class JsonSchemaDecoder(ColumnDecoder):
         try:
             found.validate(msgspec.json.decode(data))
         except jsonschema_rs.ValidationError as error:
-            told = f"{format_path(error.instance_path)}: {error.message}"
-            raise InvalidDataError(f"data of the schema {schema_id} does not fit: {told}") from None
+            text = f"{format_path(error.instance_path)}: {error.message}"
+            raise InvalidDataError(f"data of the schema {schema_id} does not fit: {text}") from None
 
     @cached_property
-    def _writers(self) -> Writers[Any]:
+    def _writers(self) -> WriterSchemas[Any]:
         registry = partial(registry_of, self._settings)
-        return Writers(registry, "JSON", lambda schema: _validator(registry(), schema))
+        return WriterSchemas(registry, "JSON", lambda schema: _validator(registry(), schema))
 
 
 def _validator(registry: RegistryClient, schema: Schema) -> jsonschema_rs.Validator:

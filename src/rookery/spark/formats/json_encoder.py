@@ -87,8 +87,8 @@ class JsonSchemaEncoder(ColumnEncoder):
         try:
             self._validator.validate(msgspec.json.decode(data))
         except jsonschema_rs.ValidationError as error:
-            told = f"{format_path(error.instance_path)}: {error.message}"
-            raise FormatError(shorten(f"row {row} does not fit the schema: {told}")) from None
+            text = f"{format_path(error.instance_path)}: {error.message}"
+            raise FormatError(shorten(f"row {row} does not fit the schema: {text}")) from None
 
     @cached_property
     def _validator(self) -> jsonschema_rs.Validator:

@@ -19,59 +19,59 @@ _NULL: Final = {"type": "null"}
 
 
 def shape_of_schema(tree: Any, documents: Documents) -> JsonShape:
-    return _Reading(documents).shape(tree, _Place(documents.root_uri, frozenset({(documents.root_uri, "#")})))
+    return _ShapeBuilder(documents).shape(tree, _RefContext(documents.root_uri, frozenset({(documents.root_uri, "#")})))
 
 
-class _Place(NamedTuple):
+class _RefContext(NamedTuple):
     """Where references start from, and which were followed on the way here."""
 
     base: str
     inside: frozenset[tuple[str, str]]
 
 
-class _Reading:
+class _ShapeBuilder:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._count = 0
 
-    def shape(self, tree: Any, place: _Place) -> JsonShape:
+    def shape(self, tree: Any, context: _RefContext) -> JsonShape:
         self._count += 1
         if self._count > _SHAPES_MAX:
             raise FormatError(f"the schema has more than {_SHAPES_MAX} parts, too many for columns")
         if not isinstance(tree, dict):
             return raw_shape()
         if isinstance(tree.get("$ref"), str):
-            return self._referred(tree["$ref"], place)
+            return self._referred(tree["$ref"], context)
         for word in ("oneOf", "anyOf", "allOf"):
             if isinstance(tree.get(word), list):
                 left = [each for each in tree[word] if each != _NULL]
-                return self.shape(left[0], place) if len(left) == 1 else raw_shape()
-        return self._typed(tree, place)
+                return self.shape(left[0], context) if len(left) == 1 else raw_shape()
+        return self._typed(tree, context)
 
-    def _referred(self, reference: str, place: _Place) -> JsonShape:
+    def _referred(self, reference: str, context: _RefContext) -> JsonShape:
         """What contains itself ends in JSON."""
-        followed = (place.base, reference)
+        followed = (context.base, reference)
         try:
-            tree, base, _ = self._documents.find(place.base, reference)
+            tree, base, _ = self._documents.find(context.base, reference)
         except InvalidSchemaError:
             return raw_shape()
-        if followed in place.inside:
+        if followed in context.inside:
             return raw_shape()
-        return self.shape(tree, _Place(base, place.inside | {followed}))
+        return self.shape(tree, _RefContext(base, context.inside | {followed}))
 
-    def _typed(self, tree: dict[str, Any], place: _Place) -> JsonShape:
+    def _typed(self, tree: dict[str, Any], context: _RefContext) -> JsonShape:
         kind = _single_type(tree)
         if kind in _SCALARS:
             return JsonShape(_SCALARS[kind])
         if kind == "array" and isinstance(tree.get("items"), dict):
-            return list_shape(self.shape(tree["items"], place))
+            return list_shape(self.shape(tree["items"], context))
         if kind == "object":
             properties, rest = tree.get("properties"), tree.get("additionalProperties")
             if isinstance(properties, dict) and properties:
-                parts = tuple(self.shape(each, place) for each in properties.values())
+                parts = tuple(self.shape(each, context) for each in properties.values())
                 return struct_shape(list(properties), parts)
             if isinstance(rest, dict):
-                return map_shape(self.shape(rest, place))
+                return map_shape(self.shape(rest, context))
         return raw_shape()
 
 

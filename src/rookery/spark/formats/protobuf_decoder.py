@@ -18,10 +18,10 @@ from rookery.serdes.errors import InvalidDataError, InvalidSchemaError, SerdesEr
 from rookery.serdes.wire import read_indexes
 from rookery.spark.formats.arrays import build_isolated
 from rookery.spark.formats.columns import Array, ColumnDecoder, DecodedColumn
-from rookery.spark.formats.errors import FormatError, naming_the_registry
+from rookery.spark.formats.errors import FormatError, wrap_registry_errors
 from rookery.spark.formats.framing import read_frames
 from rookery.spark.formats.protobuf_shapes import shape_of_message
-from rookery.spark.formats.registries import Writers, registry_of, row_error
+from rookery.spark.formats.registries import WriterSchemas, registry_of, row_error
 
 
 def find_message(schema: ProtobufSchema, name: str | None) -> type[Message]:
@@ -52,7 +52,7 @@ class ParsedReader:
 
     @classmethod
     def of(cls, schema: Schema, message: str | None, settings: Mapping[str, str]) -> "ParsedReader":
-        with naming_the_registry():
+        with wrap_registry_errors():
             return cls(schema, registry_of(settings).resolve(schema) if schema.references else {}, message)
 
     @classmethod
@@ -110,8 +110,8 @@ class ProtobufDecoder(ColumnDecoder):
         try:
             message.ParseFromString(payload[len(indexes) :])
         except DecodeError as error:
-            told = f"data of the schema {schema_id} is no message {self._reader.name}: {error}"
-            raise InvalidDataError(told) from error
+            text = f"data of the schema {schema_id} is no message {self._reader.name}: {error}"
+            raise InvalidDataError(text) from error
         return message
 
     def _find_indexes(self, schema_id: int, payload: bytes) -> bytes:
@@ -131,9 +131,9 @@ class ProtobufDecoder(ColumnDecoder):
         return self._indexes[schema_id]
 
     @cached_property
-    def _writers(self) -> Writers[ProtobufSchema]:
+    def _writers(self) -> WriterSchemas[ProtobufSchema]:
         registry = partial(registry_of, self._settings)
-        return Writers(registry, "PROTOBUF", lambda schema: _parse(registry(), schema))
+        return WriterSchemas(registry, "PROTOBUF", lambda schema: _parse(registry(), schema))
 
 
 def _parse(registry: RegistryClient, schema: Schema) -> ProtobufSchema:

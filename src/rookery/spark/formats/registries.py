@@ -33,7 +33,7 @@ from rookery.serdes.settings import (
 )
 from rookery.serdes.transport import NO_CODE
 from rookery.spark.formats.columns import RowError
-from rookery.spark.formats.errors import FormatError, naming_the_registry
+from rookery.spark.formats.errors import FormatError, wrap_registry_errors
 
 _URL: Final = "schema.registry.url"
 _UNKNOWN_REMEMBERED_S: Final = 10.0
@@ -80,12 +80,12 @@ def registry_of(settings: Mapping[str, str]) -> RegistryClient:
 def _client(_process: int, settings: tuple[tuple[str, str], ...]) -> RegistryClient:
     """A forked process makes its own: two cannot share a connection."""
     config = dict(settings)
-    with naming_the_registry():
+    with wrap_registry_errors():
         return RegistryClient(config.pop(_URL), config)
 
 
 def fetch_version(registry: RegistryClient, subject: str, version: str, schema_type: SchemaType) -> RegisteredSchema:
-    with naming_the_registry():
+    with wrap_registry_errors():
         try:
             found = registry.get_version(subject, "latest" if version == "latest" else int(version))
         except RegistryRequestError as error:
@@ -102,7 +102,7 @@ def fetch_version(registry: RegistryClient, subject: str, version: str, schema_t
     return found
 
 
-class Writers(Generic[_Parsed]):
+class WriterSchemas(Generic[_Parsed]):
     """By id; `parse` makes of a schema what the decoder works with, and may raise InvalidSchemaError."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Writers(Generic[_Parsed]):
                 f"others of the last {_UNKNOWN_REMEMBERED_S:.0f} s. Is this data of a registry, and of this one?"
             )
         try:
-            with naming_the_registry():
+            with wrap_registry_errors():
                 self._known[schema_id] = self._fetch(schema_id)
         except (NotRegisteredError, InvalidDataError) as error:
             self._unknown[schema_id] = error

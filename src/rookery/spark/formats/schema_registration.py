@@ -18,7 +18,7 @@ from rookery.serdes.registration import Registration, SchemaWithId
 from rookery.serdes.settings import SerializerSettings
 from rookery.serdes.subjects import field_of
 from rookery.serdes.wire import encode_prefix
-from rookery.spark.formats.errors import FormatError, naming_the_registry
+from rookery.spark.formats.errors import FormatError, wrap_registry_errors
 from rookery.spark.formats.registries import fetch_version, registry_of, serdes_settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def choose_schema(
     subject = options.subject
     if options.version != "latest":
         found = fetch_version(registry, subject or f"{topic}-{field_of(is_key=is_key)}", options.version, schema_type)
-        with naming_the_registry():
+        with wrap_registry_errors():
             return WriterSchema(found.schema, found.id, registry.resolve(found.schema))
     if subject is not None:
         config["subject.name.strategy"] = lambda context, name: subject
@@ -74,7 +74,7 @@ def choose_schema(
         )
     except ConfigError as error:
         raise FormatError(str(error)) from error
-    with naming_the_registry():
+    with wrap_registry_errors():
         try:
             chosen = registration.target(topic).schema
         except RegistryRequestError as error:

@@ -16,11 +16,11 @@ _FILE_BYTES = 4
 
 def main(address: str, plain: str, *arguments: str) -> int:
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    process = _ask(connection, address, arguments)
+    process = _request_process(connection, address, arguments)
     if process is None:
         connection.close()
         os.execv(plain, [plain, *arguments])
-    _signal.signal(_signal.SIGTERM, lambda *_: _end(process))
+    _signal.signal(_signal.SIGTERM, lambda *_: _terminate(process))
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     exit_code = connection.recv(1)
     if exit_code:
@@ -29,7 +29,7 @@ def main(address: str, plain: str, *arguments: str) -> int:
     return 1
 
 
-def _ask(connection: _socket.socket, address: str, arguments: tuple[str, ...]) -> int | None:
+def _request_process(connection: _socket.socket, address: str, arguments: tuple[str, ...]) -> int | None:
     """Hand over arguments, variables, directory and standard files, for a file that stands for the process."""
     try:
         connection.connect(address)
@@ -44,7 +44,7 @@ def _ask(connection: _socket.socket, address: str, arguments: tuple[str, ...]) -
     return int.from_bytes(given[0][2], sys.byteorder) if given else None
 
 
-def _end(process: int) -> None:
+def _terminate(process: int) -> None:
     try:
         _signal.pidfd_send_signal(process, _signal.SIGTERM)
     except ProcessLookupError:

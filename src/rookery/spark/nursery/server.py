@@ -55,7 +55,7 @@ class Nursery:
         # The only kind that shares nothing with children.
         self._selector = selectors.PollSelector()
         self._selector.register(driver, selectors.EVENT_READ)
-        self._selector.register(listening, selectors.EVENT_READ, self._admit)
+        self._selector.register(listening, selectors.EVENT_READ, self._accept)
 
     def serve(self) -> Request | None:
         """Returns None when the driver has ended; and once in each child, with what it is to be."""
@@ -66,10 +66,10 @@ class Nursery:
             if request or not handle:
                 return request
 
-    def _admit(self) -> Request | None:
+    def _accept(self) -> Request | None:
         launcher, _ = self._listening.accept()
         request = _receive(launcher)
-        is_served = request is not None and suits(request, os.environ)
+        is_served = request is not None and can_serve(request, os.environ)
         process_id = os.fork() if is_served else None
         if process_id == 0:
             launcher.close()
@@ -79,13 +79,13 @@ class Nursery:
         if process_id is None:
             launcher.close()
         else:
-            self._raise(_Child(process_id, os.pidfd_open(process_id), launcher))
+            self._register_child(_Child(process_id, os.pidfd_open(process_id), launcher))
         return None
 
-    def _raise(self, child: _Child) -> None:
+    def _register_child(self, child: _Child) -> None:
         self._children.append(child)
         self._selector.register(child.process, selectors.EVENT_READ, partial(self._reap, child))
-        self._selector.register(child.launcher, selectors.EVENT_READ, partial(self._lose, child))
+        self._selector.register(child.launcher, selectors.EVENT_READ, partial(self._kill_child, child))
         # If it is gone already, the selector tells.
         with suppress(OSError):
             socket.send_fds(child.launcher, [b"\0"], [child.process])
@@ -101,7 +101,7 @@ class Nursery:
         os.close(child.process)
         child.launcher.close()
 
-    def _lose(self, child: _Child) -> None:
+    def _kill_child(self, child: _Child) -> None:
         """Launchers send nothing more, so this one was killed. That was meant for its process."""
         self._selector.unregister(child.launcher)
         signal.pidfd_send_signal(child.process, signal.SIGKILL)
@@ -132,7 +132,7 @@ def _close_files(files: Iterable[int]) -> None:
         os.close(file)
 
 
-def suits(request: Request, own: Mapping[str, str]) -> bool:
+def can_serve(request: Request, own: Mapping[str, str]) -> bool:
     """Would a new interpreter load what we have loaded, and the same way?"""
     asked = {
         name: value
@@ -142,7 +142,7 @@ def suits(request: Request, own: Mapping[str, str]) -> bool:
     return request.arguments[:1] == ("-m",) and all(own.get(name) == value for name, value in asked.items())
 
 
-def become(request: Request) -> None:
+def run_request(request: Request) -> None:
     """What `python -m` does."""
     for number, file in enumerate(request.files):
         os.dup2(file, number)
@@ -160,13 +160,13 @@ def become(request: Request) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-class QuickEnd:
+class FastExit:
     """Ends a process when all else is done, without taking apart what it has not loaded itself: that takes 0.2 s."""
 
     def __init__(self) -> None:
         self._exit_code = 0
         # The first to register is the last to run.
-        atexit.register(self._leave)
+        atexit.register(self._exit)
 
     def __enter__(self) -> None:
         pass
@@ -176,7 +176,7 @@ class QuickEnd:
         if code is not None:
             self._exit_code = code & 0xFF if isinstance(code, int) else 1
 
-    def _leave(self) -> None:
+    def _exit(self) -> None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
@@ -186,11 +186,11 @@ class QuickEnd:
 def main(driver_id: str, listening: str, directory: str) -> None:
     # As Spark's JVM does, whose processes inherit it: Ctrl-C is for the driver.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with QuickEnd():
+    with FastExit():
         driver = _watch(int(driver_id))
         request = _serve(driver, int(listening)) if driver else None
         if request:
-            become(request)
+            run_request(request)
         else:
             shutil.rmtree(directory, ignore_errors=True)
 

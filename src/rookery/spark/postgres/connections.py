@@ -65,7 +65,7 @@ class TableName(NamedTuple):
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(self.name) if self.schema is None else sql.Identifier(self.schema, self.name)
 
-    def beside(self, name: str) -> "TableName":
+    def sibling(self, name: str) -> "TableName":
         """Another table of the same schema."""
         return TableName(self.schema, name)
 

@@ -29,7 +29,7 @@ class Ledger:
     """The entry of one sink."""
 
     def __init__(self, target: TableName, sink_id: str) -> None:
-        self._table = target.beside(LEDGER).identifier
+        self._table = target.sibling(LEDGER).identifier
         self._sink_id = sink_id
 
     def claim(self, connection: psycopg.Connection) -> Entry:

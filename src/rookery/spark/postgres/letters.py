@@ -53,12 +53,12 @@ def make_letters(
         return dead_letter_table(pa.record_batch(columns), failures, letters.topic)
     records = pa.RecordBatch.from_struct_array(origins)
     failures = [
-        _failure(place, reason, letters.pipeline) for place, reason in zip(_places(records), reasons, strict=True)
+        _failure(place, reason, letters.pipeline) for place, reason in zip(_origins(records), reasons, strict=True)
     ]
     return dead_letter_table(records, failures, letters.topic)
 
 
-def _places(records: pa.RecordBatch) -> list[dict[str, Any]]:
+def _origins(records: pa.RecordBatch) -> list[dict[str, Any]]:
     names = ["topic", "partition", "offset", "timestamp_ms", "headers"]
     return records.select(names).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
 

@@ -54,7 +54,7 @@ class Merge(NamedTuple):
     def _all(self, staged: Sequence[Staged]) -> sql.Composed:
         parts = [
             sql.SQL("SELECT *, {}::int AS {} FROM {}").format(
-                sql.Literal(table.partition), sql.Identifier(_PARTITION), self.target.beside(table.name).identifier
+                sql.Literal(table.partition), sql.Identifier(_PARTITION), self.target.sibling(table.name).identifier
             )
             for table in staged
         ]

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 from psycopg import sql
 
+from rookery.spark.option_table import FORMAT
 from rookery.spark.postgres.connections import TableName, connect
 from rookery.spark.postgres.errors import FencedError
 from rookery.spark.postgres.letters import LETTER_SCHEMA, DeadLetters, from_bytes
 from rookery.spark.postgres.staging import LETTER_COUNT, LETTERS, ROW, Staged
 from rookery.spark.postgres.tables import identifiers
-from rookery.spark.spark_names import FORMAT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class Outbox:
     """The letters of one sink."""
 
     def __init__(self, target: TableName, sink_id: str) -> None:
-        self._table = target.beside(OUTBOX).identifier
+        self._table = target.sibling(OUTBOX).identifier
         self._target = target
         self._sink_id = sink_id
 
@@ -62,7 +62,7 @@ class Outbox:
             return
         parts = [
             sql.SQL("SELECT {}::int AS part, * FROM {}").format(
-                sql.Literal(table.partition), self._target.beside(table.name).identifier
+                sql.Literal(table.partition), self._target.sibling(table.name).identifier
             )
             for table in staged
         ]

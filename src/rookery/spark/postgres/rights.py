@@ -50,7 +50,7 @@ def sink_problems(dsn: str, table: str, *, has_key: bool, deletes: bool) -> list
                 f"complete: GRANT CREATE ON SCHEMA {schema} TO {user}"
             )
         problems += _missing_rights(connection, target, user, needed)
-        return problems + _missing_rights(connection, target.beside(LEDGER), user, _OF_LEDGER)
+        return problems + _missing_rights(connection, target.sibling(LEDGER), user, _OF_LEDGER)
 
 
 def column_problems(dsn: str, table: str, columns: Sequence[str], key: Sequence[str]) -> list[str]:

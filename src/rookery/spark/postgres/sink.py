@@ -28,7 +28,7 @@ from rookery.spark.postgres.ledger import Ledger
 from rookery.spark.postgres.letters import ORIGIN, DeadLetters
 from rookery.spark.postgres.merge_statements import Merge, MergeColumn
 from rookery.spark.postgres.outbox import Outbox
-from rookery.spark.postgres.refusals import Limits
+from rookery.spark.postgres.refused_values import Limits
 from rookery.spark.postgres.staging import (
     DELETE,
     ROW,

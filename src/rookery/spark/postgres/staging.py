@@ -28,7 +28,7 @@ from psycopg.pq import Format
 from rookery.spark.postgres.connections import TableName, connect
 from rookery.spark.postgres.errors import PostgresError, UnavailableError
 from rookery.spark.postgres.letters import ORIGIN, DeadLetters, make_letters, portions, to_bytes
-from rookery.spark.postgres.refusals import Limits, describe, find_refusals
+from rookery.spark.postgres.refused_values import Limits, describe, find_refused_values
 from rookery.spark.postgres.tables import type_name
 
 ROW: Final = "__rookery_row"
@@ -93,7 +93,7 @@ def stage(staging: Staging, partition: int, batches: Iterable[pa.RecordBatch]) -
 
 def _stage_rows(staging: Staging, partition: int, rows: Iterator[tuple[Any, ...]]) -> Staged:
     name = _new_name(staging, partition)
-    table = staging.target.beside(name).identifier
+    table = staging.target.sibling(name).identifier
     with connect(staging.dsn) as connection:
         connection.execute(_create(table, staging.columns))
         row_count = _copy(connection, table, staging.columns, rows)
@@ -112,7 +112,7 @@ class _LetterTable:
         self._portion_count = 0
 
     def add(self, letters: pa.Table) -> None:
-        table = self._staging.target.beside(self._name).identifier
+        table = self._staging.target.sibling(self._name).identifier
         if self._connection is None:
             self._connection = self._resources.enter_context(connect(self._staging.dsn))
             columns = (StagedColumn(LETTER_COUNT, "bigint"), StagedColumn(LETTERS, "bytea"))
@@ -145,9 +145,9 @@ def _accepted(staging: Staging, given: pa.RecordBatch, letters: _LetterTable) ->
     """The rows that the table can hold. Raises PostgresError for others, if nobody takes them."""
     batch = given.select([name for name in given.schema.names if name != ORIGIN])
     limits = {column.name: column.limits for column in staging.columns}
-    refusals = find_refusals(batch, limits, DELETE if staging.deletes else None)
+    refused_values = find_refused_values(batch, limits, DELETE if staging.deletes else None)
     # Of each row the first.
-    reasons = {refusal.row: describe(refusal, batch, staging.key_columns) for refusal in reversed(refusals)}
+    reasons = {refusal.row: describe(refusal, batch, staging.key_columns) for refusal in reversed(refused_values)}
     if not reasons:
         return batch
     rows = sorted(reasons)
@@ -242,7 +242,7 @@ def _copy(
 def check_complete(connection: psycopg.Connection, target: TableName, staged: Sequence[Staged]) -> None:
     """A server that crashes empties tables that are not logged. Raises UnavailableError: the batch must be replayed."""
     for table in staged:
-        query = sql.SQL("SELECT count(*) FROM {}").format(target.beside(table.name).identifier)
+        query = sql.SQL("SELECT count(*) FROM {}").format(target.sibling(table.name).identifier)
         (row_count,) = connection.execute(query).fetchone() or (0,)
         if row_count != table.row_count:
             raise UnavailableError(
@@ -258,7 +258,7 @@ def staged_tables(connection: psycopg.Connection, target: TableName, sink_id: st
         " WHERE c.relkind = 'r' AND starts_with(c.relname, %s) AND n.nspname = coalesce(%s, current_schema())",
         (_prefix(sink_id), target.schema),
     )
-    return [target.beside(row[0]) for row in found.fetchall()]
+    return [target.sibling(row[0]) for row in found.fetchall()]
 
 
 def drop_tables(connection: psycopg.Connection, tables: Sequence[TableName]) -> None:

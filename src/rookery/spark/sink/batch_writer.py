@@ -20,7 +20,7 @@ from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.driver import SinkDriver
 from rookery.spark.sink.names import named_write
-from rookery.spark.sink.task_writer import Place, write_rows
+from rookery.spark.sink.task_writer import TaskIdentity, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,13 +42,13 @@ class BatchWriter(DataSourceArrowWriter):
             if self._is_streaming
             else (options.txn_app_id, options.txn_version)
         )
-        self._is_forgotten = name is None
+        self._is_one_off = name is None
         # Here, in the driver: the tasks get it with the writer.
         self._sink = f"write-{secrets.token_hex(8)}" if name is None else named_write(name, options.topic)
         self._batch = number or _ONLY_BATCH
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        return write_rows(self._options, self._columns, self.place(), iterator)
+        return write_rows(self._options, self._columns, self.task_identity(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._driver().commit(messages, self._batch)
@@ -59,16 +59,16 @@ class BatchWriter(DataSourceArrowWriter):
     async def on_step(self, step: str) -> None:
         """Of a commit. For tests, which let the driver die here."""
 
-    def place(self) -> Place:
+    def task_identity(self) -> TaskIdentity:
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return Place(sink=self._sink, batch=self._batch, partition=partition, is_streaming=self._is_streaming)
+        return TaskIdentity(sink=self._sink, batch=self._batch, partition=partition, is_streaming=self._is_streaming)
 
     def _driver(self) -> SinkDriver:
         return SinkDriver(
             self._options,
             sink=self._sink,
             is_streaming=self._is_streaming,
-            is_forgotten=self._is_forgotten,
-            steps=self.on_step,
+            is_one_off=self._is_one_off,
+            on_step=self.on_step,
         )

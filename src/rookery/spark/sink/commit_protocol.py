@@ -117,13 +117,13 @@ class Done:
 
 
 @value_class
-class Nothing:
+class Skip:
     """The batch is over. `reason` is for the log where that may surprise."""
 
     reason: str | None = None
 
 
-Plan: TypeAlias = Decide | Finish | Done | Nothing
+Plan: TypeAlias = Decide | Finish | Done | Skip
 
 
 def is_unsettled(entry: Entry | None, batch: int) -> bool:
@@ -150,7 +150,7 @@ def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_s
     if entry is None or entry.batch < batch:
         # Nothing was written, and nothing will be missed: an empty batch leaves no trace.
         known = Entry(batch=batch, abandoned=frozenset() if entry is None else entry.abandoned)
-        return _decide(known, fresh) if fresh else Nothing()
+        return _decide(known, fresh) if fresh else Skip()
     if entry.batch > batch and is_streaming:
         raise StaleCheckpointError(
             f"batch {batch}: the ledger is at batch {entry.batch}, so this checkpoint is an older copy of the query's. "
@@ -159,20 +159,20 @@ def plan_commit(entry: Entry | None, batch: int, fresh: Sequence[Piece], *, is_s
             "startingOffsets where the topic's rows end"
         )
     if entry.batch > batch:
-        return Nothing(f"batch {batch} is left out as already written: the ledger is at batch {entry.batch}")
+        return Skip(f"batch {batch} is left out as already written: the ledger is at batch {entry.batch}")
     if entry.is_done:
-        return Nothing(_already_written(entry, sum(piece.row_count for piece in fresh)))
+        return Skip(_already_written(entry, sum(piece.row_count for piece in fresh)))
     if entry.pieces is None:
-        return _decide(entry, fresh) if fresh else Nothing()
+        return _decide(entry, fresh) if fresh else Skip()
     return Finish(entry)
 
 
 def _already_written(entry: Entry, row_count: int) -> str:
-    told = f"batch {entry.batch} is left out: it was already written"
+    text = f"batch {entry.batch} is left out: it was already written"
     if row_count == entry.row_count:
-        return told
+        return text
     return (
-        f"{told}, AND WITH OTHER ROWS: {entry.row_count} then, {row_count} now. The topic has those of the first time. "
+        f"{text}, AND WITH OTHER ROWS: {entry.row_count} then, {row_count} now. The topic has those of the first time. "
         "Is it another checkpoint, or are these the same txnAppId and txnVersion for something else?"
     )
 
@@ -249,7 +249,7 @@ class AbortPlan:
     """Write `entry`, if there is one; only then abort what is given up. What is decided is committed all the same."""
 
     entry: Entry | None
-    given_up: frozenset[PreparedTransaction]
+    to_abort: frozenset[PreparedTransaction]
     decided: tuple[Piece, ...]
 
 
@@ -267,17 +267,17 @@ def plan_abort(
     an earlier batch, if that is the last: what is given up is no progress. `open_ones` is None where nobody could tell.
     """
     if entry is not None and entry.batch > batch:
-        return AbortPlan(entry=None, given_up=frozenset(fresh), decided=())
+        return AbortPlan(entry=None, to_abort=frozenset(fresh), decided=())
     known = entry or Entry(batch=_BEFORE_ALL)
     is_own = known.batch == batch
     if is_own and known.is_done:
-        return AbortPlan(entry=None, given_up=frozenset(fresh) - known.listed, decided=())
+        return AbortPlan(entry=None, to_abort=frozenset(fresh) - known.listed, decided=())
     listed = {_identity(each) for each in known.listed}
     named = {_identity(each): each for each in (*(open_ones or ()), *fresh)}
-    given_up = frozenset(each for identity, each in named.items() if identity not in listed)
+    to_abort = frozenset(each for identity, each in named.items() if identity not in listed)
     still = still_abandoned(known, open_ones).abandoned
-    noted = replace(known, abandoned=still | given_up) if given_up else None
-    return AbortPlan(entry=noted, given_up=given_up, decided=(known.pieces or ()) if is_own else ())
+    noted = replace(known, abandoned=still | to_abort) if to_abort else None
+    return AbortPlan(entry=noted, to_abort=to_abort, decided=(known.pieces or ()) if is_own else ())
 
 
 def _named(pieces: Sequence[Piece]) -> str:

@@ -25,10 +25,10 @@ from rookery.spark.sink.commit_protocol import (
     Done,
     Entry,
     Finish,
-    Nothing,
     Piece,
     RivalDriverError,
     SinkError,
+    Skip,
     is_unsettled,
     plan_abort,
     plan_after_ends,
@@ -36,7 +36,7 @@ from rookery.spark.sink.commit_protocol import (
     settled,
     still_abandoned,
 )
-from rookery.spark.sink.ledger import Ledger, LockedOutError, Steps, no_steps
+from rookery.spark.sink.ledger import Ledger, LockedOutError, StepHook, no_step_hook
 from rookery.spark.sink.names import tasks_name, tasks_pattern
 
 Thing = TypeVar("Thing")
@@ -55,7 +55,7 @@ class Committer:
     """Of one sink. `is_streaming`: Spark begins a batch only when the one before is committed. `is_forgotten`: the
     sink's name is never used again, so nothing is to be remembered of it."""
 
-    requests_at_once: ClassVar = 32
+    concurrent_requests: ClassVar = 32
     # Spark lets the tasks of a failed job run on for two seconds (spark.python.task.killTimeout).
     late_tasks_s: ClassVar = 3.0
 
@@ -64,13 +64,13 @@ class Committer:
         ledger: Ledger,
         *,
         is_streaming: bool = False,
-        is_forgotten: bool = False,
-        steps: Steps = no_steps,
+        is_one_off: bool = False,
+        on_step: StepHook = no_step_hook,
     ) -> None:
         self._ledger = ledger
         self._is_streaming = is_streaming
-        self._is_forgotten = is_forgotten
-        self._step = steps
+        self._is_one_off = is_one_off
+        self._on_step = on_step
 
     @property
     def _admin(self) -> Admin:
@@ -82,7 +82,7 @@ class Committer:
 
     async def abort(self, batch: int, fresh: Sequence[Piece]) -> None:
         """Spark gives the batch up. What is decided is committed; the rest is aborted once the ledger says so."""
-        await self._with_ledger(batch, lambda: self._give_up(batch, fresh))
+        await self._with_ledger(batch, lambda: self._abort_batch(batch, fresh))
 
     async def _with_ledger(self, batch: int, work: Callable[[], Awaitable[None]]) -> None:
         """Again from the start if another driver has taken over: what it decided holds for this one, too."""
@@ -93,7 +93,7 @@ class Committer:
             except LockedOutError as error:
                 reasons.append(str(error))
             except BaseException:
-                await self._ledger.let_go()
+                await self._ledger.release()
                 raise
         raise RivalDriverError(
             f"batch {batch}: other drivers write to the sink {self._ledger.sink} at the same time ({reasons[-1]})"
@@ -102,22 +102,22 @@ class Committer:
     async def _commit(self, batch: int, fresh: Sequence[Piece]) -> None:
         was_held = self._ledger.is_held
         plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
-        if was_held and isinstance(plan, Nothing):
+        if was_held and isinstance(plan, Skip):
             # There is no write that would fail if another driver knows better.
-            await self._ledger.let_go()
+            await self._ledger.release()
             plan = plan_commit(await self._entry(batch), batch, fresh, is_streaming=self._is_streaming)
-        await self._step("took over")
+        await self._on_step("took over")
         while isinstance(plan, Decide | Finish):
             if isinstance(plan, Decide):
                 await self._check_open(batch, plan.unproven)
-                await self._step("checked")
-                await self._ledger.write(plan.entry, self._step)
-                await self._step("decided")
+                await self._on_step("checked")
+                await self._ledger.write(plan.entry, self._on_step)
+                await self._on_step("decided")
             plan = plan_after_ends(plan.entry, await self._end_all(plan.entry), fresh)
-        if isinstance(plan, Nothing):
+        if isinstance(plan, Skip):
             if plan.reason:
                 _LOG.warning("%s: %s", self._ledger.sink, plan.reason)
-            await self._abort(piece.transaction for piece in fresh)
+            await self._abort_transactions(piece.transaction for piece in fresh)
             return
         await self._finish(plan, fresh)
 
@@ -125,19 +125,19 @@ class Committer:
         listed = plan.entry.listed
         opened = await self._open_transactions(plan.entry.batch, plan.entry.abandoned)
         left = {piece.transaction for piece in fresh} | {*(opened or ())}
-        await self._step("listed")
-        if self._is_forgotten:
-            await self._forget()
+        await self._on_step("listed")
+        if self._is_one_off:
+            await self._delete_entry()
         else:
-            await self._ledger.write(still_abandoned(plan.entry, opened), self._step)
-        await self._step("done")
-        await self._abort(left - listed)
-        await self._step("swept")
+            await self._ledger.write(still_abandoned(plan.entry, opened), self._on_step)
+        await self._on_step("done")
+        await self._abort_transactions(left - listed)
+        await self._on_step("swept")
 
-    async def _forget(self) -> None:
+    async def _delete_entry(self) -> None:
         """All rows are there: who hears of an error now would write them again."""
         try:
-            await self._ledger.write(None, self._step)
+            await self._ledger.write(None, self._on_step)
         except (ApiError, LockedOutError) as error:
             _LOG.warning("%s: is written, but stays in the ledger: %s", self._ledger.sink, error)
 
@@ -155,20 +155,20 @@ class Committer:
         )
         return found
 
-    async def _give_up(self, batch: int, fresh: Sequence[Piece]) -> None:
+    async def _abort_batch(self, batch: int, fresh: Sequence[Piece]) -> None:
         entry = await self._entry(batch)
-        await self._step("took over")
+        await self._on_step("took over")
         transactions = [piece.transaction for piece in fresh]
         before = () if entry is None else entry.abandoned
         plan = plan_abort(entry, batch, transactions, await self._open_transactions(batch, before))
         if plan.entry is not None:
-            await self._ledger.write(plan.entry, self._step)
-            await self._step("abandoned")
-        await self._abort(plan.given_up)
-        await self._step("aborted")
+            await self._ledger.write(plan.entry, self._on_step)
+            await self._on_step("abandoned")
+        await self._abort_transactions(plan.to_abort)
+        await self._on_step("aborted")
         await self._end_all(Entry(batch=batch, pieces=plan.decided))
-        if self._is_forgotten and not plan.decided:
-            await self._ledger.write(None, self._step)
+        if self._is_one_off and not plan.decided:
+            await self._ledger.write(None, self._on_step)
             await self._sweep_late_tasks(batch)
 
     async def _sweep_late_tasks(self, batch: int) -> None:
@@ -178,7 +178,7 @@ class Committer:
         started_s = loop.time()
         while loop.time() - started_s < self.late_tasks_s:
             await asyncio.sleep(_SWEEP_INTERVAL_S)
-            await self._abort(await self._open_transactions(batch) or ())
+            await self._abort_transactions(await self._open_transactions(batch) or ())
 
     # Transactions
 
@@ -219,7 +219,7 @@ class Committer:
             except ApiError as error:
                 errors.append(error)
                 return
-            await self._step("ended")
+            await self._on_step("ended")
 
         for _ in range(_END_ROUNDS_MAX):
             await self._each([piece for piece in entry.pieces or () if piece.transaction not in outcomes], end)
@@ -227,7 +227,7 @@ class Committer:
                 return outcomes
         raise errors[-1]
 
-    async def _abort(self, transactions: Iterable[PreparedTransaction]) -> None:
+    async def _abort_transactions(self, transactions: Iterable[PreparedTransaction]) -> None:
         """What cannot be aborted now will be by the time-out, which holds up readers only."""
         wanted = sorted(transactions, key=lambda transaction: transaction.transactional_id)
 
@@ -272,8 +272,8 @@ class Committer:
     async def _each(self, things: Sequence[Thing], work: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """In order, some at a time. All that were begun come to their end before an error is raised."""
         results: list[Result] = []
-        for start in range(0, len(things), self.requests_at_once):
-            some = things[start : start + self.requests_at_once]
+        for start in range(0, len(things), self.concurrent_requests):
+            some = things[start : start + self.concurrent_requests]
             for result in await asyncio.gather(*map(work, some), return_exceptions=True):
                 if isinstance(result, BaseException):
                     raise result

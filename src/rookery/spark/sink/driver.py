@@ -17,8 +17,8 @@ from rookery.base.errors import ApiError, ConfigError
 from rookery.client.sync.loop import shared_loop
 from rookery.spark.options import WriteOptions
 from rookery.spark.sink.committer import Committer
-from rookery.spark.sink.ledger import Ledger, Steps, no_steps
-from rookery.spark.sink.task_writer import TaskMessage, explained
+from rookery.spark.sink.ledger import Ledger, StepHook, no_step_hook
+from rookery.spark.sink.task_writer import TaskMessage, explain_error
 
 # Spark waits for it before it tells the user what went wrong; perhaps that no broker answers.
 _ABORT_TIMEOUT_S: Final = 20
@@ -39,14 +39,14 @@ class SinkDriver:
         *,
         sink: str | None = None,
         is_streaming: bool = False,
-        is_forgotten: bool = False,
-        steps: Steps = no_steps,
+        is_one_off: bool = False,
+        on_step: StepHook = no_step_hook,
     ) -> None:
         self._options = options
         self._sink = sink
         self._is_streaming = is_streaming
-        self._is_forgotten = is_forgotten
-        self._steps = steps
+        self._is_one_off = is_one_off
+        self._on_step = on_step
 
     def commit(self, messages: Iterable[object], batch: int) -> None:
         self._run(messages, batch, commit=True)
@@ -63,13 +63,13 @@ class SinkDriver:
         try:
             shared_loop().run(self._carry_out(sink, batch, received, commit=commit))
         except (ApiError, ConfigError) as error:
-            raise explained(error, self._options) from error
+            raise explain_error(error, self._options) from error
 
     async def _carry_out(self, sink: str, batch: int, received: Iterable[TaskMessage], *, commit: bool) -> None:
         pieces = [message.piece for message in received if message.piece is not None]
         async with self._ledger(sink) as ledger:
             committer = Committer(
-                ledger, is_streaming=self._is_streaming, is_forgotten=self._is_forgotten, steps=self._steps
+                ledger, is_streaming=self._is_streaming, is_one_off=self._is_one_off, on_step=self._on_step
             )
             if commit:
                 await committer.commit(batch, pieces)
@@ -88,7 +88,7 @@ class SinkDriver:
         try:
             yield ledger
         finally:
-            too_many = [ledger] if self._is_forgotten else _keep(key, ledger)
+            too_many = [ledger] if self._is_one_off else _keep(key, ledger)
             for each in too_many:
                 await each.close()
 

@@ -51,10 +51,10 @@ _LOCKED_OUT: Final = (
 )
 
 # Called with the name of each step of a commit: for tests, which let the driver die or pause there.
-Steps: TypeAlias = Callable[[str], Awaitable[None]]
+StepHook: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-async def no_steps(step: str) -> None:
+async def no_step_hook(step: str) -> None:
     """Nobody wants to know."""
 
 
@@ -90,7 +90,7 @@ class Ledger:
             await self._take_over()
         return self._entry
 
-    async def write(self, entry: Entry | None, step: Steps) -> None:
+    async def write(self, entry: Entry | None, step: StepHook) -> None:
         """None: the sink has nothing to remember. Raises LockedOutError; after any error `entry` reads anew."""
         producer, partition = self._producer, self._partition
         assert producer is not None, "the entry before was read"
@@ -103,20 +103,20 @@ class Ledger:
             await producer.commit_transaction()
             await sent
         except BaseException as error:
-            await self.let_go()
+            await self.release()
             if isinstance(error, ProducerFencedError) or (isinstance(error, ApiError) and error.code in _LOCKED_OUT):
                 raise LockedOutError(str(error)) from error
             raise
         self._entry = entry
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Nothing is known any more. What was begun is left to who takes over: its fate is known only then."""
         producer, self._producer, self._entry = self._producer, None, None
         if producer is not None:
             await producer.close(0)
 
     async def close(self) -> None:
-        await self.let_go()
+        await self.release()
         await self.admin.close()
 
     async def _take_over(self) -> None:

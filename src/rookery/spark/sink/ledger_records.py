@@ -39,8 +39,8 @@ def decode_entry(sink: str, value: bytes) -> Entry:
         row = json.loads(value if value.startswith(_JSON_START) else zlib.decompress(value))
         version = row["version"]
         if version != VERSION:
-            told = f"the ledger's record of {sink} has version {version}, and we know version {VERSION} only"
-            raise SinkError(told, is_lasting=True)
+            text = f"the ledger's record of {sink} has version {version}, and we know version {VERSION} only"
+            raise SinkError(text, is_lasting=True)
         state = row["state"]
         return Entry(
             batch=int(row["batch"]),

@@ -16,6 +16,10 @@ The prefix is for access rules: `--resource-pattern-type prefixed --transactiona
 import re
 from typing import Final
 
+# Spark's local properties, which it sets in the tasks of a streaming query.
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
 _PREFIX: Final = "rookery-sink"
 PROCESS_NAME_LENGTH: Final = 16
 

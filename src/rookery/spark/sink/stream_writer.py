@@ -18,8 +18,8 @@ from rookery.spark.options import WriteOptions
 from rookery.spark.sink.columns import SinkColumns
 from rookery.spark.sink.commit_protocol import SinkError
 from rookery.spark.sink.driver import SinkDriver
-from rookery.spark.sink.task_writer import Place, write_rows
-from rookery.spark.spark_names import BATCH_ID, QUERY_ID
+from rookery.spark.sink.names import BATCH_ID, QUERY_ID
+from rookery.spark.sink.task_writer import TaskIdentity, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class MicroBatchWriter:
         admin_for(options.client_config)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        return write_rows(self._options, self._columns, self.place(), iterator)
+        return write_rows(self._options, self._columns, self.task_identity(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         if None in messages:
@@ -70,19 +70,19 @@ class MicroBatchWriter:
         self._driver().abort(messages, batchId)
 
     def _driver(self) -> SinkDriver:
-        return SinkDriver(self._options, is_streaming=True, steps=self.on_step)
+        return SinkDriver(self._options, is_streaming=True, on_step=self.on_step)
 
     async def on_step(self, step: str) -> None:
         """Of a commit. For tests, which let the driver die here."""
 
-    def place(self) -> Place:
+    def task_identity(self) -> TaskIdentity:
         context = TaskContext.get()
         if context is None:
             raise SinkError("a stream is written by Spark's tasks only")
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
             raise SinkError("the task belongs to no streaming query: Spark gave it no query id and batch id")
-        return Place(
+        return TaskIdentity(
             sink=query,
             batch=int(batch),
             partition=context.partitionId(),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @value_class(kw_only=True)
-class Place:
+class TaskIdentity:
     """Which task this is."""
 
     sink: str
@@ -71,13 +71,13 @@ class TaskIds:
         # By sink: the batch in which each number was used last; None for good.
         self._used: dict[str, list[int | None]] = {}
 
-    def take(self, place: Place) -> str:
+    def take(self, identity: TaskIdentity) -> str:
         with self._lock:
-            used = self._used.setdefault(place.sink, [])
-            free = (number for number, last in enumerate(used) if last is not None and last < place.batch)
+            used = self._used.setdefault(identity.sink, [])
+            free = (number for number, last in enumerate(used) if last is not None and last < identity.batch)
             number = next(free, len(used))
-            used[number : number + 1] = [place.batch if place.is_streaming else None]
-        return task_id(place.tasks, self._process, number)
+            used[number : number + 1] = [identity.batch if identity.is_streaming else None]
+        return task_id(identity.tasks, self._process, number)
 
 
 _ids: dict[int, TaskIds] = {}
@@ -89,20 +89,20 @@ def _ids_of_this_process() -> TaskIds:
 
 
 def write_rows(
-    options: WriteOptions, columns: SinkColumns, place: Place, batches: "Iterator[pa.RecordBatch]"
+    options: WriteOptions, columns: SinkColumns, identity: TaskIdentity, batches: "Iterator[pa.RecordBatch]"
 ) -> TaskMessage:
-    task = _TransactionalTask(options, place) if options.delivery == "exactly-once" else _PlainTask(options)
+    task = _TransactionalTask(options, identity) if options.delivery == "exactly-once" else _PlainTask(options)
     try:
         for rows in batches:
             if rows.num_rows:
                 for part in columns.prepare(rows):
                     task.send(part)
-        return TaskMessage(place.sink, task.finish(place.partition))
+        return TaskMessage(identity.sink, task.finish(identity.partition))
     except (ApiError, ConfigError) as error:
-        task.give_up()
-        raise explained(error, options) from error
+        task.abort()
+        raise explain_error(error, options) from error
     except BaseException:
-        task.give_up()
+        task.abort()
         raise
 
 
@@ -118,7 +118,7 @@ class _Task(ABC):
             self._producer = self._start()
         self._sent(self._producer.send_arrow(rows, self._options.topic))
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         if self._producer is not None:
             with suppress(ApiError, ClientStateError):
                 self._producer.close(0)
@@ -153,16 +153,16 @@ class _PlainTask(_Task):
 
 
 class _TransactionalTask(_Task):
-    def __init__(self, options: WriteOptions, place: Place) -> None:
+    def __init__(self, options: WriteOptions, identity: TaskIdentity) -> None:
         super().__init__(options)
-        self._place = place
+        self._identity = identity
         self._digest = RowDigest()
 
     def _start(self) -> Producer[bytes, bytes]:
         producer: Producer[bytes, bytes] = Producer(
             {
                 **self._options.client_config,
-                "transactional.id": _ids_of_this_process().take(self._place),
+                "transactional.id": _ids_of_this_process().take(self._identity),
                 "transaction.timeout.ms": self._options.transaction_timeout_ms,
             }
         )
@@ -188,14 +188,14 @@ class _TransactionalTask(_Task):
         self._producer.close()
         return Piece(partition, prepared, self._digest.row_count, self._digest.text())
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         if self._producer is not None:
             with suppress(ApiError, ClientStateError):
                 self._producer.abort_transaction()
-        super().give_up()
+        super().abort()
 
 
-def explained(error: ApiError | ConfigError, options: WriteOptions) -> Exception:
+def explain_error(error: ApiError | ConfigError, options: WriteOptions) -> Exception:
     """What Spark's user can do about it."""
     if isinstance(error, ConfigError):
         return OptionError(f"an option kafka.*: {error}")
@@ -206,8 +206,8 @@ def explained(error: ApiError | ConfigError, options: WriteOptions) -> Exception
                 "(transaction.max.timeout.ms, by default 900000); lower the option, or raise the broker's setting"
             )
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if "column partition" in str(error):
-            told = f"a row cannot be written: {error}. Correct the column 'partition', or add partitions"
-            return SinkError(told, is_lasting=True)
+            text = f"a row cannot be written: {error}. Correct the column 'partition', or add partitions"
+            return SinkError(text, is_lasting=True)
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.INVALID_TOPIC_EXCEPTION:
             named = "the option topic" if options.topic is not None else "the column 'topic'"
             return SinkError(f"a topic cannot be written to: {error}. Check {named}, or create the topic")

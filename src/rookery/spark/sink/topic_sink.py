@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
+from rookery.spark.option_table import FORMAT
 from rookery.spark.sink.commit_protocol import SinkError
-from rookery.spark.spark_names import FORMAT, QUERY_ID
+from rookery.spark.sink.names import QUERY_ID
 
 
 class TopicSink:

@@ -24,7 +24,7 @@ _NO_LIMIT: Final = ReadMaxRows(2**63 - 1)
 
 class AdmittingReader(StreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self.stop_at_present_ends()
+        self.stop_at_current_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """One of the limits: Spark gives it back to `latestOffset`, which keeps all of them."""

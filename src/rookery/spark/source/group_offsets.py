@@ -17,13 +17,13 @@ from rookery.spark.offsets import Offsets
 
 _LOG: Final = logging.getLogger(__name__)
 
-_PATIENCE_MS: Final = 5000
+_TIMEOUT_MS: Final = 5000
 _PAUSE_S: Final = 30.0
 
 
 class GroupOffsets:
     def __init__(self, config: Mapping[str, str], group_id: str, *, clock: Clock) -> None:
-        limit_ms = str(_PATIENCE_MS)
+        limit_ms = str(_TIMEOUT_MS)
         self._config = {**config, "default.api.timeout.ms": limit_ms, "request.timeout.ms": limit_ms}
         self._group_id = group_id
         self._clock = clock
@@ -32,16 +32,16 @@ class GroupOffsets:
 
     def commit(self, offsets: Offsets) -> None:
         """What changed since the last time."""
-        news = {tp: offset for tp, offset in offsets.items() if self._committed.get(tp) != offset}
-        if not news or self._clock.monotonic() < self._paused_until_s:
+        changed = {tp: offset for tp, offset in offsets.items() if self._committed.get(tp) != offset}
+        if not changed or self._clock.monotonic() < self._paused_until_s:
             return
-        wanted = {tp: OffsetAndMetadata(offset) for tp, offset in news.items()}
+        wanted = {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()}
         try:
             codes = admin_for(self._config).commit_offsets(self._group_id, wanted)
         except (ApiError, SourceError) as error:
             self._pause(str(error))
             return
-        self._committed |= {tp: news[tp] for tp, code in codes.items() if code is ErrorCode.NONE}
+        self._committed |= {tp: changed[tp] for tp, code in codes.items() if code is ErrorCode.NONE}
         failed = {code.name for code in codes.values() if code is not ErrorCode.NONE}
         if failed:
             self._pause(", ".join(sorted(failed)))

@@ -11,7 +11,7 @@ from rookery.base.errors import ApiError, ErrorCode
 from rookery.base.types import NO_TOPIC_ID, TimestampMs, TopicId, TopicName, TopicPartition
 from rookery.client.metadata import Topic
 from rookery.spark.clients import admin_for
-from rookery.spark.failures import SourceError, refused, unknown_partitions, unknown_topics
+from rookery.spark.failures import SourceError, request_failed, unknown_partitions, unknown_topics
 from rookery.spark.offsets import (
     LATEST,
     Bound,
@@ -68,7 +68,7 @@ class Lookups:
             else:
                 found = admin.describe_topics({tp.topic for tp in selection.partitions})
         except ApiError as error:
-            raise refused("looking up the topics", self._config, error) from None
+            raise request_failed("looking up the topics", self._config, error) from None
         for topic in found:
             if topic.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 raise SourceError(f"topic {topic.name} cannot be read: {topic.error.name}")
@@ -106,14 +106,14 @@ class Lookups:
 
     def _by_time(self, option: str, times_ms: Mapping[TopicPartition, TimestampMs], late: int | None) -> Offsets:
         found = self._list(times_ms)
-        none_so_late = [tp for tp, offset in found.items() if offset < 0]
-        if none_so_late and late is None:
-            tp = min(none_so_late)
+        without_record = [tp for tp, offset in found.items() if offset < 0]
+        if without_record and late is None:
+            tp = min(without_record)
             raise OptionError(
                 f"option {option}: no record of {tp} has the time {times_ms[tp]} or a later one. Choose an earlier "
                 f"time, or set startingOffsetsByTimestampStrategy to latest"
             )
-        return found | self.edges(none_so_late, LATEST)
+        return found | self.edges(without_record, LATEST)
 
     def _list(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         if not wanted:
@@ -121,8 +121,8 @@ class Lookups:
         try:
             rows = admin_for(self._config).list_offsets(wanted, read_committed=self._read_committed)
         except ApiError as error:
-            raise refused("looking up offsets", self._config, error) from None
+            raise request_failed("looking up offsets", self._config, error) from None
         for tp, row in rows.items():
             if row.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise refused(f"looking up offsets of {tp}", self._config, ApiError(row.error))
+                raise request_failed(f"looking up offsets of {tp}", self._config, ApiError(row.error))
         return {tp: row.offset for tp, row in rows.items() if row.error is ErrorCode.NONE}

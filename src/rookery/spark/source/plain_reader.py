@@ -54,5 +54,5 @@ def _check_limits(options: ReadOptions) -> None:
     }
     given = next((name for name, limit in limits.items() if limit is not None), None)
     if given is not None and options.trigger is None:
-        told = lacking(Feature.ADMISSION_CONTROL, f"option {given}, without the option trigger,")
-        raise OptionError(f"{told}. {_REMEDY}")
+        text = lacking(Feature.ADMISSION_CONTROL, f"option {given}, without the option trigger,")
+        raise OptionError(f"{text}. {_REMEDY}")

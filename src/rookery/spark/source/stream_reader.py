@@ -23,7 +23,7 @@ from rookery.base.errors import ApiError
 from rookery.base.types import TopicId, TopicName, TopicPartition
 from rookery.client.consume.ranges import StoredRun
 from rookery.spark.clients import consumer_for
-from rookery.spark.failures import lose
+from rookery.spark.failures import report_data_loss
 from rookery.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 # How long an idle query waits for the first record before it tells Spark that there is none.
-_PATIENCE_S: Final = 0.5
+_IDLE_WAIT_S: Final = 0.5
 # After a fetch that failed: what is wrong shows when offsets are looked up, but not more often than this.
 _PAUSE_S: Final = 0.1
 # Enough to see some batches of usual size.
@@ -79,14 +79,14 @@ class StreamReader(DataSourceStreamReader):
         # Of `_initial`: what was the latest offset then, and would be another if it were looked up again.
         self._begun_at_latest: frozenset[TopicPartition] = frozenset()
         # What is wrong with the options to begin by. A query that has begun does not need them any more.
-        self._complaint: OptionError | None = None
-        self._has_begun = False
+        self._option_error: OptionError | None = None
+        self._has_started = False
         # What the last look-up found.
         self._latest: Offsets = {}
         # Of topics that the positions may belong to: several, since brokers do not all hear of a new one at once.
         self._topic_ids: dict[TopicName, set[TopicId]] = {}
         # Whether all partitions that are named are gone.
-        self._is_waiting = False
+        self._all_partitions_gone = False
         # Of AvailableNow: nothing behind this is read.
         self._target: Offsets | None = None
 
@@ -96,13 +96,13 @@ class StreamReader(DataSourceStreamReader):
         if self._initial is None:
             options = self._options
             found = self._lookups.existing_partitions(options.selection)
-            self._note_topics()
+            self._record_topic_ids()
             # Before the offsets: what comes in between counts as later.
             ends = self._lookups.edges(found, LATEST) if _depends_on_now(options) else None
             try:
                 offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
             except OptionError as error:
-                self._complaint = error
+                self._option_error = error
                 offsets = self._lookups.resolve_known(options.starting, found)
             if self._target is not None and _depends_on_now(options):
                 # What came since then is not read: neither records nor partitions.
@@ -122,26 +122,26 @@ class StreamReader(DataSourceStreamReader):
         starts = offsets_from_json(start)
         if self._group is not None:
             self._group.commit(starts)
-        is_first = self._begins(starts)
+        is_first = self._is_first_batch(starts)
         if is_first and not (takes_all and starts.keys() - self._begun_at_latest):
             self._latest = starts
             return start
         limits = self._limits(takes_all=takes_all)
-        deadline_s = self._clock.monotonic() + _PATIENCE_S
+        deadline_s = self._clock.monotonic() + _IDLE_WAIT_S
         while True:
-            self._latest = self._look(starts)
+            self._latest = self._find_ends(starts)
             ends = self._admit(starts, limits)
             if is_first and ends is not None:
                 # If the query died in this micro-batch, these partitions would begin at its end when it is repeated:
                 # what it read of them would be lost.
                 ends |= {tp: starts[tp] for tp in self._begun_at_latest & ends.keys()}
             if ends is not None:
-                self._note_topics()
+                self._record_topic_ids()
                 return offsets_to_json(ends)
             if self._target is not None or not self._wait(deadline_s):
                 return start
 
-    def stop_at_present_ends(self) -> None:
+    def stop_at_current_ends(self) -> None:
         """What comes later is not read."""
         self._target = self._ends()
 
@@ -161,55 +161,55 @@ class StreamReader(DataSourceStreamReader):
             max_bytes=options.max_bytes_per_trigger,
         )
 
-    def _begins(self, starts: Offsets) -> bool:
+    def _is_first_batch(self, starts: Offsets) -> bool:
         """Whether this is the first micro-batch of a query."""
-        is_first = starts == self._initial and not self._has_begun
-        self._has_begun = True
-        if is_first and self._complaint is not None:
-            raise self._complaint
+        is_first = starts == self._initial and not self._has_started
+        self._has_started = True
+        if is_first and self._option_error is not None:
+            raise self._option_error
         return is_first
 
     def _ends(self) -> Offsets:
         return self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
 
-    def _look(self, starts: Offsets) -> Offsets:
+    def _find_ends(self, starts: Offsets) -> Offsets:
         """The ends of all partitions that there are now. What is gone since the last time fails or is left out."""
         ends = self._ends() if self._target is None else self._target
         if starts.keys() - ends.keys():
             # A broker that has just started may not know all topics yet.
-            _pause(_PATIENCE_S)
+            _pause(_IDLE_WAIT_S)
             found = self._ends()
             ends = {**{tp: found[tp] for tp in starts.keys() & found.keys()}, **ends}
             self._target = None if self._target is None else ends
         gone = starts.keys() - ends.keys()
-        was_waiting = self._is_waiting
+        was_waiting = self._all_partitions_gone
         # Without any partition all positions would be forgotten, and everything be read again if this is a mistake.
-        self._is_waiting = bool(gone) and not ends and not isinstance(self._options.selection, MatchingTopics)
+        self._all_partitions_gone = bool(gone) and not ends and not isinstance(self._options.selection, MatchingTopics)
         if gone and not was_waiting:
-            self._lose(f"{describe(gone)} does not exist any more")
-        if self._is_waiting:
+            self._report_data_loss(f"{describe(gone)} does not exist any more")
+        if self._all_partitions_gone:
             return starts
-        for tp in _cut_off(starts, ends):
-            self._lose(
+        for tp in _truncated(starts, ends):
+            self._report_data_loss(
                 f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was made again, or "
                 f"startingOffsets is wrong"
             )
-        return {**ends, **self._made_again(starts, ends)}
+        return {**ends, **self._recreated_starts(starts, ends)}
 
-    def _made_again(self, starts: Offsets, ends: Offsets) -> Offsets:
+    def _recreated_starts(self, starts: Offsets, ends: Offsets) -> Offsets:
         """The first offsets of partitions that are others than before, though long enough to look the same.
 
         They are the ends of a micro-batch without records, so that the next one begins there."""
         found = self._lookups.topic_ids
         others = {topic for topic in found if found[topic] not in self._topic_ids.setdefault(topic, {found[topic]})}
-        suspects = {tp for tp in starts.keys() & ends.keys() if tp.topic in others} - _cut_off(starts, ends)
+        suspects = {tp for tp in starts.keys() & ends.keys() if tp.topic in others} - _truncated(starts, ends)
         firsts = self._lookups.edges(suspects, EARLIEST)
         again = {tp: first for tp, first in firsts.items() if first < starts[tp]}
         for tp in sorted(again):
-            self._lose(f"{tp} was deleted and made again; the query is at {starts[tp]} of the one before")
+            self._report_data_loss(f"{tp} was deleted and made again; the query is at {starts[tp]} of the one before")
         return again
 
-    def _note_topics(self) -> None:
+    def _record_topic_ids(self) -> None:
         for topic, topic_id in self._lookups.topic_ids.items():
             self._topic_ids.setdefault(topic, set()).add(topic_id)
 
@@ -231,15 +231,15 @@ class StreamReader(DataSourceStreamReader):
 
     def _beginnings(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Where to read from: new partitions, and those that were made again, from their first offset."""
-        again, new = _cut_off(starts, ends), ends.keys() - starts.keys()
+        again, new = _truncated(starts, ends), ends.keys() - starts.keys()
         firsts = self._lookups.edges(again | new, EARLIEST)
         for tp in sorted(new & firsts.keys()):
             if firsts[tp] > 0:
-                self._lose(f"the new partition {tp} begins at {firsts[tp]} and not at 0")
+                self._report_data_loss(f"the new partition {tp} begins at {firsts[tp]} and not at 0")
         return {**starts, **firsts}
 
-    def _lose(self, what: str) -> None:
-        lose(what, is_fatal=self._options.fail_on_data_loss)
+    def _report_data_loss(self, what: str) -> None:
+        report_data_loss(what, is_fatal=self._options.fail_on_data_loss)
 
     def _samples(self, begins: Offsets, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredRun]:
         wanted = {tp: begins[tp] for tp in partitions}
@@ -271,19 +271,19 @@ class StreamReader(DataSourceStreamReader):
             # it counted as the query's beginning, the replay of a first micro-batch would not be known as one.
             return []
         starts, ends = offsets_from_json(start), offsets_from_json(end)
-        if starts == self._initial and not self._has_begun:
+        if starts == self._initial and not self._has_started:
             starts = self._repeat_first(starts, ends)
-        self._has_begun = True
+        self._has_started = True
         begins = self._beginnings(starts, ends)
         for tp in sorted(ends.keys() - begins.keys()):
-            self._lose(f"{tp} does not exist any more; it was to be read to {ends[tp]}")
+            self._report_data_loss(f"{tp} does not exist any more; it was to be read to {ends[tp]}")
         return tasks_for(self._options, ranges_between(begins, ends))
 
     def _repeat_first(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Where the first micro-batch begins was looked up again, and may lie behind its end."""
         if not _depends_on_now(self._options):
-            for tp in sorted(_cut_off(starts, ends)):
-                self._lose(
+            for tp in sorted(_truncated(starts, ends)):
+                self._report_data_loss(
                     f"{tp} would be read from {starts[tp]} on now, and the first micro-batch ended at {ends[tp]}"
                 )
         return {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
@@ -307,5 +307,5 @@ def _depends_on_now(options: ReadOptions) -> bool:
     return options.late_start is not None
 
 
-def _cut_off(starts: Offsets, ends: Offsets) -> set[TopicPartition]:
+def _truncated(starts: Offsets, ends: Offsets) -> set[TopicPartition]:
     return {tp for tp, end in ends.items() if tp in starts and end < starts[tp]}

@@ -17,7 +17,7 @@ from rookery.base.values import value_class
 from rookery.client.errors import OffsetOutOfRangeError
 from rookery.client.settings.consumer import ConsumerSettings
 from rookery.spark.clients import admin_for, consumer_for, producer_for
-from rookery.spark.failures import held_up, lose, refused, unburied
+from rookery.spark.failures import blocked_by_transaction, dead_letters_failed, report_data_loss, request_failed
 from rookery.spark.offsets import LATEST
 from rookery.spark.options import ReadOptions
 from rookery.spark.source.ranges import OffsetRange
@@ -39,11 +39,11 @@ class ReadPlan:
         for records in fetch(self.options, wanted):
             shaped = shape(records, self.arrow_schema, self.decoders, self.options)
             if shaped.dead is not None:
-                _bury(self.options, shaped)
+                _send_dead_letters(self.options, shaped)
             yield from _portions(shaped.rows)
 
 
-def _bury(options: ReadOptions, shaped: Shaped) -> None:
+def _send_dead_letters(options: ReadOptions, shaped: Shaped) -> None:
     """At least once, before the rows that are left are handed on: a task that fails is tried again."""
     from rookery.spark.dead_letter_columns import dead_letter_table
 
@@ -52,7 +52,7 @@ def _bury(options: ReadOptions, shaped: Shaped) -> None:
         producer_for(options.dead_letter_config).send_arrow(table).result()
     except ApiError as error:
         (topic,) = set(table.column("topic").to_pylist())
-        raise unburied(topic, options.dead_letter_config, error) from error
+        raise dead_letters_failed(topic, options.dead_letter_config, error) from error
 
 
 def _portions(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -75,11 +75,13 @@ def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]
                 position = batch.column("offset")[-1].as_py() + 1
             return
         except OffsetOutOfRangeError:
-            position = _behind_the_gap(options, wanted, position, consumer.beginning_offsets([tp])[tp])
+            position = _skip_gap(options, wanted, position, consumer.beginning_offsets([tp])[tp])
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise refused(f"reading {wanted}", config, error) from error
-            lose(f"{tp} does not exist any more; {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+                raise request_failed(f"reading {wanted}", config, error) from error
+            report_data_loss(
+                f"{tp} does not exist any more; {wanted} was to be read", is_fatal=options.fail_on_data_loss
+            )
             return
 
 
@@ -91,17 +93,17 @@ def _check_end(options: ReadOptions, wanted: OffsetRange) -> None:
         return
     end = admin_for(config).list_offsets({tp: LATEST})[tp].offset
     if end < wanted.end:
-        lose(f"{tp} ends at {end}, and {wanted} was to be read", is_fatal=options.fail_on_data_loss)
+        report_data_loss(f"{tp} ends at {end}, and {wanted} was to be read", is_fatal=options.fail_on_data_loss)
     clock = SystemClock()
     deadline_s = clock.monotonic() + ConsumerSettings.parse(config).common.default_api_timeout_ms / 1000
     while (stable := consumer.end_offsets([tp])[tp]) < min(end, wanted.end):
         if clock.monotonic() > deadline_s:
-            raise held_up(str(wanted), tp, stable)
+            raise blocked_by_transaction(str(wanted), tp, stable)
         Event().wait(_PAUSE_S)
 
 
-def _behind_the_gap(options: ReadOptions, wanted: OffsetRange, position: Offset, beginning: Offset) -> Offset:
-    lose(
+def _skip_gap(options: ReadOptions, wanted: OffsetRange, position: Offset, beginning: Offset) -> Offset:
+    report_data_loss(
         f"{wanted.partition} begins at {beginning}, and {wanted} was to be read from {position}",
         is_fatal=options.fail_on_data_loss,
     )

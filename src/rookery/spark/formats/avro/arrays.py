@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.spark.formats.avro import decoder_kernel as kernel
-from rookery.spark.formats.avro.decoder_program import Program
+from rookery.spark.formats.avro.decoder_program import DecoderProgram
 from rookery.spark.formats.avro.shapes import NO_SLOT, Kind, Shape
 from rookery.spark.formats.columns import Array, arrow_type_of
 from rookery.spark.formats.errors import FormatError
@@ -25,10 +25,10 @@ _SPARE: Final = 1.25
 _SIZE_MAX: Final = 2**31 - 1
 
 
-class Decoding:
+class ProgramRunner:
     """Runs programs of one reader, for batch after batch."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: DecoderProgram) -> None:
         self._program = program
         self._arrays = program.arrays()
         kinds = program.shapes.slot_kinds
@@ -66,31 +66,33 @@ class Decoding:
         """As many as fit into a run."""
         expected = min(len(rows), int(_STEPS_MAX / self._values_per_row.sum()) if len(self._widths) else len(rows))
         size_bytes = int((rows[:, kernel.LIMIT] - rows[:, kernel.START]).sum())
-        text_room = np.minimum(self._bytes_per_row * expected + 64, size_bytes + 64).astype(np.int64)
-        values_room = (self._values_per_row * expected).astype(np.int64) + 1
-        rooms = _Rooms(values_room, text_room * self._has_text, self._widths)
-        count = self._fill(rooms, data, rows, failures)
-        counted = rooms.slots
+        text_capacity = np.minimum(self._bytes_per_row * expected + 64, size_bytes + 64).astype(np.int64)
+        value_capacity = (self._values_per_row * expected).astype(np.int64) + 1
+        slot_buffers = _SlotBuffers(value_capacity, text_capacity * self._has_text, self._widths)
+        count = self._fill(slot_buffers, data, rows, failures)
+        counted = slot_buffers.slots
         if counted[:, [kernel.COUNT, kernel.SIZE]].max(initial=0) > _SIZE_MAX:
             raise _too_large()
-        if not rooms.are_enough(self._has_text):
-            rooms = _Rooms(counted[:, kernel.COUNT] + 1, counted[:, kernel.SIZE] * self._has_text, self._widths)
-            self._fill(rooms, data, rows, failures)
+        if not slot_buffers.are_large_enough(self._has_text):
+            slot_buffers = _SlotBuffers(
+                counted[:, kernel.COUNT] + 1, counted[:, kernel.SIZE] * self._has_text, self._widths
+            )
+            self._fill(slot_buffers, data, rows, failures)
         if count:
-            self._values_per_row = np.maximum(rooms.slots[:, kernel.COUNT] / count * _SPARE, 1)
-            self._bytes_per_row = rooms.slots[:, kernel.SIZE] / count * _SPARE
-        return _build(self._program.shapes.root, rooms, count)
+            self._values_per_row = np.maximum(slot_buffers.slots[:, kernel.COUNT] / count * _SPARE, 1)
+            self._bytes_per_row = slot_buffers.slots[:, kernel.SIZE] / count * _SPARE
+        return _build(self._program.shapes.root, slot_buffers, count)
 
-    def _fill(self, rooms: "_Rooms", data: Any, rows: Any, failures: Any) -> int:
+    def _fill(self, slot_buffers: "_SlotBuffers", data: Any, rows: Any, failures: Any) -> int:
         """How many rows were decoded."""
-        return self._run(data, rows, self._program.null_entry, *self._arrays, rooms.slots, failures, _STEPS_MAX)
+        return self._run(data, rows, self._program.null_entry, *self._arrays, slot_buffers.slots, failures, _STEPS_MAX)
 
 
 def _too_large() -> FormatError:
     return FormatError("a column of this batch has more than 2 GB: read fewer records at a time")
 
 
-class _Rooms:
+class _SlotBuffers:
     """One stretch of memory for all numbers, one for flags, one for texts."""
 
     def __init__(self, values: Any, text_sizes: Any, widths: Any) -> None:
@@ -104,12 +106,12 @@ class _Rooms:
         self.slots[:, kernel.NUMBERS] = self.numbers.ctypes.data + 8 * self.numbers_starts[:-1]
         self.slots[:, kernel.FLAGS] = self.flags.ctypes.data + self.flag_starts[:-1]
         self.slots[:, kernel.TEXTS] = self.texts.ctypes.data + self.text_starts[:-1]
-        self.slots[:, kernel.ROOM] = values
-        self.slots[:, kernel.TEXT_ROOM] = text_sizes
+        self.slots[:, kernel.CAPACITY] = values
+        self.slots[:, kernel.TEXT_CAPACITY] = text_sizes
 
-    def are_enough(self, has_text: Any) -> bool:
-        fit = self.slots[:, kernel.COUNT] <= self.slots[:, kernel.ROOM]
-        text_fits = (self.slots[:, kernel.SIZE] <= self.slots[:, kernel.TEXT_ROOM]) | ~has_text
+    def are_large_enough(self, has_text: Any) -> bool:
+        fit = self.slots[:, kernel.COUNT] <= self.slots[:, kernel.CAPACITY]
+        text_fits = (self.slots[:, kernel.SIZE] <= self.slots[:, kernel.TEXT_CAPACITY]) | ~has_text
         return bool((fit & text_fits).all())
 
     def numbers_of(self, slot: int, length: int) -> Any:
@@ -133,39 +135,41 @@ def _starts(sizes: Any) -> Any:
     return starts
 
 
-def _build(shape: Shape, rooms: _Rooms, length: int) -> Array:
+def _build(shape: Shape, slot_buffers: _SlotBuffers, length: int) -> Array:
     kind = shape.kind
     arrow_type = arrow_type_of(shape.spark_type)
     if kind is Kind.NULL:
         return pa.nulls(length)
-    validity = rooms.validity_of(shape.slot, length) if shape.is_nullable and shape.slot != NO_SLOT else None
+    validity = slot_buffers.validity_of(shape.slot, length) if shape.is_nullable and shape.slot != NO_SLOT else None
     if kind is Kind.STRUCT:
-        parts = [_build(part, rooms, length) for part in shape.parts]
+        parts = [_build(part, slot_buffers, length) for part in shape.parts]
         return pa.Array.from_buffers(arrow_type, length, [validity], children=parts)
     if kind in (Kind.LIST, Kind.MAP):
-        count = int(rooms.slots[shape.slot, kernel.SIZE])
-        parts = [_build(part, rooms, count) for part in shape.parts]
+        count = int(slot_buffers.slots[shape.slot, kernel.SIZE])
+        parts = [_build(part, slot_buffers, count) for part in shape.parts]
         if kind is Kind.MAP:
             entry = pa.struct([arrow_type.key_field, arrow_type.item_field])
             parts = [pa.Array.from_buffers(entry, count, [None], children=parts)]
-        return pa.Array.from_buffers(arrow_type, length, [validity, _offsets(shape, rooms, length)], children=parts)
+        return pa.Array.from_buffers(
+            arrow_type, length, [validity, _offsets(shape, slot_buffers, length)], children=parts
+        )
     if kind in _WITH_TEXT:
-        buffers = [validity, _offsets(shape, rooms, length), rooms.text_of(shape.slot)]
+        buffers = [validity, _offsets(shape, slot_buffers, length), slot_buffers.text_of(shape.slot)]
         return pa.Array.from_buffers(arrow_type, length, buffers)
     if kind is Kind.ENUM:
-        indexes = pa.Array.from_buffers(pa.int64(), length, [validity, _values(shape, rooms, length)])
+        indexes = pa.Array.from_buffers(pa.int64(), length, [validity, _values(shape, slot_buffers, length)])
         return pa.array(shape.symbols, pa.string()).take(indexes)
-    return pa.Array.from_buffers(arrow_type, length, [validity, _values(shape, rooms, length)])
+    return pa.Array.from_buffers(arrow_type, length, [validity, _values(shape, slot_buffers, length)])
 
 
-def _offsets(shape: Shape, rooms: _Rooms, length: int) -> Any:
+def _offsets(shape: Shape, slot_buffers: _SlotBuffers, length: int) -> Any:
     offsets = np.zeros(length + 1, np.int32)
-    offsets[1:] = rooms.numbers_of(shape.slot, length)
+    offsets[1:] = slot_buffers.numbers_of(shape.slot, length)
     return pa.py_buffer(offsets)
 
 
-def _values(shape: Shape, rooms: _Rooms, length: int) -> Any:
-    numbers = rooms.numbers_of(shape.slot, 2 * length if shape.kind is Kind.DECIMAL else length)
+def _values(shape: Shape, slot_buffers: _SlotBuffers, length: int) -> Any:
+    numbers = slot_buffers.numbers_of(shape.slot, 2 * length if shape.kind is Kind.DECIMAL else length)
     match shape.kind:
         case Kind.BOOLEAN:
             numbers = np.packbits(numbers.astype(bool), bitorder="little")

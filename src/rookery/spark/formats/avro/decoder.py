@@ -17,13 +17,13 @@ from rookery.schemas.avro.printer import print_schema
 from rookery.serdes import RegistryClient, Schema
 from rookery.serdes.errors import InvalidSchemaError, SerdesError
 from rookery.spark.formats.avro import decoder_kernel as kernel
-from rookery.spark.formats.avro.arrays import Decoding
-from rookery.spark.formats.avro.decoder_program import Program
+from rookery.spark.formats.avro.arrays import ProgramRunner
+from rookery.spark.formats.avro.decoder_program import DecoderProgram
 from rookery.spark.formats.avro.shapes import Shapes
 from rookery.spark.formats.columns import Array, ColumnDecoder, DecodedColumn, RowError
 from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import NO_ID, Frames, read_frames
-from rookery.spark.formats.registries import Writers, registry_of, row_error
+from rookery.spark.formats.registries import WriterSchemas, registry_of, row_error
 
 _NO_ENTRY = -1
 
@@ -78,26 +78,26 @@ class AvroDecoder(ColumnDecoder):
 
     def decode(self, column: Array, topic: str) -> DecodedColumn:
         frames = read_frames(column)
-        entries, errors = self._machine.entries(frames)
-        values, failures = self._machine.decoding.decode(frames.address, (frames.starts, frames.ends), entries)
+        entries, errors = self._programs.entries(frames)
+        values, failures = self._programs.runner.decode(frames.address, (frames.starts, frames.ends), entries)
         failed = (int(row) for row in np.flatnonzero(failures))
-        errors += [self._machine.explain(row, int(frames.ids[row]), int(failures[row])) for row in failed]
+        errors += [self._programs.explain(row, int(frames.ids[row]), int(failures[row])) for row in failed]
         return DecodedColumn(values, sorted(errors), frames.schema_ids())
 
     @cached_property
-    def _machine(self) -> "_Machine":
-        return _Machine(self._root, partial(registry_of, self._settings))
+    def _programs(self) -> "_WriterPrograms":
+        return _WriterPrograms(self._root, partial(registry_of, self._settings))
 
 
-class _Machine:
+class _WriterPrograms:
     """What a process knows of writers, and has compiled for them."""
 
     def __init__(self, reader: Node, registry: Callable[[], RegistryClient]) -> None:
         self._reader = reader
-        self._program = Program(Shapes(reader))
-        self.decoding = Decoding(self._program)
+        self._program = DecoderProgram(Shapes(reader))
+        self.runner = ProgramRunner(self._program)
         self._registry = registry
-        self._writers: Writers[int] = Writers(registry, "AVRO", self._add)
+        self._writers: WriterSchemas[int] = WriterSchemas(registry, "AVRO", self._add)
 
     def entries(self, frames: Frames) -> tuple[Any, list[RowError]]:
         """For each row where the program of its writer starts, and errors of rows that have none."""
@@ -115,12 +115,12 @@ class _Machine:
 
     def explain(self, row: int, schema_id: int, failure: int) -> RowError:
         if failure >= kernel.FAILURE_MESSAGES:
-            told = self._program.messages[failure - kernel.FAILURE_MESSAGES]
+            text = self._program.messages[failure - kernel.FAILURE_MESSAGES]
         else:
-            told = kernel.FAILURES[failure]
-        return RowError(row, "InvalidDataError", f"data of the schema {schema_id} cannot be read: {told}")
+            text = kernel.FAILURES[failure]
+        return RowError(row, "InvalidDataError", f"data of the schema {schema_id} cannot be read: {text}")
 
     def _add(self, schema: Schema) -> int:
         entry = self._program.add(parse_root(self._registry(), schema), self._reader)
-        self.decoding.reload()
+        self.runner.reload()
         return entry

@@ -51,7 +51,7 @@ _LAST_CONSTANT = PRESENT
 START, LIMIT, ENTRY, BUDGET = range(4)
 # Columns of the rooms of slots, in bytes: where its numbers, flags and texts start, and how many numbers and bytes of
 # text there is room for. The rest is counted: values, and bytes of text or items.
-NUMBERS, FLAGS, TEXTS, ROOM, TEXT_ROOM, COUNT, SIZE = range(7)
+NUMBERS, FLAGS, TEXTS, CAPACITY, TEXT_CAPACITY, COUNT, SIZE = range(7)
 SLOT_COLUMNS = 7
 _SLOT_BYTES = 8 * SLOT_COLUMNS
 _INSTRUCTION_BYTES = 32
@@ -217,19 +217,19 @@ def put(at: Address, action: Int, value: Int, high: Int, start: Address, size: I
     """Append a value to the slot at this address."""
     index = load_int64(at + 8 * COUNT)
     store_int64(at + 8 * COUNT, index + 1)
-    has_room = index < load_int64(at + 8 * ROOM)
+    fits = index < load_int64(at + 8 * CAPACITY)
     if action == _WIDE:
-        if has_room:
+        if fits:
             store_int64(load_int64(at + 8 * NUMBERS) + 16 * index, value)
             store_int64(load_int64(at + 8 * NUMBERS) + 16 * index + 8, high)
         return
     if action == _SPAN:
         used = load_int64(at + 8 * SIZE)
         value = used + size
-        if value <= load_int64(at + 8 * TEXT_ROOM):
+        if value <= load_int64(at + 8 * TEXT_CAPACITY):
             copy_bytes(load_int64(at + 8 * TEXTS) + used, start, size)
         store_int64(at + 8 * SIZE, value)
-    if has_room:
+    if fits:
         store_int64(load_int64(at + 8 * NUMBERS) + 8 * index, value)
 
 
@@ -239,7 +239,7 @@ def put_constant(operation: Int, at: Address, first: Int, second: Int, constants
         store_int64(at + 8 * COUNT, load_int64(at + 8 * COUNT) + 1)
     elif operation in (NULL, NULL_SPAN):
         index = load_int64(at + 8 * COUNT)
-        if index < load_int64(at + 8 * ROOM):
+        if index < load_int64(at + 8 * CAPACITY):
             store_byte(load_int64(at + 8 * FLAGS) + index, zero)
         if operation == NULL:
             put(at, np.int64(_WIDE) if first != 0 else number, zero, zero, zero, zero)
@@ -340,7 +340,7 @@ def roll_back(machine: Machine, slot_count: Int) -> None:
     for index in range(slot_count):
         at, saved = machine[3] + _SLOT_BYTES * index, machine[4] + 16 * index
         flags, before = load_int64(at + 8 * FLAGS), load_int64(saved)
-        for flag in range(before, min(load_int64(at + 8 * COUNT), load_int64(at + 8 * ROOM))):
+        for flag in range(before, min(load_int64(at + 8 * COUNT), load_int64(at + 8 * CAPACITY))):
             store_byte(flags + flag, np.int64(1))
         store_int64(at + 8 * COUNT, before)
         store_int64(at + 8 * SIZE, load_int64(saved + 8))

@@ -44,7 +44,7 @@ _BUDGET_OF_ROW: Final = 1000
 _DEFAULT_SIZE_MAX: Final = 5000
 
 
-class Program:
+class DecoderProgram:
     """The programs of all writers that were seen, for one reader."""
 
     def __init__(self, shapes: Shapes) -> None:

@@ -16,7 +16,7 @@ from rookery.serdes.settings import AVRO_SERIALIZER_KEYS
 from rookery.spark.formats.avro import encoder_kernel as kernel
 from rookery.spark.formats.avro.decoder import quoted
 from rookery.spark.formats.avro.derived_schema import derive_schema
-from rookery.spark.formats.avro.encoder_program import Part, WritingProgram
+from rookery.spark.formats.avro.encoder_program import EncoderProgram, Part
 from rookery.spark.formats.columns import Array, ColumnEncoder, arrow_type_of
 from rookery.spark.formats.errors import FormatError
 from rookery.spark.formats.framing import valid_of
@@ -41,7 +41,7 @@ class AvroEncoder(ColumnEncoder):
             root = parse_registered(quoted(writer.schema.text), writer.resolved).root
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FormatError(f"not a schema of Avro: {error}") from error
-        self._program = WritingProgram(root, spark_type)
+        self._program = EncoderProgram(root, spark_type)
         self._bytes_per_row = 64.0
 
     @classmethod
@@ -68,12 +68,12 @@ class AvroEncoder(ColumnEncoder):
     def encode(self, column: Array, topic: str) -> Array:
         if column.type != self._arrow_type:
             column = column.cast(self._arrow_type)
-        gathered = _Gathered(self._program, column)
+        column_slots = _ColumnSlots(self._program, column)
         valid = valid_of(column).astype(np.uint8)
-        room = int(self._bytes_per_row * len(column)) + 64
-        out, ends, size = self._run(gathered, valid, room)
-        if size > room:
-            out, ends, size = self._run(gathered, valid, size + 64)
+        capacity = int(self._bytes_per_row * len(column)) + 64
+        out, ends, size = self._run(column_slots, valid, capacity)
+        if size > capacity:
+            out, ends, size = self._run(column_slots, valid, size + 64)
         if size > _SIZE_MAX:
             raise FormatError("the values of this batch have more than 2 GB: write fewer rows at a time")
         self._bytes_per_row = 1.1 * size / max(len(column), 1) + 16
@@ -81,13 +81,13 @@ class AvroEncoder(ColumnEncoder):
         buffers = [validity, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[:size])]
         return pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
-    def _run(self, gathered: "_Gathered", valid: Any, room: int) -> tuple[Any, Any, int]:
-        out, ends, failed = np.empty(room, np.uint8), np.zeros(len(valid) + 1, np.int64), np.full(3, -1, np.int64)
-        size = self._kernel(*self._code, gathered.slots, self._prefix, valid, out, ends, failed)
+    def _run(self, column_slots: "_ColumnSlots", valid: Any, capacity: int) -> tuple[Any, Any, int]:
+        out, ends, failed = np.empty(capacity, np.uint8), np.zeros(len(valid) + 1, np.int64), np.full(3, -1, np.int64)
+        size = self._kernel(*self._code, column_slots.slots, self._prefix, valid, out, ends, failed)
         row, failure, position = (int(each) for each in failed)
         if row >= 0:
-            told = kernel.FAILURES[failure]
-            raise FormatError(f"row {row} cannot be written as Avro: {self._program.paths[position]}: {told}")
+            text = kernel.FAILURES[failure]
+            raise FormatError(f"row {row} cannot be written as Avro: {self._program.paths[position]}: {text}")
         return out, ends, size
 
     @cached_property
@@ -103,10 +103,10 @@ class AvroEncoder(ColumnEncoder):
         return np.frombuffer(self._writer.prefix, np.uint8).copy()
 
 
-class _Gathered:
+class _ColumnSlots:
     """The slots of a column, and what has to live as long as their addresses."""
 
-    def __init__(self, program: WritingProgram, column: Array) -> None:
+    def __init__(self, program: EncoderProgram, column: Array) -> None:
         self.slots = np.zeros((program.slot_count, kernel.SLOT_COLUMNS), np.int64)
         self._kept: list[Any] = []
         self._gather(program.root, column)

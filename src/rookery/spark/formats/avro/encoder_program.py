@@ -49,7 +49,7 @@ class Part:
     children: list[tuple[int | str, "Part"]] = field(default_factory=list)
 
 
-class WritingProgram:
+class EncoderProgram:
     """Raises FormatError if the column does not fit the schema."""
 
     def __init__(self, root: Node, kind: spark.DataType) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rookery.spark.postgres.refusals import Limits, Refusal, describe, find_refusals
+from rookery.spark.postgres.refused_values import Limits, RefusedValue, describe, find_refused_values
 
 EARLY = "is before 4713 BC, where PostgreSQL's times begin"
 
@@ -25,7 +25,7 @@ def times(*numbers: int | None) -> pa.Array:
     ],
 )
 def test_what_postgres_cannot_hold(column: Any, row: int | None, why: str) -> None:
-    found = find_refusals(pa.record_batch({"v": column}), {})
+    found = find_refused_values(pa.record_batch({"v": column}), {})
     assert [(refusal.row, refusal.column) for refusal in found] == ([] if row is None else [(row, "v")])
     assert all(refusal.why.startswith(why) for refusal in found)
 
@@ -33,10 +33,10 @@ def test_what_postgres_cannot_hold(column: Any, row: int | None, why: str) -> No
 def test_the_limits_of_a_table_are_not_those_of_rows_that_delete() -> None:
     batch = pa.record_batch({"k": pa.array([None, None, "ab"]), "d": pa.array([False, True, False])})
     required, short = {"k": Limits(is_required=True)}, {"k": Limits(length_max=1)}
-    assert find_refusals(batch, required, "d") == [Refusal(0, "k", "is null, and must not be")]
-    assert [refusal.row for refusal in find_refusals(batch, required)] == [0, 1]
-    assert [refusal.row for refusal in find_refusals(batch, short)] == [2]
-    assert find_refusals(batch, {"k": Limits(length_max=2)}) == []
+    assert find_refused_values(batch, required, "d") == [RefusedValue(0, "k", "is null, and must not be")]
+    assert [refusal.row for refusal in find_refused_values(batch, required)] == [0, 1]
+    assert [refusal.row for refusal in find_refused_values(batch, short)] == [2]
+    assert find_refused_values(batch, {"k": Limits(length_max=2)}) == []
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_the_limits_of_a_table_are_not_those_of_rows_that_delete() -> None:
 )
 def test_a_nul_in_json(json: str, has_nul: bool) -> None:
     batch = pa.record_batch({"j": pa.array([f'"{json}"'])})
-    assert bool(find_refusals(batch, {"j": Limits(is_jsonb=True)})) is has_nul
-    assert not find_refusals(batch, {"j": Limits()})
+    assert bool(find_refused_values(batch, {"j": Limits(is_jsonb=True)})) is has_nul
+    assert not find_refused_values(batch, {"j": Limits()})
 
 
 def test_the_row_can_be_found_by_what_is_said() -> None:
     batch = pa.record_batch({"at": times(0, 1_700_000_000_000_000_000), "t": pa.array(["x" * 99, "\0"])})
-    (refusal,) = find_refusals(batch, {})
+    (refusal,) = find_refused_values(batch, {})
     assert describe(refusal, batch, ["at"]).endswith("in the row with at = 1700000000000000000")
-    text = describe(Refusal(0, "t", "is bad"), batch, [])
+    text = describe(RefusedValue(0, "t", "is bad"), batch, [])
     assert text.startswith("column t (string) is bad, in the row with at = datetime.datetime(1970, ")
     assert text.endswith("xxx…")

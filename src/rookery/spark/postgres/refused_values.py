@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     is_jsonb: bool = False
 
 
-class Refusal(NamedTuple):
+class RefusedValue(NamedTuple):
     """`why` goes on behind the column's name; `row` counts within the batch."""
 
     row: int
@@ -37,15 +37,15 @@ class Refusal(NamedTuple):
     why: str
 
 
-def find_refusals(
+def find_refused_values(
     batch: pa.RecordBatch, limits: Mapping[str, Limits], delete_column: str | None = None
-) -> list[Refusal]:
+) -> list[RefusedValue]:
     """In the order of the rows. Those that delete do not get into the table, so its limits are not theirs."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    found = [Refusal(row, name, why) for name, column in columns.items() for row, why in _beyond_postgres(column)]
+    found = [RefusedValue(row, name, why) for name, column in columns.items() for row, why in _beyond_postgres(column)]
     deleting = set() if delete_column is None else set(_true_rows(columns[delete_column]))
     for name, limit in limits.items():
-        found += [Refusal(row, name, why) for row, why in _beyond(limit, columns[name]) if row not in deleting]
+        found += [RefusedValue(row, name, why) for row, why in _beyond(limit, columns[name]) if row not in deleting]
     return sorted(found)
 
 
@@ -85,7 +85,7 @@ def _true_rows(mask: pa.Array) -> list[int]:
     return pc.indices_nonzero(mask.fill_null(False)).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
 
 
-def describe(refusal: Refusal, batch: pa.RecordBatch, key_columns: Sequence[str]) -> str:
+def describe(refusal: RefusedValue, batch: pa.RecordBatch, key_columns: Sequence[str]) -> str:
     """What is wrong, and which row it is in."""
     names = key_columns or batch.schema.names[:_SHOWN_COLUMNS]
     row = ", ".join(f"{name} = {_shown(batch.column(name)[refusal.row])}" for name in names)
