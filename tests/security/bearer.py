@@ -1,4 +1,4 @@
-"""Tokens of tests, as an identity provider would sign them, and the time of those tests."""
+"""Tokens for tests, in the format of an identity provider's, and the time of those tests."""
 
 import base64
 import json

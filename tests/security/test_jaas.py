@@ -10,7 +10,7 @@ from rookery.security.jaas import LoginModule, parse_jaas
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def test_what_the_documentation_of_kafka_shows() -> None:
+def test_the_example_of_kafkas_documentation() -> None:
     text = f'{PLAIN} required\n    username="alice"\n    password="alice-secret";'
     assert parse_jaas(text) == LoginModule(PLAIN, "required", {"username": "alice", "password": "alice-secret"})
 
@@ -32,7 +32,7 @@ def test_what_the_documentation_of_kafka_shows() -> None:
         ('M required a="x;y=z #1";', {"a": "x;y=z #1"}),
     ],
 )
-def test_words_of_java(text: str, options: dict[str, str]) -> None:
+def test_tokens_are_those_of_java(text: str, options: dict[str, str]) -> None:
     assert parse_jaas(text) == LoginModule("M", "required", options)
 
 
@@ -62,7 +62,7 @@ def test_control_flags_in_any_case(flag: str) -> None:
         ("M required; N required;", "character 13:", "only one login module"),
     ],
 )
-def test_an_error_says_where_and_never_what_stands_there(text: str, where: str, what: str) -> None:
+def test_an_error_has_the_position_and_not_the_text(text: str, where: str, what: str) -> None:
     with pytest.raises(ConfigError, match=r"^sasl\.jaas\.config ") as caught:
         parse_jaas(text)
     assert where in str(caught.value)
@@ -88,12 +88,12 @@ def _quoted(text: str, quote: str) -> str:
     st.sampled_from("\"'"),
     st.sampled_from([" ", "\n  ", " /* and */ ", "// and\n"]),
 )
-def test_any_values_come_back(options: dict[str, str], quote: str, between: str) -> None:
+def test_any_values_round_trip(options: dict[str, str], quote: str, between: str) -> None:
     text = between.join(["M", "required", *(f"{key}={_quoted(value, quote)}" for key, value in options.items()), ";"])
     assert parse_jaas(text).options == options
 
 
 @given(st.text(st.sampled_from("Mm required;=\"'\\/*\n\t1.-@\x00é")))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse_jaas(text)

@@ -1,4 +1,4 @@
-"""Tokens that nobody signed, and when a token says that it ends."""
+"""Unsigned tokens, and the expiry of tokens."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ def test_an_unsecured_token() -> None:
     assert expiry_s(token) == NOW_S + 60
 
 
-def test_an_unsecured_token_holds_for_an_hour_and_may_name_another_claim() -> None:
+def test_an_unsecured_token_lasts_an_hour_and_may_use_another_claim() -> None:
     options = {"unsecuredLoginStringClaim_user": "alice", "unsecuredLoginPrincipalClaimName": "user"}
     assert parts_of(unsecured_token(options, NOW_S))[1] == {"user": "alice", "exp": NOW_S + 3600, "iat": NOW_S}
 
@@ -50,7 +50,7 @@ def test_an_unsecured_token_holds_for_an_hour_and_may_name_another_claim() -> No
         ({"unsecuredLoginLifetimeSeconds": "nan"}, "unsecuredLoginLifetimeSeconds must be a number"),
     ],
 )
-def test_options_of_which_no_token_can_be_made(options: dict[str, str], text: str) -> None:
+def test_invalid_options(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=rf"^sasl\.jaas\.config.*{text}"):
         unsecured_token(options, NOW_S)
 
@@ -58,11 +58,11 @@ def test_options_of_which_no_token_can_be_made(options: dict[str, str], text: st
 @pytest.mark.parametrize(
     "token", ["", "abc", "a.b", jwt(), jwt(exp="1"), jwt(exp=10**400), "a.b.c", f"a.{jwt(exp=1)}", "..", "é.é.é"]
 )
-def test_tokens_that_do_not_say_when_they_end(token: str) -> None:
+def test_tokens_without_an_expiry(token: str) -> None:
     assert expiry_s(token) is None
 
 
 @given(st.text())
-def test_any_text_may_be_asked_when_it_ends(payload: str) -> None:
+def test_any_text_is_accepted(payload: str) -> None:
     expiry_s(f"a.{base64.urlsafe_b64encode(payload.encode()).decode()}.b")
     expiry_s(f"a.{payload}.b")

@@ -26,35 +26,35 @@ RFC_5802 = (
 SALT = b"a salt of sixteen"
 
 
-def said_by(exchange: Exchange, *answers: bytes) -> list[bytes]:
-    """What the client says; it must be satisfied by the last answer, and not before."""
-    said = [next(exchange)]
-    said += [exchange.send(answer) for answer in answers[:-1]]
+def messages_of(exchange: Exchange, *responses: bytes) -> list[bytes]:
+    """Return the client's messages; it must accept the last response, and not end before."""
+    messages = [next(exchange)]
+    messages += [exchange.send(response) for response in responses[:-1]]
     with pytest.raises(StopIteration):
-        exchange.send(answers[-1])
-    return said
+        exchange.send(responses[-1])
+    return messages
 
 
 def test_plain() -> None:
-    assert said_by(plain("alice", "größe"), b"") == [b"\x00alice\x00gr\xc3\xb6\xc3\x9fe"]
+    assert messages_of(plain("alice", "größe"), b"") == [b"\x00alice\x00gr\xc3\xb6\xc3\x9fe"]
 
 
 @pytest.mark.parametrize(("mechanism", "example"), [("SCRAM-SHA-256", RFC_7677), ("SCRAM-SHA-1", RFC_5802)])
 def test_scram_as_in_the_rfc(mechanism: str, example: tuple[str, list[bytes], list[bytes], bytes]) -> None:
-    nonce, said, answers, whole_nonce = example
-    filled = [text.replace(b"%s", whole_nonce) for text in answers]
+    nonce, messages, responses, whole_nonce = example
+    filled = [text.replace(b"%s", whole_nonce) for text in responses]
     exchange = scram(mechanism, "user", "pencil", nonce)
-    assert said_by(exchange, *filled) == [text.replace(b"%s", whole_nonce) for text in said]
+    assert messages_of(exchange, *filled) == [text.replace(b"%s", whole_nonce) for text in messages]
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize(
     ("username", "password"),
     [("alice", "secret"), ("a=b,c", ""), ("\u2168", "\u2168\u00a0x"), ("x", "\U0001f511"), ("x", "\t")],
-    ids=["plain", "signs", "changed-by-saslprep", "unassigned-in-saslprep", "forbidden-by-saslprep"],
+    ids=["plain", "escaped", "changed-by-saslprep", "unassigned-in-saslprep", "forbidden-by-saslprep"],
 )
-def test_scram_takes_names_and_passwords_as_they_are(mechanism: str, username: str, password: str) -> None:
-    """As Kafka does, which knows no SASLprep: the broker's keys are made of the password's UTF-8."""
+def test_scram_uses_names_and_passwords_unchanged(mechanism: str, username: str, password: str) -> None:
+    """As in Kafka, which does not use SASLprep: the broker's keys are derived from the password's UTF-8."""
     digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), SALT, 4096)
     client_key, server_key = (hmac.digest(salted, name, digest) for name in (b"Client Key", b"Server Key"))
@@ -70,7 +70,7 @@ def test_scram_takes_names_and_passwords_as_they_are(mechanism: str, username: s
 
 
 @pytest.mark.parametrize(
-    "challenge",
+    "server_first",
     [
         b"",
         b"\xff",
@@ -80,39 +80,39 @@ def test_scram_takes_names_and_passwords_as_they_are(mechanism: str, username: s
         b"r=nonce2,s=***,i=4096",
         b"e=unknown-user",
     ],
-    ids=["empty", "no-text", "nonce-of-another", "no-nonce-of-its-own", "iterations", "salt", "error"],
+    ids=["empty", "no-text", "another-nonce", "no-server-nonce", "iterations", "salt", "error"],
 )
-def test_scram_refuses_a_wrong_challenge(challenge: bytes) -> None:
+def test_scram_rejects_an_invalid_server_first_message(server_first: bytes) -> None:
     exchange = scram("SCRAM-SHA-256", "user", "pencil", "nonce")
     next(exchange)
     with pytest.raises(SaslError, match="SCRAM-SHA-256"):
-        exchange.send(challenge)
+        exchange.send(server_first)
 
 
-def test_scram_does_not_hash_for_ever() -> None:
+def test_scram_limits_the_iterations() -> None:
     exchange = scram("SCRAM-SHA-512", "user", "pencil", "nonce")
     next(exchange)
-    with pytest.raises(SaslError, match="wants 1000001 iterations of SCRAM-SHA-512: at most 1000000"):
+    with pytest.raises(SaslError, match="requires 1000001 iterations of SCRAM-SHA-512: at most 1000000"):
         exchange.send(b"r=nonce2,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1000001")
 
 
-@pytest.mark.parametrize("verdict", [b"", b"v=AAAA", RFC_5802[2][1], b"e=invalid-proof"])
-def test_scram_refuses_a_server_that_does_not_know_the_password(verdict: bytes) -> None:
-    nonce, _, answers, whole_nonce = RFC_7677
+@pytest.mark.parametrize("server_final", [b"", b"v=AAAA", RFC_5802[2][1], b"e=invalid-proof"])
+def test_scram_rejects_a_server_without_the_password(server_final: bytes) -> None:
+    nonce, _, responses, whole_nonce = RFC_7677
     exchange = scram("SCRAM-SHA-256", "user", "pencil", nonce)
     next(exchange)
-    exchange.send(answers[0].replace(b"%s", whole_nonce))
+    exchange.send(responses[0].replace(b"%s", whole_nonce))
     with pytest.raises(SaslError) as caught:
-        exchange.send(verdict)
+        exchange.send(server_final)
     assert "pencil" not in str(caught.value)
 
 
 @given(st.binary() | st.text(st.sampled_from("rsievn=,+/A0\x00é")).map(str.encode))
-def test_scram_survives_any_answer(answer: bytes) -> None:
+def test_scram_handles_any_response(response: bytes) -> None:
     exchange = scram("SCRAM-SHA-512", "user", "pencil", "nonce")
     next(exchange)
     with pytest.raises(SaslError):
-        exchange.send(answer)
+        exchange.send(response)
 
 
 def test_scram_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,15 +122,15 @@ def test_scram_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_oauth_bearer() -> None:
-    assert said_by(oauth_bearer("a.b.c"), b"") == [b"n,,\x01auth=Bearer a.b.c\x01\x01"]
+    assert messages_of(oauth_bearer("a.b.c"), b"") == [b"n,,\x01auth=Bearer a.b.c\x01\x01"]
 
 
 def test_oauth_bearer_with_extensions() -> None:
     options = {"extension_logicalCluster": "lkc-1", "unsecuredLoginExtension_pool": "p 2", "clientId": "me"}
     extensions = oauth_extensions(options)
     assert extensions == {"logicalCluster": "lkc-1", "pool": "p 2"}
-    said = said_by(oauth_bearer("a.b.c", extensions), b"")
-    assert said == [b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01pool=p 2\x01\x01"]
+    messages = messages_of(oauth_bearer("a.b.c", extensions), b"")
+    assert messages == [b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01pool=p 2\x01\x01"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_extensions_that_would_break_the_message(options: dict[str, str], named:
         oauth_extensions(options)
 
 
-def test_oauth_bearer_hears_why_it_is_refused_before_the_error_comes() -> None:
+def test_oauth_bearer_receives_the_reason_of_a_rejection_before_the_error() -> None:
     exchange = oauth_bearer("a.b.c")
     next(exchange)
     assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"

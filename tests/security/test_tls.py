@@ -1,4 +1,4 @@
-"""What `ssl.*` makes of a connection, seen in handshakes over the loopback with certificates made for the occasion."""
+"""The effect of `ssl.*` on handshakes over the loopback, with certificates made for the test."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ def trusting(certificates: Certificates, **changes: Any) -> TlsSettings:
 
 
 class Handshake:
-    """What both sides knew of each other in the end."""
+    """A handshake, and what both sides know of each other after it."""
 
     version: str | None
     client_name: str | None = None
@@ -61,7 +61,7 @@ class Handshake:
             port = server.sockets[0].getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=self._client, server_hostname=host)
             try:
-                # With TLS 1.3 the server judges the client only after the client is satisfied.
+                # With TLS 1.3 the server verifies the client after the client's handshake has ended.
                 if await reader.read() != b"welcome":
                     raise ConnectionResetError
             finally:
@@ -77,11 +77,11 @@ class Handshake:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_broker_that_the_authority_vouches_for_is_trusted(certificates: Certificates, host: str) -> None:
+def test_a_broker_with_a_certificate_of_the_authority_is_trusted(certificates: Certificates, host: str) -> None:
     assert Handshake(certificates.server_context(), trusting(certificates), host).version == "TLSv1.3"
 
 
-def test_all_ways_to_name_the_authority_work(certificates: Certificates) -> None:
+def test_every_format_of_a_truststore_works(certificates: Certificates) -> None:
     for settings in (
         replace(
             NOTHING,
@@ -94,7 +94,7 @@ def test_all_ways_to_name_the_authority_work(certificates: Certificates) -> None
         Handshake(certificates.server_context(), settings)
 
 
-def test_a_broker_of_a_stranger_is_refused(certificates: Certificates) -> None:
+def test_a_broker_of_an_unknown_authority_is_rejected(certificates: Certificates) -> None:
     for settings in (
         trusting(certificates, truststore_location=str(certificates.stranger)),
         trusting(certificates, truststore_location=str(certificates.stranger), verify_host_name=False),
@@ -111,21 +111,21 @@ def test_without_a_truststore_the_systems_authorities_are_trusted(
     Handshake(certificates.server_context(), NOTHING)
 
 
-def test_a_brokers_own_certificate_may_be_what_is_trusted(certificates: Certificates) -> None:
-    """As in Java, where a truststore need not hold who signed."""
+def test_a_brokers_own_certificate_may_be_trusted(certificates: Certificates) -> None:
+    """As in Java, a truststore need not contain the issuer."""
     own, end, _ = certificates.broker.read_text().partition("-----END CERTIFICATE-----")
     settings = replace(NOTHING, truststore_type="PEM", truststore_certificates=own + end)
     Handshake(certificates.server_context(), settings)
 
 
-def test_the_name_of_the_host_is_verified_unless_told_otherwise(certificates: Certificates) -> None:
+def test_the_host_name_is_verified_unless_disabled(certificates: Certificates) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         Handshake(certificates.server_context(), trusting(certificates), "elsewhere")
     Handshake(certificates.server_context(), trusting(certificates, verify_host_name=False), "elsewhere")
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_only_the_enabled_protocol_is_spoken(certificates: Certificates, version: str) -> None:
+def test_only_enabled_protocols_are_used(certificates: Certificates, version: str) -> None:
     settings = trusting(certificates, enabled_protocols=(version,))
     assert Handshake(certificates.server_context(), settings).version == version
     other = certificates.server_context()
@@ -138,12 +138,12 @@ def test_only_the_enabled_protocol_is_spoken(certificates: Certificates, version
 
 
 @pytest.mark.parametrize("versions", [(), ("TLSv1.1", "TLSv1.2"), ("tls",)])
-def test_unknown_protocols_are_refused(versions: tuple[str, ...]) -> None:
+def test_unknown_protocols_are_rejected(versions: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.enabled\.protocols is .*: name TLSv1\.2, TLSv1\.3 or both"):
         client_context(replace(NOTHING, enabled_protocols=versions))
 
 
-def test_a_client_shows_the_certificate_of_its_keystore(
+def test_a_client_sends_the_certificate_of_its_keystore(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -161,10 +161,10 @@ def test_a_client_shows_the_certificate_of_its_keystore(
     )
     for store in stores:
         assert Handshake(server, trusting(certificates, **store)).client_name == "client"
-    assert list(tmp_path.iterdir()) == [], "no key stays on the disk"
+    assert list(tmp_path.iterdir()) == [], "no key remains on the disk"
 
 
-def test_the_key_is_never_on_the_disk_in_the_clear(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_never_on_the_disk_unencrypted(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     load = ssl.SSLContext.load_cert_chain
 
@@ -180,7 +180,7 @@ def test_the_key_is_never_on_the_disk_in_the_clear(certificates: Certificates, m
     assert mode == 0o700
 
 
-def test_a_client_without_a_certificate_is_refused_by_a_broker_that_asks(certificates: Certificates) -> None:
+def test_a_client_without_a_certificate_is_rejected_by_a_broker_that_requires_one(certificates: Certificates) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError)):
         Handshake(certificates.server_context(ssl.CERT_REQUIRED), trusting(certificates))
     settings = trusting(certificates)
@@ -220,13 +220,13 @@ def test_a_client_without_a_certificate_is_refused_by_a_broker_that_asks(certifi
         ),
     ],
 )
-def test_mistakes_are_named_by_their_key(changes: dict[str, Any], message: str) -> None:
+def test_errors_name_the_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         client_context(replace(NOTHING, **changes))
     assert "hidden" not in str(caught.value)
 
 
-def test_a_chain_that_does_not_fit_its_key_is_refused(certificates: Certificates) -> None:
+def test_a_chain_that_does_not_match_its_key_is_rejected(certificates: Certificates) -> None:
     key, _, _ = certificates.client.read_text().partition("-----BEGIN CERTIFICATE-----")
     settings = replace(
         NOTHING,
@@ -234,7 +234,7 @@ def test_a_chain_that_does_not_fit_its_key_is_refused(certificates: Certificates
         keystore_key=key,
         keystore_certificate_chain=certificates.authority.read_text(),
     )
-    with pytest.raises(ConfigError, match=r"ssl\.keystore\.certificate\.chain: the certificate does not fit the key"):
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.certificate\.chain: the certificate does not match the key"):
         client_context(settings)
 
 
@@ -243,14 +243,14 @@ def pem(certificate: bytes) -> str:
 
 
 @pytest.mark.parametrize("damaged", ["", "00", "3082FFFF"])
-def test_a_damaged_certificate_after_a_sound_one_is_an_error(certificates: Certificates, damaged: str) -> None:
+def test_a_damaged_certificate_after_a_valid_one_is_an_error(certificates: Certificates, damaged: str) -> None:
     text = certificates.authority.read_text() + pem(bytes.fromhex(damaged))
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.certificates holds a damaged certificate"):
         client_context(replace(NOTHING, truststore_type="PEM", truststore_certificates=text))
 
 
 def test_a_java_truststore_with_an_empty_certificate_is_damaged(tmp_path: Path) -> None:
-    """One entry, trusted, without a name, made at 0, of no bytes; then a digest that nobody looks at."""
+    """The store has one trusted entry without a name, created at 0, of no bytes, and a digest that is not verified."""
     store = tmp_path / "empty.jks"
     store.write_bytes(bytes.fromhex("FEEDFEED 00000002 00000001 00000002 0000") + bytes(8 + 2 + 4 + 20))
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location holds a damaged certificate"):
@@ -259,16 +259,16 @@ def test_a_java_truststore_with_an_empty_certificate_is_damaged(tmp_path: Path) 
 
 @examples(max_examples=30)
 @given(st.binary(max_size=40), st.integers(0, 300))
-def test_a_damaged_certificate_is_a_config_error(damage: bytes, place: int) -> None:
+def test_a_damaged_certificate_is_a_config_error(damage: bytes, position: int) -> None:
     golden = Path(__file__).parent / "golden" / "authority.pem"
     certificate = bytearray(ssl.PEM_cert_to_DER_cert(golden.read_text()))
-    certificate[place : place + len(damage)] = damage
+    certificate[position : position + len(damage)] = damage
     text = pem(bytes(certificate))
     key = (golden.parent / "client.key.pem").read_text()
-    sound = replace(NOTHING, truststore_type="PEM", truststore_certificates=golden.read_text())
+    valid = replace(NOTHING, truststore_type="PEM", truststore_certificates=golden.read_text())
     for damaged in (
-        replace(sound, truststore_certificates=text),
-        replace(sound, keystore_type="PEM", keystore_key=key, keystore_certificate_chain=text),
+        replace(valid, truststore_certificates=text),
+        replace(valid, keystore_type="PEM", keystore_key=key, keystore_certificate_chain=text),
     ):
         try:
             client_context(damaged)

@@ -26,10 +26,10 @@ from tests.support.certificates import make_certificates
 
 
 class Endpoint:
-    """A token server: `answers` are given in turn, the last one for ever. Each is a status and a body."""
+    """A token server: `responses` are returned in order, the last one for ever. Each is a status and a body."""
 
     def __init__(self) -> None:
-        self.answers: list[tuple[int, object]] = []
+        self.responses: list[tuple[int, object]] = []
         self.requests: list[tuple[str, dict[str, str], str]] = []
         self.is_open = threading.Event()
         self.is_open.set()
@@ -39,9 +39,9 @@ class Endpoint:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 endpoint.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                status, answer = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
+                status, response = endpoint.responses.pop(0) if len(endpoint.responses) > 1 else endpoint.responses[0]
                 endpoint.is_open.wait()
-                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                data = response if isinstance(response, bytes) else json.dumps(response).encode()
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", "/elsewhere")
@@ -79,7 +79,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The URL of a server that is not there. Its port is taken, so that nobody else comes to listen on it."""
+    """The URL of a missing server. Its port is bound, so that no other process listens on it."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/token"
@@ -87,8 +87,8 @@ def refusing() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that answers is waited for, however busy the machine is."""
-    monkeypatch.setattr(tokens, "_PATIENCE_S", 60)
+    """Wait long enough for a server's response, however busy the machine is."""
+    monkeypatch.setattr(tokens, "_REFRESH_WAIT_S", 60)
 
 
 @pytest.fixture
@@ -113,21 +113,21 @@ def settings(url: str, **changes: Any) -> TokenSettings:
     return TokenSettings(**fields | changes)
 
 
-def ask(source: TokenSource) -> str:
+def get_token(source: TokenSource) -> str:
     return asyncio.run(source.token())
 
 
-async def fetches_are_over() -> None:
-    """Those that nobody waits for: the caller's is the only task that is left."""
+async def wait_for_fetches() -> None:
+    """Wait for fetches that have no waiting caller, until the caller's is the only task."""
     async with asyncio.timeout(60):
         while len(asyncio.all_tasks()) > 1:
             await asyncio.sleep(0.001)
-        # What is to happen after a task happens one round later.
+        # The callbacks of a task run one iteration later.
         await asyncio.sleep(0)
 
 
-async def source_in_need(endpoint: Endpoint, clock: ManualClock, *, age_ms: int) -> TokenSource:
-    """It has a token that is to be replaced, and the server does not answer any more."""
+async def source_that_refreshes(endpoint: Endpoint, clock: ManualClock, *, age_ms: int) -> TokenSource:
+    """Return a source whose token must be replaced, with a server that no longer responds."""
     source = TokenSource(settings(endpoint.url), clock=clock)
     await source.token()
     endpoint.is_open.clear()
@@ -135,24 +135,24 @@ async def source_in_need(endpoint: Endpoint, clock: ManualClock, *, age_ms: int)
     return source
 
 
-def ask_twice(source: TokenSource) -> list[str]:
-    """What there is at once, and what there is after the fetch that this may have started."""
+def get_two_tokens(source: TokenSource) -> list[str]:
+    """Return the token of a first call, and that of a call after the fetch which the first may have started."""
 
     async def scenario() -> list[str]:
         first = await source.token()
-        await fetches_are_over()
+        await wait_for_fetches()
         return [first, await source.token()]
 
     return asyncio.run(scenario())
 
 
-def answer(text: str, **fields: object) -> tuple[int, object]:
+def response(text: str, **fields: object) -> tuple[int, object]:
     return 200, {"access_token": text, "token_type": "Bearer", **fields}
 
 
 def test_the_client_credentials_grant(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("abc")]
-    assert ask(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
+    endpoint.responses = [response("abc")]
+    assert get_token(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
     ((path, headers, body),) = endpoint.requests
     assert path == "/token"
     assert body == "grant_type=client_credentials"
@@ -162,7 +162,7 @@ def test_the_client_credentials_grant(endpoint: Endpoint, clock: ManualClock) ->
 
 
 def https_settings(url: str, options: str) -> TokenSettings:
-    """As a client reads them, with `options` in its `sasl.jaas.config`."""
+    """Return a client's settings with `options` in its `sasl.jaas.config`."""
     config = {
         "bootstrap.servers": "localhost:1",
         "security.protocol": "SASL_PLAINTEXT",
@@ -176,26 +176,24 @@ def https_settings(url: str, options: str) -> TokenSettings:
     return sasl.tokens
 
 
-def test_an_endpoint_with_https_is_trusted_by_the_login_modules_options(
-    endpoint: Endpoint, clock: ManualClock, tmp_path: Path
-) -> None:
+def test_the_login_modules_options_configure_https(endpoint: Endpoint, clock: ManualClock, tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     endpoint.encrypt(certificates.server_context())
-    endpoint.answers = [answer("abc")]
+    endpoint.responses = [response("abc")]
     trusting = f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates.authority}"'
-    assert ask(TokenSource(https_settings(endpoint.url, trusting), clock=clock)) == "abc"
+    assert get_token(TokenSource(https_settings(endpoint.url, trusting), clock=clock)) == "abc"
     assert endpoint.requests[0][1]["authorization"].startswith("Basic ")
 
 
 @pytest.mark.parametrize("options", ["", 'ssl.truststore.type="PEM" ssl.truststore.location="{stranger}"'])
-def test_a_stranger_with_https_gets_no_secret_and_is_not_asked_again(
+def test_an_untrusted_server_gets_no_secret_and_is_not_retried(
     endpoint: Endpoint, clock: ManualClock, tmp_path: Path, options: str
 ) -> None:
     certificates = make_certificates(tmp_path)
     endpoint.encrypt(certificates.server_context())
     source = TokenSource(https_settings(endpoint.url, options.format(stranger=certificates.stranger)), clock=clock)
     with pytest.raises(TokenError, match=r"not trusted: .*; check ssl\.truststore\.location in sasl\.jaas\.config"):
-        ask(source)
+        get_token(source)
     assert not endpoint.requests
 
 
@@ -207,7 +205,7 @@ def test_a_stranger_with_https_gets_no_secret_and_is_not_asked_again(
         ('ssl.truststore.location="/missing"', "sasl.jaas.config: ssl.truststore.location: cannot read '/missing'"),
     ],
 )
-def test_what_is_wrong_with_the_options_for_https_is_said_at_once(clock: ManualClock, options: str, text: str) -> None:
+def test_errors_of_the_options_for_https_are_reported_immediately(clock: ManualClock, options: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         TokenSource(https_settings("https://login/token", options), clock=clock)
 
@@ -221,31 +219,31 @@ def test_what_is_wrong_with_the_options_for_https_is_said_at_once(clock: ManualC
         ("http://login/token", "login", 80),
     ],
 )
-def test_where_an_endpoint_is(url: str, host: str, port: int) -> None:
+def test_host_and_port_of_an_endpoint(url: str, host: str, port: int) -> None:
     connection = tokens.connection_to(urlsplit(url), None, 1)
     assert (connection.host, connection.port) == (host, port)
 
 
-def test_a_token_that_ends_while_the_next_is_fetched_is_not_used(
+def test_a_token_that_expires_during_the_next_fetch_is_not_used(
     endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(tokens, "_REFRESH_WAIT_S", 0.05)
 
     async def scenario() -> str:
-        source = await source_in_need(endpoint, clock, age_ms=999_000)
+        source = await source_that_refreshes(endpoint, clock, age_ms=999_000)
         waiting = asyncio.create_task(source.token())
         await asyncio.sleep(0)
         clock.advance(1_000)
         asyncio.get_running_loop().call_later(0.2, endpoint.is_open.set)
         return await waiting
 
-    endpoint.answers = [answer("old", expires_in=1000), answer("next", expires_in=1000)]
+    endpoint.responses = [response("old", expires_in=1000), response("next", expires_in=1000)]
     assert asyncio.run(asyncio.wait_for(scenario(), 60)) == "next"
 
 
 def test_scope_and_encoded_header(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("abc")]
-    ask(TokenSource(settings(endpoint.url, scope=" read write ", url_encode_header=True), clock=clock))
+    endpoint.responses = [response("abc")]
+    get_token(TokenSource(settings(endpoint.url, scope=" read write ", url_encode_header=True), clock=clock))
     ((_, headers, body),) = endpoint.requests
     assert body == "grant_type=client_credentials&scope=read+write"
     assert headers["authorization"] == "Basic " + base64.b64encode(b"me%3A:s3cret%2F%2B").decode()
@@ -254,125 +252,127 @@ def test_scope_and_encoded_header(endpoint: Endpoint, clock: ManualClock) -> Non
 @pytest.mark.parametrize(
     "first",
     [
-        answer("abc", expires_in=1000),
-        answer("abc", expires_in="1000"),
-        answer(jwt(exp=NOW_S + 1000)),
-        answer(jwt(exp=NOW_S + 1000), expires_in=9000),
-        answer(jwt(exp=NOW_S + 9000), expires_in=1000),
+        response("abc", expires_in=1000),
+        response("abc", expires_in="1000"),
+        response(jwt(exp=NOW_S + 1000)),
+        response(jwt(exp=NOW_S + 1000), expires_in=9000),
+        response(jwt(exp=NOW_S + 9000), expires_in=1000),
     ],
     ids=["expires_in", "quoted", "exp", "exp-first", "expires_in-first"],
 )
-def test_a_token_is_kept_until_it_should_be_replaced(
+def test_a_token_is_cached_until_it_must_be_replaced(
     endpoint: Endpoint, clock: ManualClock, first: tuple[int, Any]
 ) -> None:
-    """Of 1000 s, 80 % are 800 s, but the buffer of 300 s begins after 700 s."""
-    endpoint.answers = [first, answer("next", expires_in=1000)]
+    """80 % of 1000 s are 800 s, but the buffer of 300 s begins after 700 s."""
+    endpoint.responses = [first, response("next", expires_in=1000)]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    token = ask(source)
+    token = get_token(source)
     assert token == first[1]["access_token"]
     clock.advance(699_999)
-    assert ask_twice(source) == [token, token]
+    assert get_two_tokens(source) == [token, token]
     clock.advance(1)
-    assert ask_twice(source) == ["next", "next"]
+    assert get_two_tokens(source) == ["next", "next"]
     assert len(endpoint.requests) == 2
 
 
-def test_a_token_without_an_end_is_not_kept(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("one"), answer("two")]
+def test_a_token_without_an_expiry_is_not_cached(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("one"), response("two")]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    assert [ask(source), ask(source)] == ["one", "two"]
+    assert [get_token(source), get_token(source)] == ["one", "two"]
 
 
 @pytest.mark.parametrize(
     ("life_s", "expected_s"), [(10_000, 8000), (1000, 700), (360, 60), (359, 287.2), (300, 240), (60, 48), (0, 0)]
 )
 def test_when_to_replace_a_token(life_s: float, expected_s: float) -> None:
-    """A buffer that leaves less than Kafka's least time between two refreshes cannot be kept, and is ignored."""
+    """A buffer that leaves less than Kafka's minimum time between two refreshes is ignored."""
     assert refresh_at_s(NOW_S, NOW_S + life_s, settings("http://localhost")) == NOW_S + expected_s
 
 
-def test_the_old_token_serves_to_its_end(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("old", expires_in=1000), (401, {"error": "invalid_client"})]
+def test_the_old_token_is_used_until_it_expires(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("old", expires_in=1000), (401, {"error": "invalid_client"})]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    ask(source)
+    get_token(source)
     clock.advance(999_999)
-    assert ask_twice(source) == ["old", "old"]
+    assert get_two_tokens(source) == ["old", "old"]
     clock.advance(1)
     with pytest.raises(TokenError, match="invalid_client"):
-        ask(source)
+        get_token(source)
     assert len(endpoint.requests) == 3
 
 
-def test_who_has_a_token_does_not_wait_long_for_a_server_that_hangs(
+def test_a_call_with_a_valid_token_does_not_wait_long_for_a_server_that_hangs(
     endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        source = await source_in_need(endpoint, clock, age_ms=700_000)
-        monkeypatch.setattr(tokens, "_PATIENCE_S", 0.05)
+        source = await source_that_refreshes(endpoint, clock, age_ms=700_000)
+        monkeypatch.setattr(tokens, "_REFRESH_WAIT_S", 0.05)
         assert await source.token() == "old"
-        monkeypatch.setattr(tokens, "_PATIENCE_S", 3600)
-        assert await source.token() == "old", "nobody waits for a server that hung just now"
+        monkeypatch.setattr(tokens, "_REFRESH_WAIT_S", 3600)
+        assert await source.token() == "old", "no call waits for a server that has just timed out"
         clock.advance(300_000)
         waiting = asyncio.create_task(source.token())
         await asyncio.wait([waiting], timeout=0.05)
-        assert not waiting.done(), "the old one has ended"
+        assert not waiting.done(), "the old token has expired"
         endpoint.is_open.set()
         assert await waiting == "next"
 
-    endpoint.answers = [answer("old", expires_in=1000), answer("next", expires_in=9000)]
+    endpoint.responses = [response("old", expires_in=1000), response("next", expires_in=9000)]
     asyncio.run(asyncio.wait_for(scenario(), 60))
     assert len(endpoint.requests) == 2
 
 
-def test_after_a_failure_the_server_has_a_rest_while_there_is_a_token(
+def test_a_failed_refresh_is_not_retried_immediately(
     endpoint: Endpoint, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # What tests before this one have left behind says so now.
+    # Objects that earlier tests left behind log their warnings now.
     gc.collect()
     caplog.clear()
-    endpoint.answers = [answer("old", expires_in=1000), (401, {"error": "no"}), answer("next", expires_in=1000)]
+    endpoint.responses = [response("old", expires_in=1000), (401, {"error": "no"}), response("next", expires_in=1000)]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    ask(source)
+    get_token(source)
     clock.advance(700_000)
-    assert ask_twice(source) == ["old", "old"]
+    assert get_two_tokens(source) == ["old", "old"]
     clock.advance(9_999)
-    assert ask_twice(source) == ["old", "old"]
+    assert get_two_tokens(source) == ["old", "old"]
     assert len(endpoint.requests) == 2
     clock.advance(1)
-    assert ask_twice(source) == ["next", "next"]
+    assert get_two_tokens(source) == ["next", "next"]
     gc.collect()
     [line] = caplog.messages
-    assert line.startswith(f"no new token yet, the old one still holds: error=no token from {endpoint.url}")
+    assert line.startswith(
+        f"cannot get a new token, the present one is still valid: error=no token from {endpoint.url}"
+    )
 
 
-def test_the_rest_after_a_failure_does_not_make_a_token_last_longer(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("old", expires_in=1000), (401, {}), answer("next")]
+def test_a_failed_refresh_does_not_extend_a_token(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("old", expires_in=1000), (401, {}), response("next")]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    ask(source)
+    get_token(source)
     clock.advance(999_000)
-    assert ask_twice(source) == ["old", "old"]
+    assert get_two_tokens(source) == ["old", "old"]
     clock.advance(1_000)
-    assert ask(source) == "next"
+    assert get_token(source) == "next"
 
 
-def test_closing_ends_a_fetch_that_nobody_waits_for(
+def test_closing_cancels_a_fetch_without_waiting_callers(
     endpoint: Endpoint, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        source = await source_in_need(endpoint, clock, age_ms=700_000)
-        monkeypatch.setattr(tokens, "_PATIENCE_S", 0)
+        source = await source_that_refreshes(endpoint, clock, age_ms=700_000)
+        monkeypatch.setattr(tokens, "_REFRESH_WAIT_S", 0)
         await source.token()
         source.close()
-        await fetches_are_over()
+        await wait_for_fetches()
 
-    endpoint.answers = [answer("old", expires_in=1000)]
+    endpoint.responses = [response("old", expires_in=1000)]
     asyncio.run(scenario())
 
 
-def test_a_kept_token_is_not_shown(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("sesame", expires_in=1000)]
+def test_a_cached_token_is_not_shown(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("sesame", expires_in=1000)]
     source = TokenSource(settings(endpoint.url), clock=clock)
-    ask(source)
+    get_token(source)
     assert "end_s" in repr(vars(source))
     assert "sesame" not in repr(vars(source))
     assert "s3cret" not in repr(vars(source))
@@ -385,22 +385,22 @@ def gathered(*questions: Awaitable[str]) -> list[str | BaseException]:
     return asyncio.run(gather())
 
 
-def test_all_who_ask_at_once_share_a_fetch(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("one"), answer("two")]
+def test_concurrent_calls_share_a_fetch(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("one"), response("two")]
     source = TokenSource(settings(endpoint.url), clock=clock)
     assert gathered(*(source.token() for _ in range(5))) == ["one"] * 5
     assert len(endpoint.requests) == 1
 
 
-def test_all_who_ask_at_once_share_a_failure(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [(400, {"error": "invalid_scope"}), answer("next")]
+def test_concurrent_calls_share_a_failure(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [(400, {"error": "invalid_scope"}), response("next")]
     source = TokenSource(settings(endpoint.url), clock=clock)
     failures = gathered(source.token(), source.token())
     assert [type(failure) for failure in failures] == [TokenError, TokenError]
-    assert ask(source) == "next"
+    assert get_token(source) == "next"
 
 
-def test_who_gives_up_does_not_stop_the_others(endpoint: Endpoint, clock: ManualClock) -> None:
+def test_a_cancelled_call_does_not_cancel_the_others(endpoint: Endpoint, clock: ManualClock) -> None:
     async def scenario() -> str:
         endpoint.is_open.clear()
         source = TokenSource(settings(endpoint.url), clock=clock)
@@ -413,14 +413,12 @@ def test_who_gives_up_does_not_stop_the_others(endpoint: Endpoint, clock: Manual
         endpoint.is_open.set()
         return await patient
 
-    endpoint.answers = [answer("one")]
+    endpoint.responses = [response("one")]
     assert asyncio.run(scenario()) == "one"
     assert len(endpoint.requests) == 1
 
 
-def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up(
-    endpoint: Endpoint, clock: ManualClock
-) -> None:
+def test_a_failure_is_not_reported_as_unhandled_after_a_cancelled_call(endpoint: Endpoint, clock: ManualClock) -> None:
     """Since Python 3.14, asyncio.shield does that."""
 
     async def scenario() -> list[object]:
@@ -438,34 +436,34 @@ def test_a_failure_is_not_reported_as_unhandled_because_one_caller_gave_up(
             await patient
         return reports
 
-    endpoint.answers = [(400, {"error": "invalid_scope"})]
+    endpoint.responses = [(400, {"error": "invalid_scope"})]
     assert asyncio.run(scenario()) == []
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-def test_a_server_in_trouble_is_asked_again(endpoint: Endpoint, clock: ManualClock, status: int) -> None:
-    endpoint.answers = [(status, {}), (status, {}), answer("abc")]
-    assert ask(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
+def test_a_failing_server_is_retried(endpoint: Endpoint, clock: ManualClock, status: int) -> None:
+    endpoint.responses = [(status, {}), (status, {}), response("abc")]
+    assert get_token(TokenSource(settings(endpoint.url), clock=clock)) == "abc"
     assert len(endpoint.requests) == 3
 
 
-def test_a_server_that_stays_in_trouble_is_given_up(endpoint: Endpoint) -> None:
+def test_a_server_that_keeps_failing_is_an_error(endpoint: Endpoint) -> None:
     class Impatient(ManualClock):
-        """Every look at it takes a second."""
+        """Each reading takes a second."""
 
         def monotonic(self) -> float:
             self.advance(1000)
             return super().monotonic()
 
-    endpoint.answers = [(503, b"come back later")]
-    with pytest.raises(TokenError, match="it answers 503: come back later"):
-        ask(TokenSource(settings(endpoint.url, retry_backoff_max_ms=3000), clock=Impatient()))
+    endpoint.responses = [(503, b"come back later")]
+    with pytest.raises(TokenError, match="it returned 503: come back later"):
+        get_token(TokenSource(settings(endpoint.url, retry_backoff_max_ms=3000), clock=Impatient()))
     assert len(endpoint.requests) == 3
 
 
-def test_a_server_that_is_not_there(refusing: str, clock: ManualClock) -> None:
+def test_a_missing_server(refusing: str, clock: ManualClock) -> None:
     with pytest.raises(TokenError, match=rf"{refusing}.*refused"):
-        ask(TokenSource(settings(refusing, retry_backoff_max_ms=0), clock=clock))
+        get_token(TokenSource(settings(refusing, retry_backoff_max_ms=0), clock=clock))
 
 
 @pytest.mark.parametrize(
@@ -473,28 +471,28 @@ def test_a_server_that_is_not_there(refusing: str, clock: ManualClock) -> None:
     [("https", {"connect_timeout_ms": 50}), ("http", {"read_timeout_ms": 50})],
     ids=["connecting", "reading"],
 )
-def test_each_limit_is_for_its_own_part(clock: ManualClock, scheme: str, limits: dict[str, int]) -> None:
-    """Of a server that says nothing; the other limit is 30 s. With https, connecting ends with the handshake."""
+def test_each_time_out_applies_to_its_own_phase(clock: ManualClock, scheme: str, limits: dict[str, int]) -> None:
+    """The server sends nothing; the other time-out is 30 s. With https, connecting includes the handshake."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/token"
         start = time.monotonic()
         fields = {"connect_timeout_ms": 30_000, "read_timeout_ms": 30_000, "retry_backoff_max_ms": 0}
         with pytest.raises(TokenError, match="timed out"):
-            ask(TokenSource(settings(url, **fields | limits), clock=clock))
+            get_token(TokenSource(settings(url, **fields | limits), clock=clock))
         assert time.monotonic() - start < 20
 
 
-def test_the_limit_for_connecting_is_not_one_for_answering(endpoint: Endpoint, clock: ManualClock) -> None:
-    endpoint.answers = [answer("abc")]
+def test_the_connect_time_out_does_not_apply_to_the_response(endpoint: Endpoint, clock: ManualClock) -> None:
+    endpoint.responses = [response("abc")]
     endpoint.is_open.clear()
     threading.Timer(0.5, endpoint.is_open.set).start()
-    assert ask(TokenSource(settings(endpoint.url, connect_timeout_ms=250), clock=clock)) == "abc"
+    assert get_token(TokenSource(settings(endpoint.url, connect_timeout_ms=250), clock=clock)) == "abc"
     assert len(endpoint.requests) == 1
 
 
-def test_a_server_that_sends_byte_by_byte_is_given_up(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_sends_byte_by_byte_times_out(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def limit_s(_: int | None) -> float:
-        """Each wait, in the thread that asks, may take so long that only the limit of the whole can be met."""
+        """Make each wait of the thread so long that only the limit of the whole response applies."""
         return 60 if threading.current_thread().name == "token" else 0.25
 
     monkeypatch.setattr(tokens, "_limit_s", limit_s)
@@ -509,7 +507,7 @@ def test_a_server_that_sends_byte_by_byte_is_given_up(clock: ManualClock, monkey
     async def scenario() -> None:
         server = await asyncio.start_server(drip, "127.0.0.1")
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
-        with pytest.raises(TokenError, match=r"no whole answer within 0\.5 s"):
+        with pytest.raises(TokenError, match=r"no complete response within 0\.5 s"):
             await TokenSource(settings(url, retry_backoff_max_ms=0), clock=clock).token()
         server.close()
 
@@ -519,21 +517,19 @@ def test_a_server_that_sends_byte_by_byte_is_given_up(clock: ManualClock, monkey
 def test_a_proxy_of_the_environment_gets_no_secret(
     endpoint: Endpoint, refusing: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.answers = [answer("abc")]
+    endpoint.responses = [response("abc")]
     monkeypatch.setenv("http_proxy", endpoint.url)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(TokenError, match="refused"):
-        ask(TokenSource(settings(refusing, retry_backoff_max_ms=0), clock=clock))
+        get_token(TokenSource(settings(refusing, retry_backoff_max_ms=0), clock=clock))
     assert not endpoint.requests
 
 
 @pytest.mark.parametrize(("suffix", "target"), [("", "/"), ("?a=b", "/?a=b"), ("/c?a=b#d", "/c?a=b")])
-def test_what_of_the_url_the_server_is_asked_for(
-    endpoint: Endpoint, clock: ManualClock, suffix: str, target: str
-) -> None:
-    endpoint.answers = [answer("abc")]
-    ask(TokenSource(settings(endpoint.url.removesuffix("/token") + suffix), clock=clock))
+def test_the_request_target_of_a_url(endpoint: Endpoint, clock: ManualClock, suffix: str, target: str) -> None:
+    endpoint.responses = [response("abc")]
+    get_token(TokenSource(settings(endpoint.url.removesuffix("/token") + suffix), clock=clock))
     assert [path for path, _, _ in endpoint.requests] == [target]
 
 
@@ -546,17 +542,19 @@ def test_what_of_the_url_the_server_is_asked_for(
             "401: .*no such client.*clientSecret",
         ),
         (302, {}, "302"),
-        (200, b"", "no JSON object with access_token"),
-        (200, b"[" * 100_000, "no JSON object with access_token"),
-        (200, {"access_token": 1}, "no JSON object with access_token"),
-        (200, {"access_token": "s3cret\x01auth=Bearer x"}, "signs that no bearer token has"),
-        (200, {"access_token": " "}, "or is empty"),
+        (200, b"", "not a JSON object with access_token"),
+        (200, b"[" * 100_000, "not a JSON object with access_token"),
+        (200, {"access_token": 1}, "not a JSON object with access_token"),
+        (200, {"access_token": "s3cret\x01auth=Bearer x"}, "characters that no bearer token has"),
+        (200, {"access_token": " "}, "it is empty"),
     ],
 )
-def test_answers_that_are_final(endpoint: Endpoint, clock: ManualClock, status: int, body: object, text: str) -> None:
-    endpoint.answers = [(status, body), answer("abc")]
+def test_responses_that_are_not_retried(
+    endpoint: Endpoint, clock: ManualClock, status: int, body: object, text: str
+) -> None:
+    endpoint.responses = [(status, body), response("abc")]
     with pytest.raises(TokenError, match=text) as caught:
-        ask(TokenSource(settings(endpoint.url), clock=clock))
+        get_token(TokenSource(settings(endpoint.url), clock=clock))
     assert endpoint.url in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert [path for path, _, _ in endpoint.requests] == ["/token"]
@@ -565,7 +563,7 @@ def test_answers_that_are_final(endpoint: Endpoint, clock: ManualClock, status: 
 @pytest.mark.parametrize(
     "url", ["", "ftp://host/x", "https://", "http://host:port/", "http://me:s3cret@host/", "http://host/ x"]
 )
-def test_urls_that_cannot_be(url: str, clock: ManualClock) -> None:
+def test_invalid_urls(url: str, clock: ManualClock) -> None:
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.token\.endpoint\.url") as caught:
         TokenSource(settings(url), clock=clock)
     assert "s3cret" not in str(caught.value)
@@ -573,7 +571,7 @@ def test_urls_that_cannot_be(url: str, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize(("field", "option"), [("client_id", "clientId"), ("client_secret", "clientSecret")])
 @pytest.mark.parametrize("value", [None, "", " "])
-def test_who_asks_must_be_known(field: str, option: str, value: str | None, clock: ManualClock) -> None:
+def test_credentials_are_required(field: str, option: str, value: str | None, clock: ManualClock) -> None:
     with pytest.raises(ConfigError, match=rf"sasl\.jaas\.config needs {option}"):
         TokenSource(settings("https://[::1]:1/token?x=y", **{field: value}), clock=clock)
 
@@ -582,9 +580,9 @@ def test_a_file_is_read_again(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "the token"
     path.write_text(" a.b.c\n")
     source = TokenSource(settings(path.as_uri(), client_id=None, client_secret=None), clock=clock)
-    assert ask(source) == "a.b.c"
+    assert get_token(source) == "a.b.c"
     path.write_text("d.e.f")
-    assert ask(source) == "d.e.f"
+    assert get_token(source) == "d.e.f"
     path.unlink()
     with pytest.raises(TokenError, match=r"sasl\.oauthbearer\.token\.endpoint\.url"):
-        ask(source)
+        get_token(source)

@@ -1,13 +1,14 @@
-"""Reads `sasl.jaas.config`: one login module of Java's, and its options.
+"""Parser of `sasl.jaas.config`: one Java login module and its options.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
 
-The words are those of Java's StreamTokenizer, as Apache Kafka sets it up, so a text that works there works here: words
-of letters, digits and `. - _ $`, strings in single or double quotes with C's escapes, and comments (`//`, `/* */`, and
-a lone `/` up to the end of its line). A bare word must not begin with a digit, a dot or a minus: Java takes it for a
-number and then for nothing. Only one mistake is forgiven there and not here: a quote that is not closed on its line.
+The tokens are those of Java's StreamTokenizer as configured by Apache Kafka, so that a text that works there works
+here: words of letters, digits and `. - _ $`, strings in single or double quotes with C's escapes, and comments (`//`,
+`/* */`, and a single `/` up to the end of its line). A bare word must not begin with a digit, a dot or a minus: Java
+parses it as a number and then ignores it. Java accepts one error that is rejected here: a quote that is not closed on
+its line.
 
-Whatever stands in the text may be a part of a password, so an error says where it is wrong, and never quotes it.
+Any part of the text may belong to a password, so that an error reports the position and never quotes the text.
 """
 
 import re
@@ -34,14 +35,14 @@ _LETTERS = {"a": "\x07", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", 
 
 
 class LoginModule(NamedTuple):
-    """A Java class that logs in. We never run it: its name says which login is meant, its options who logs in."""
+    """A Java class that performs a login. It is never run: the options hold the credentials."""
 
     class_name: str
     control_flag: str
     options: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """Without what the options say: one of them is a password."""
+        """Return the names of the options without their values, one of which is a password."""
         return f"LoginModule({self.class_name} {self.control_flag} {' '.join(f'{name}=...' for name in self.options)})"
 
 
@@ -51,17 +52,17 @@ def parse_jaas(text: str) -> LoginModule:
     flag_token = next(tokens)
     control_flag = _text(flag_token, f"after the class comes one of {', '.join(CONTROL_FLAGS)}").lower()
     if control_flag not in CONTROL_FLAGS:
-        _refuse(flag_token, f"after the class comes one of {', '.join(CONTROL_FLAGS)}")
+        _fail(flag_token, f"after the class comes one of {', '.join(CONTROL_FLAGS)}")
     options: dict[str, str] = {}
     while not (token := next(tokens)).is_sign(";"):
         if token.kind == "end":
-            _refuse(token, "it must end in a semicolon")
+            _fail(token, "it must end in a semicolon")
         key = _text(token, 'an option, key="value", or the semicolon at the end is expected')
         if not (equals := next(tokens)).is_sign("="):
-            _refuse(equals, "an option is key=value")
+            _fail(equals, "an option is key=value")
         options[key] = _text(next(tokens), "an option needs a value")
     if (rest := next(tokens)).kind != "end":
-        _refuse(rest, "only one login module is allowed, and nothing after its semicolon")
+        _fail(rest, "only one login module is allowed, and nothing after its semicolon")
     return LoginModule(class_name, control_flag, options)
 
 
@@ -75,7 +76,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """What the text consists of, and then its end, again and again."""
+    """Yield the tokens of the text, and then the end token for ever."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if match["quoted"] is not None:
@@ -94,11 +95,11 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _text(token: _Token, expectation: str) -> str:
     if token.kind != "word":
-        _refuse(token, expectation)
+        _fail(token, expectation)
     return token.text
 
 
-def _refuse(token: _Token, expectation: str) -> NoReturn:
+def _fail(token: _Token, expectation: str) -> NoReturn:
     where = "its end" if token.kind == "end" else f"character {token.position + 1}"
     hint = ""
     if token.kind == "sign" and token.text in "\"'":

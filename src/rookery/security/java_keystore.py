@@ -1,16 +1,16 @@
-"""The format of Java's own keystores (JKS), which its default was until Java 9.
+"""The format of Java's keystores (JKS), the default until Java 9.
 
 All numbers are big-endian; `text` is a two-byte length and UTF-8, `blob` a four-byte length and bytes:
 
     store        magic FEEDFEED, version (4), number of entries (4), entries, digest (20)
-    entry        tag (4): 1 a key, 2 a trusted certificate; alias (text), milliseconds of its making (8), content
+    entry        tag (4): 1 a key, 2 a trusted certificate; alias (text), creation time in ms (8), content
     key          DER of EncryptedPrivateKeyInfo (blob), number of certificates (4), certificates, its own first
     certificate  kind (text, not in version 1), DER (blob)
 
-The digest is SHA-1 of the password, the words "Mighty Aphrodite" and all that stands before it. A key is hidden by
-XOR with a chain of SHA-1 digests: of the password and a salt, then of the password and the digest before. It stands
-between the salt and the SHA-1 of password and key. Passwords are UTF-16. Nobody would choose that today; it is read
-because it is there.
+The digest is the SHA-1 of the password, the words "Mighty Aphrodite" and all bytes before the digest. A key is
+encrypted by XOR with a chain of SHA-1 digests: the first of the password and a salt, each other one of the password and
+the digest before it. The encrypted key is stored between the salt and the SHA-1 of password and key. Passwords are
+UTF-16. This protection is weak by today's standards; the format is only read, for existing files.
 """
 
 import hmac
@@ -34,16 +34,16 @@ _PROTECTION: Final = bytes.fromhex("060A2B060104012A02110101")
 
 
 class JavaKeystoreError(RookeryError):
-    """Not a keystore, or a damaged one."""
+    """The data is not a keystore, or is damaged."""
 
 
 class WrongPasswordError(RookeryError):
-    """A digest, of the store or of a key, does not fit the password."""
+    """A digest, of the store or of a key, does not match the password."""
 
 
 @value_class
-class HiddenKey:
-    """A key that `reveal` gets back, and its certificates in DER, its own first."""
+class ProtectedKey:
+    """A key as `decrypt_key` takes it, and its certificates in DER, its own first."""
 
     alias: str
     protected: bytes
@@ -52,14 +52,14 @@ class HiddenKey:
 
 @value_class
 class JavaKeystore:
-    """What is in a store. Certificates are in DER."""
+    """The contents of a store. Certificates are in DER."""
 
-    keys: tuple[HiddenKey, ...]
+    keys: tuple[ProtectedKey, ...]
     trusted: tuple[bytes, ...]
 
 
 def parse(data: bytes, password: str | None) -> JavaKeystore:
-    """Without a password the digest is not looked at, as in Java."""
+    """Parse a store. Without a password the digest is not verified, as in Java."""
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
         expected = _digest(_password_bytes(password) + _WORDS + content)
@@ -68,8 +68,8 @@ def parse(data: bytes, password: str | None) -> JavaKeystore:
     reader = _Reader(content)
     magic, version = reader.take(len(MAGIC)), reader.number()
     if magic != MAGIC or version not in (1, 2):
-        raise JavaKeystoreError("this is no JKS keystore of version 1 or 2")
-    keys: list[HiddenKey] = []
+        raise JavaKeystoreError("this is not a JKS keystore of version 1 or 2")
+    keys: list[ProtectedKey] = []
     trusted: list[bytes] = []
     for _ in range(reader.number()):
         tag = reader.number()
@@ -78,7 +78,7 @@ def parse(data: bytes, password: str | None) -> JavaKeystore:
         if tag == _KEY_TAG:
             protected = reader.blob()
             chain = tuple(_certificate(reader, version) for _ in range(reader.number()))
-            keys.append(HiddenKey(alias, protected, chain))
+            keys.append(ProtectedKey(alias, protected, chain))
         elif tag == _TRUSTED_TAG:
             trusted.append(_certificate(reader, version))
         else:
@@ -87,14 +87,18 @@ def parse(data: bytes, password: str | None) -> JavaKeystore:
     return JavaKeystore(tuple(keys), tuple(trusted))
 
 
-def reveal(protected: bytes, password: str) -> bytes:
-    """The key as DER of PKCS#8."""
-    hidden = _protected_octets(protected)
-    size = len(hidden) - 2 * _DIGEST_BYTES
+def decrypt_key(protected: bytes, password: str) -> bytes:
+    """Return the key as DER of PKCS#8."""
+    protected_octets = _protected_octets(protected)
+    size = len(protected_octets) - 2 * _DIGEST_BYTES
     if size < 0:
-        raise JavaKeystoreError("a key is cut short")
+        raise JavaKeystoreError("a key is truncated")
     secret = _password_bytes(password)
-    salt, masked, check = hidden[:_DIGEST_BYTES], hidden[_DIGEST_BYTES:-_DIGEST_BYTES], hidden[-_DIGEST_BYTES:]
+    salt, masked, check = (
+        protected_octets[:_DIGEST_BYTES],
+        protected_octets[_DIGEST_BYTES:-_DIGEST_BYTES],
+        protected_octets[-_DIGEST_BYTES:],
+    )
     mask = _mask(secret, salt, size)
     key = bytes(left ^ right for left, right in zip(masked, mask, strict=True))
     if not hmac.compare_digest(check, _digest(secret + key)):
@@ -112,7 +116,7 @@ def _mask(secret: bytes, salt: bytes, size: int) -> bytes:
 
 
 def _digest(data: bytes) -> bytes:
-    """Also where SHA-1 is forbidden: the format has no other, and what it protects was never safe."""
+    """Return the SHA-1, also where policies forbid it for security: the format has no other digest."""
     return sha1(data, usedforsecurity=False).digest()
 
 
@@ -121,10 +125,10 @@ def _password_bytes(password: str) -> bytes:
 
 
 def _protected_octets(data: bytes) -> bytes:
-    """What is encrypted in an EncryptedPrivateKeyInfo: a sequence of the algorithm and the octets."""
+    """Return the encrypted octets of an EncryptedPrivateKeyInfo, a sequence of the algorithm and the octets."""
     info = _Reader(_Reader(data).der(_DER_SEQUENCE))
     if not info.der(_DER_SEQUENCE).startswith(_PROTECTION):
-        raise JavaKeystoreError("a key is protected in a way that is not JKS's")
+        raise JavaKeystoreError("a key is not protected by the algorithm of JKS")
     return info.der(_DER_OCTETS)
 
 
@@ -142,7 +146,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._data):
-            raise JavaKeystoreError("the store is cut short")
+            raise JavaKeystoreError("the store is truncated")
         taken = self._data[self._position : end]
         self._position = end
         return taken
@@ -157,7 +161,7 @@ class _Reader:
         return self.take(self.number())
 
     def der(self, tag: int) -> bytes:
-        """The content of the element that comes next, which must have this tag."""
+        """Return the content of the next element, which must have the tag `tag`."""
         if self.take(1)[0] != tag:
             raise JavaKeystoreError("a key is not in DER")
         size = self.take(1)[0]
@@ -167,4 +171,4 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self._position != len(self._data):
-            raise JavaKeystoreError("the store goes on where it should end")
+            raise JavaKeystoreError("the store has data after its end")

@@ -1,4 +1,4 @@
-"""JSON Web Tokens as far as a client needs them: when one ends, and making one that nobody signed. Pure.
+"""JSON Web Tokens as far as a client needs them: the expiry of a token, and creating an unsigned one. Pure.
 
 A client does not verify tokens: the broker does.
 """
@@ -18,7 +18,7 @@ _DEFAULT_LIFETIME_S = "3600"
 
 
 def expiry_s(token: str) -> float | None:
-    """The claim `exp`, in seconds since 1970; None if the token has none or is no such token."""
+    """Return the claim `exp`, in seconds since 1970; None if there is none, or the token is not a JSON Web Token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -31,11 +31,11 @@ def expiry_s(token: str) -> float | None:
 
 
 def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
-    """What OAUTHBEARER sends when it is told claims and no endpoint: a token that says `{"alg": "none"}` (RFC 7515).
+    """Return the token for OAUTHBEARER with claims and without an endpoint: one with `{"alg": "none"}` (RFC 7515).
 
-    Its options begin with `unsecuredLogin`, and then: `StringClaim_NAME`, `NumberClaim_NAME`, `ListClaim_NAME` (the
-    value's first sign separates the items), `LifetimeSeconds` and `PrincipalClaimName` (the claim that says who it is).
-    For development only: a broker that takes such tokens believes whatever they say.
+    The names of its options begin with `unsecuredLogin`, followed by: `StringClaim_NAME`, `NumberClaim_NAME`,
+    `ListClaim_NAME` (the first character of the value separates the items), `LifetimeSeconds` and `PrincipalClaimName`
+    (the claim that identifies the user). For development only: a broker that accepts such tokens verifies nothing.
     """
     lifetime_s = _number("LifetimeSeconds", options.get(f"{_OPTION_PREFIX}LifetimeSeconds", _DEFAULT_LIFETIME_S))
     claims: dict[str, Any] = {"exp": now_s + lifetime_s, "iat": now_s}
@@ -50,7 +50,7 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
     principal = options.get(f"{_OPTION_PREFIX}PrincipalClaimName", "").strip() or "sub"
     if not (isinstance(claims.get(principal), str) and claims[principal]):
         raise ConfigError(
-            f'sasl.jaas.config must say who logs in: add {_OPTION_PREFIX}StringClaim_{principal}="NAME", '
+            f'sasl.jaas.config must name the user: add {_OPTION_PREFIX}StringClaim_{principal}="NAME", '
             "or set sasl.oauthbearer.token.endpoint.url"
         )
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."

@@ -1,7 +1,7 @@
-"""What is in a keystore or truststore, whatever its format: JKS, PKCS12 or PEM.
+"""Readers of keystores and truststores in the formats JKS, PKCS12 and PEM.
 
-Pure: bytes in, certificates (DER) and keys out. Every mistake is a ConfigError that names the key of the settings, and
-shows neither passwords nor keys. As in Java, a file of type JKS may be PKCS12 in truth, and the other way round.
+Pure: bytes in, certificates (DER) and keys out. Every error is a ConfigError that names the key of the settings, and
+contains neither passwords nor private keys. As in Java, a file of type JKS may really be PKCS12, and vice versa.
 """
 
 import base64
@@ -41,19 +41,20 @@ class KeyEntry(NamedTuple):
     certificates: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        """Without the key, which belongs into no log."""
+        """Return a text without the key, which must not appear in a log."""
         return f"KeyEntry({len(self.certificates)} certificates)"
 
 
 def read_trusted(data: bytes, kind: str, password: str | None) -> tuple[bytes, ...]:
-    """The certificates of `ssl.truststore.location`."""
+    """Return the certificates of `ssl.truststore.location`."""
     format_ = _find_format(data, kind, _TRUSTSTORE)
     if format_ == PEM:
         return pem_certificates(_pem_text(data), f"{_TRUSTSTORE}.location")
     if format_ == JKS:
-        with _explained(_TRUSTSTORE, f"{_TRUSTSTORE}.password"):
+        with _as_config_error(_TRUSTSTORE, f"{_TRUSTSTORE}.password"):
             store = java_keystore.parse(data, password)
-        # As in Java: of a key's certificates only its own. Of PKCS12 the library does not say which ones those are.
+        # As in Java, only the first certificate of a key's chain is trusted, not its issuers. The library for PKCS12
+        # does not say which certificates belong to a chain.
         certificates = (*store.trusted, *(key.certificates[0] for key in store.keys if key.certificates))
     else:
         certificates = _der(_pkcs12_certificates(_read_pkcs12(data, password, _TRUSTSTORE)))
@@ -63,9 +64,9 @@ def read_trusted(data: bytes, kind: str, password: str | None) -> tuple[bytes, .
 
 
 def read_key(data: bytes, kind: str, password: str | None, key_password: str | None) -> KeyEntry:
-    """The key of `ssl.keystore.location`. In a JKS store it has the store's password if it has none of its own.
+    """Return the key of `ssl.keystore.location`. In a JKS store, `key_password` defaults to the store's password.
 
-    JKS and PEM with several keys are refused, since they do not say which one is meant; of PKCS12 it is the first.
+    A JKS or PEM file with several keys is rejected, since it is ambiguous; of PKCS12 the first key is used.
     """
     format_ = _find_format(data, kind, _KEYSTORE)
     name = f"{_KEYSTORE}.location"
@@ -76,15 +77,15 @@ def read_key(data: bytes, kind: str, password: str | None, key_password: str | N
         raise ConfigError(f"{_KEYSTORE}.password is not set: a keystore of type {kind} needs one")
     if format_ == PKCS12:
         return _pkcs12_key(_read_pkcs12(data, password, _KEYSTORE))
-    with _explained(_KEYSTORE, f"{_KEYSTORE}.password"):
-        hidden = _only_key(java_keystore.parse(data, password))
-    with _explained(_KEYSTORE, _KEY_PASSWORD):
-        key = java_keystore.reveal(hidden.protected, key_password if key_password is not None else password)
-    return KeyEntry(_pkcs8(key, None, name), hidden.certificates)
+    with _as_config_error(_KEYSTORE, f"{_KEYSTORE}.password"):
+        entry = _only_key(java_keystore.parse(data, password))
+    with _as_config_error(_KEYSTORE, _KEY_PASSWORD):
+        key = java_keystore.decrypt_key(entry.protected, key_password if key_password is not None else password)
+    return KeyEntry(_pkcs8(key, None, name), entry.certificates)
 
 
 def pem_certificates(text: str, name: str) -> tuple[bytes, ...]:
-    """All certificates in a text; `name` is where it was set."""
+    """Return all certificates in a text; `name` is the setting that has it."""
     found = tuple(_pem_bytes(body, name) for label, body in _pem_blocks(text) if label in _CERTIFICATE_LABELS)
     if not found:
         raise ConfigError(f"{name} holds no certificate in PEM (-----BEGIN CERTIFICATE-----)")
@@ -92,7 +93,7 @@ def pem_certificates(text: str, name: str) -> tuple[bytes, ...]:
 
 
 def pem_key(text: str, password: str | None, name: str) -> bytes:
-    """The one private key in a text, as DER of PKCS#8; `name` is where it was set."""
+    """Return the only private key in a text, as DER of PKCS#8; `name` is the setting that has it."""
     keys = [(label, body) for label, body in _pem_blocks(text) if label.endswith(_KEY_LABEL)]
     if len(keys) != 1:
         raise ConfigError(f"{name} holds {len(keys)} private keys in PEM: it must be one (-----BEGIN PRIVATE KEY-----)")
@@ -106,7 +107,7 @@ def pem_key(text: str, password: str | None, name: str) -> bytes:
 
 
 def encrypted_pem(entry: KeyEntry, password: str) -> bytes:
-    """Key and certificates as PEM, the key encrypted."""
+    """Return key and certificates as PEM, with the key encrypted."""
     with _library():
         from cryptography.hazmat.primitives.serialization import (
             BestAvailableEncryption,
@@ -123,7 +124,7 @@ def encrypted_pem(entry: KeyEntry, password: str) -> bytes:
 
 
 def _find_format(data: bytes, kind: str, store: str) -> str:
-    """The format that the data has, which for JKS and PKCS12 need not be the one that was said."""
+    """Return the format of the data, which for JKS and PKCS12 may differ from the declared one."""
     declared = kind.upper()
     if declared not in (JKS, PKCS12, PEM):
         raise ConfigError(f"{store}.type is {kind}: it must be JKS, PKCS12 or PEM; {_conversion(kind)}")
@@ -146,12 +147,15 @@ def _conversion(kind: str) -> str:
 
 
 def _pem_text(data: bytes) -> str:
-    """What is not ASCII is a remark between the blocks, in whatever encoding."""
+    """Decode the text. Bytes that are not ASCII occur only in comments between the blocks, in any encoding."""
     return data.decode("latin-1")
 
 
 def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Labels and bodies, from each BEGIN that has an END. One expression for all would look for it at each BEGIN."""
+    """Yield the label and body of each BEGIN that has an END, in linear time.
+
+    A single regular expression would search for the END from each BEGIN.
+    """
     marks = list(_PEM_MARK.finditer(text))
     last_ends = {mark[2]: mark.start() for mark in marks if mark[1] == "END"}
     label, position = None, 0
@@ -167,16 +171,16 @@ def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _pem_bytes(body: str, name: str) -> bytes:
-    """Line ends do not matter: a text that went through a file of properties may have lost them."""
+    """Decode a block. Line ends do not matter: a text from a properties file may have lost them."""
     try:
         return base64.b64decode("".join(body.split()), validate=True)
     except ValueError as error:
-        raise ConfigError(f"{name} is damaged: what stands between BEGIN and END is not base64") from error
+        raise ConfigError(f"{name} is damaged: the text between BEGIN and END is not base64") from error
 
 
 @contextmanager
-def _explained(store: str, password_name: str) -> Iterator[None]:
-    """Says in the words of the settings what is wrong with a JKS store."""
+def _as_config_error(store: str, password_name: str) -> Iterator[None]:
+    """Translate the errors of a JKS store to ConfigErrors that name the settings."""
     try:
         yield
     except java_keystore.WrongPasswordError as error:
@@ -185,7 +189,7 @@ def _explained(store: str, password_name: str) -> Iterator[None]:
         raise ConfigError(f"{store}.location: {error}") from error
 
 
-def _only_key(store: java_keystore.JavaKeystore) -> java_keystore.HiddenKey:
+def _only_key(store: java_keystore.JavaKeystore) -> java_keystore.ProtectedKey:
     if len(store.keys) != 1:
         aliases = ", ".join(key.alias for key in store.keys) or "none"
         raise ConfigError(f"{_KEYSTORE}.location must hold one private key, and holds {len(store.keys)}: {aliases}")
@@ -222,7 +226,7 @@ def _pkcs12_key(store: "PKCS12KeyAndCertificates") -> KeyEntry:
 
 
 def _chain(certificate: "Certificate", others: list["Certificate"]) -> list["Certificate"]:
-    """A certificate, who signed it, and so on. The store may hold others that are only trusted."""
+    """Return a certificate, its issuer, and so on. The store may hold others, which are only trusted."""
     chain = [certificate]
     while issuer := next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None):
         chain.append(issuer)
@@ -236,7 +240,7 @@ def _der(certificates: Iterable["Certificate"]) -> tuple[bytes, ...]:
 
 
 def _pkcs8(key: bytes, password: str | None, name: str) -> bytes:
-    """Any DER of a private key as PKCS#8 without encryption."""
+    """Return a private key, in any DER format, as PKCS#8 without encryption."""
     with _library():
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import (

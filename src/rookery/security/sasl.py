@@ -1,16 +1,17 @@
-"""What a client says to log in, by mechanism. Pure: whoever has the connection carries the bytes.
+"""The client's side of the SASL mechanisms. Pure: the caller sends and receives the messages.
 
-An exchange yields what the client says and is sent what the server answers:
+An exchange yields the client's messages, and the server's responses are sent into it:
 
-    said = next(exchange)
+    message = next(exchange)
     while True:
         try:
-            said = exchange.send(await ask(said))
+            message = exchange.send(await request(message))
         except StopIteration:
             break
 
-It ends when the client is satisfied, and raises SaslError if the server's answer makes no sense or shows that it does
-not know the password. A server that refuses the client says so outside of the exchange, in the protocol around it.
+It ends when the client has authenticated the server as far as the mechanism does. It raises SaslError if a response is
+invalid or does not prove knowledge of the password. A server that rejects the client reports that outside of the
+exchange, in the protocol that carries it.
 """
 
 import re
@@ -28,7 +29,7 @@ Exchange: TypeAlias = Generator[bytes, bytes, None]
 
 # RFC 7628, section 3.1.
 _SEPARATOR = b"\x01"
-# The broker says how often to hash, and the event loop waits: half a second for these. Kafka's own go to 16,384.
+# The broker chooses the number, and hashing blocks the event loop: half a second for this many. Kafka allows 16,384.
 _ITERATIONS_MAX = 1_000_000
 _EXTENSION_NAME = re.compile("[A-Za-z]+")
 _EXTENSION_VALUE = re.compile("[\x21-\x7e \t\r\n]+")
@@ -36,38 +37,41 @@ _EXTENSION_OPTIONS = ("extension_", "unsecuredLoginExtension_")
 
 
 class SaslError(RookeryError):
-    """The server did not keep to the mechanism."""
+    """The server violated the mechanism."""
 
 
 def plain(username: str, password: str) -> Exchange:
-    """RFC 4616. The server has nothing to say but yes or no."""
+    """RFC 4616: a single message with the password. The server's response is empty."""
     yield b"\x00".join((b"", username.encode(), password.encode()))
 
 
 def scram(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
-    """RFC 5802 and 7677: neither side says the password, and both prove to know it. The nonce must be a new one."""
+    """RFC 5802 and 7677: both sides prove that they know the password without sending it.
+
+    `nonce` must be used only once.
+    """
     try:
         import scramp
     except ImportError as error:
         raise ConfigError(f"sasl.mechanism={mechanism} needs scramp: {install_hint('security')}") from error
     client = scramp.ScramClient([mechanism], "replaced", "replaced", c_nonce=nonce)
-    client.username = _AsItIs(username)
-    client.password = _AsItIs(password)
+    client.username = _Unprepared(username)
+    client.password = _Unprepared(password)
     return _scram(client, scramp.ScramException)
 
 
 def oauth_bearer(token: str, extensions: Mapping[str, str] | None = None) -> Exchange:
-    """RFC 7628. A server that refuses the token first says why, in JSON, and wants a byte before it hangs up."""
+    """RFC 7628. A server that rejects the token first sends a reason in JSON, and expects a byte before it closes."""
     pairs = {"auth": f"Bearer {token}", **(extensions or {})}
-    said = b"".join(f"{name}={value}".encode() + _SEPARATOR for name, value in pairs.items())
-    reason = yield b"n,," + _SEPARATOR + said + _SEPARATOR
+    fields = b"".join(f"{name}={value}".encode() + _SEPARATOR for name, value in pairs.items())
+    reason = yield b"n,," + _SEPARATOR + fields + _SEPARATOR
     if reason:
         yield _SEPARATOR
-        raise SaslError(f"the broker refused the token and went on: {reason.decode(errors='replace')}")
+        raise SaslError(f"the broker rejected the token and continued: {reason.decode(errors='replace')}")
 
 
 def oauth_extensions(options: Mapping[str, str]) -> dict[str, str]:
-    """What a login module of OAUTHBEARER is told to say besides the token, for example to which cluster it wants."""
+    """Return the extensions that the options of a login module add to the token, for example a logical cluster."""
     extensions = {
         name.removeprefix(prefix): value
         for prefix in _EXTENSION_OPTIONS
@@ -78,12 +82,12 @@ def oauth_extensions(options: Mapping[str, str]) -> dict[str, str]:
         if name == "auth" or not _EXTENSION_NAME.fullmatch(name):
             raise ConfigError(f"sasl.jaas.config: an extension cannot be named {name!r}; use letters, but not auth")
         if not _EXTENSION_VALUE.fullmatch(value):
-            raise ConfigError(f"sasl.jaas.config: the value of the extension {name} must be of printable ASCII signs")
+            raise ConfigError(f"sasl.jaas.config: the value of the extension {name} must be printable ASCII")
     return extensions
 
 
-class _AsItIs:
-    """A name or password as Kafka takes it: its UTF-8. RFC 5802 wants SASLprep before, which makes others of some."""
+class _Unprepared:
+    """A name or password in UTF-8, as Kafka uses it. RFC 5802 requires SASLprep, which would change some of them."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -97,12 +101,12 @@ class _AsItIs:
 
 def _scram(client: Any, failure: type[Exception]) -> Exchange:
     try:
-        challenge = yield client.get_client_first().encode()
-        client.set_server_first(challenge.decode())
+        server_first = yield client.get_client_first().encode()
+        client.set_server_first(server_first.decode())
         if int(client.iterations) > _ITERATIONS_MAX:
             name, count = client.mechanism_name, client.iterations
-            raise SaslError(f"the broker wants {count} iterations of {name}: at most {_ITERATIONS_MAX} are made")
-        verdict = yield client.get_client_final().encode()
-        client.set_server_final(verdict.decode())
+            raise SaslError(f"the broker requires {count} iterations of {name}: at most {_ITERATIONS_MAX} are allowed")
+        server_final = yield client.get_client_final().encode()
+        client.set_server_final(server_final.decode())
     except (failure, UnicodeDecodeError) as error:
-        raise SaslError(f"the broker's side of {client.mechanism_name} is wrong: {error}") from error
+        raise SaslError(f"the broker's message of {client.mechanism_name} is invalid: {error}") from error

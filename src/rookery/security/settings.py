@@ -1,4 +1,4 @@
-"""What a client knows of a cluster's security: how to encrypt, whom to trust, who it is. Fields are Kafka's keys."""
+"""A client's security settings: encryption, trusted certificates, credentials. Fields are named after Kafka's keys."""
 
 from dataclasses import field
 
@@ -8,7 +8,7 @@ from rookery.security.jaas import LoginModule
 
 @value_class(kw_only=True)
 class TlsSettings:
-    """`ssl.*`. Certificates and keys are in a file (`location`), or given as PEM text."""
+    """`ssl.*`. Certificates and keys are in a file (`location`), or are PEM text."""
 
     enabled_protocols: tuple[str, ...]
     verify_host_name: bool
@@ -26,7 +26,7 @@ class TlsSettings:
 
 @value_class(kw_only=True)
 class TokenSettings:
-    """Where bearer tokens come from: `sasl.oauthbearer.*` and `sasl.login.*`; `tls` for an endpoint with https."""
+    """The source of bearer tokens: `sasl.oauthbearer.*` and `sasl.login.*`; `tls` is for an endpoint with https."""
 
     endpoint_url: str
     client_id: str | None
@@ -44,7 +44,7 @@ class TokenSettings:
 
 @value_class(kw_only=True)
 class SaslSettings:
-    """`tokens` for the mechanism OAUTHBEARER if there is an endpoint, `login` for all others."""
+    """`tokens` is for the mechanism OAUTHBEARER with an endpoint, `login` for all others."""
 
     mechanism: str
     login: LoginModule
@@ -53,7 +53,7 @@ class SaslSettings:
 
 @value_class(kw_only=True)
 class SecuritySettings:
-    """`security.protocol`: PLAINTEXT has neither, SSL the first, SASL_PLAINTEXT the second, SASL_SSL both."""
+    """`security.protocol`: PLAINTEXT has neither field, SSL has `tls`, SASL_PLAINTEXT has `sasl`, SASL_SSL both."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None

@@ -1,6 +1,6 @@
-"""Turns `ssl.*` into what Python's `ssl` wants: reads the stores, says what is wrong with them by Kafka's keys.
+"""Creates Python's SSLContext from `ssl.*`: reads the stores, and reports errors by the names of Kafka's keys.
 
-Which keys exclude each other, and that a store of type PEM has no password, is as in Kafka.
+As in Kafka, some keys exclude each other, and a store of type PEM has no password.
 """
 
 import secrets
@@ -25,10 +25,10 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Reads files, when a client is made."""
+    """Return the context for a client's connections. Reads the files, once per client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.verify_host_name
-    # As in Java, whoever is in the truststore is trusted, not only authorities that signed themselves.
+    # As in Java, every certificate in the truststore is trusted, not only self-signed authorities.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _set_versions(context, settings.enabled_protocols)
     _load_trusted(context, settings)
@@ -57,7 +57,7 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         context.load_default_certs()
         return
-    # One by one: of several at once OpenSSL takes a damaged last one for their end.
+    # One by one: if several are loaded in one call, OpenSSL takes a damaged last one for the end of the data.
     for certificate in certificates:
         try:
             context.load_verify_locations(cadata=certificate)
@@ -87,7 +87,7 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
         _load_entry(context, entry)
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{name}: the certificate does not fit the key or cannot be used ({_reason(error)})"
+            f"{name}: the certificate does not match the key or cannot be used ({_reason(error)})"
         ) from error
 
 
@@ -126,7 +126,10 @@ def _read(location: str, name: str) -> bytes:
 
 
 def _load_entry(context: ssl.SSLContext, entry: KeyEntry) -> None:
-    """Python loads keys from files only: this one is in a directory of our own, encrypted, and gone at once."""
+    """Load a key by way of a temporary file, because Python loads keys only from files.
+
+    The key in the file is encrypted, its directory is private, and both are deleted immediately.
+    """
     password = secrets.token_hex()
     with TemporaryDirectory(prefix="rookery-tls-") as directory:
         file = Path(directory, "key.pem")

@@ -1,9 +1,9 @@
 """Bearer tokens for OAUTHBEARER, from an OAuth 2 server (client credentials, KIP-768) or from a file.
 
-A token is kept to its end. When the refresh window or the refresh buffer begins, whichever is earlier, the next who
-asks starts the fetch of another, and whoever asks meanwhile waits for the same one; but who has a token does not wait
-long: an identity provider that hangs must not stop him.
-A file is read each time: who writes it decides when there is a new token.
+A token is cached until it expires. When the refresh window or the refresh buffer begins, whichever is earlier, the next
+call starts the fetch of another token, and concurrent calls wait for the same fetch. While the cached token is valid,
+they wait only for a short time: an identity provider that hangs must not block a login that could succeed.
+A file is read with each call, so that a new token is used as soon as it is written.
 """
 
 import asyncio
@@ -35,32 +35,33 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 _URL_KEY = "sasl.oauthbearer.token.endpoint.url"
-# For connecting and for each wait for bytes, if not set: Java waits for ever then, and so would whoever needs a token.
+# For connecting and for each wait for bytes, if not set. Java would wait for ever, and so would the login.
 _DEFAULT_TIMEOUT_MS = 30_000
-# How long who has a token waits for the next.
-_PATIENCE_S = 2.0
-# After a fetch that failed, or took too long, while there is a token. Kafka's own; a fetch has made its tries before.
-_REST_S = 10
+# How long a call waits for the next token while the cached one is valid.
+_REFRESH_WAIT_S = 2.0
+# The pause after a fetch that failed or took too long, while the cached token is valid; as in Kafka. The fetch has made
+# its own retries before.
+_RETRY_PAUSE_S = 10
 # Kafka's default of sasl.login.refresh.min.period.seconds.
 _REFRESH_MIN_PERIOD_S = 60
-_ANSWER_BYTES_MAX = 1_000_000
+_RESPONSE_BYTES_MAX = 1_000_000
 _REASON_CHARACTERS_MAX = 1000
-# Names and passwords in a URL are not for us: no error that shows it can show one.
+# Without user names and passwords, so that errors can show the URL.
 _URL = re.compile(r"https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d+)?(?:[/?][!-~]*)?|file://[ -~]*", re.ASCII)
-# RFC 6750, section 2.1; anything else could end the message around it.
+# RFC 6750, section 2.1; other characters could end the message that contains the token.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-# They ask to come back later, like all from 500 on.
-_LATER = {408, 429}
+# Retriable, like all from 500 on.
+_RETRIABLE_STATUSES = {408, 429}
 
 _log = LibraryLogger(__name__)
 
 
 class TokenError(RookeryError):
-    """There is no token to be had now; the text says from where, and why."""
+    """No token is available; the text has the source and the reason."""
 
 
 class _RetriableError(Exception):
-    """The server may answer if it is asked again."""
+    """The request may succeed if it is repeated."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -74,7 +75,7 @@ class _Token:
 
 
 class TokenSource:
-    """Belongs to the event loop in which it is asked."""
+    """Belongs to the event loop in which `token` is called."""
 
     def __init__(self, settings: TokenSettings, *, clock: Clock) -> None:
         _check(settings)
@@ -82,69 +83,70 @@ class TokenSource:
         self._is_file = urllib.parse.urlsplit(settings.endpoint_url).scheme == "file"
         self._tls = None if settings.tls is None else _tls_context(settings.tls)
         self._clock = clock
-        self._kept: _Token | None = None
+        self._cached: _Token | None = None
         self._fetching: asyncio.Task[_Token] | None = None
 
     async def token(self) -> str:
+        """Return a valid token. Raises TokenError if there is none."""
         if self._is_file:
             return await _in_thread(_read_file, self._settings.endpoint_url)
-        kept, now_s = self._kept, self._now_s()
-        if kept is None or now_s >= kept.end_s:
-            return await self._fetched_text()
-        if now_s >= kept.refresh_s:
-            return await self._newer_than(kept)
-        return kept.text
+        cached, now_s = self._cached, self._now_s()
+        if cached is None or now_s >= cached.end_s:
+            return await self._fetch_shared()
+        if now_s >= cached.refresh_s:
+            return await self._refreshed(cached)
+        return cached.text
 
-    async def _newer_than(self, kept: _Token) -> str:
-        """The next token if it comes soon: with what is left of the old one a session would be short."""
+    async def _refreshed(self, cached: _Token) -> str:
+        """Return the next token if it arrives soon, else `cached`, whose short remaining life makes short sessions."""
         with suppress(TimeoutError, TokenError):
-            async with asyncio.timeout(min(_PATIENCE_S, kept.end_s - self._now_s())):
-                return await self._fetched_text()
-        if self._kept is kept:
-            self._rest(kept)
-        return kept.text if self._now_s() < kept.end_s else await self.token()
+            async with asyncio.timeout(min(_REFRESH_WAIT_S, cached.end_s - self._now_s())):
+                return await self._fetch_shared()
+        if self._cached is cached:
+            self._pause_refresh(cached)
+        return cached.text if self._now_s() < cached.end_s else await self.token()
 
-    def _rest(self, kept: _Token) -> None:
-        """Those who have a token do not wait again for a while."""
-        self._kept = replace(kept, refresh_s=self._now_s() + _REST_S)
+    def _pause_refresh(self, cached: _Token) -> None:
+        """Use `cached` for a while without another fetch."""
+        self._cached = replace(cached, refresh_s=self._now_s() + _RETRY_PAUSE_S)
 
     def close(self) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
 
-    async def _fetched_text(self) -> str:
-        """A caller that is cancelled leaves the fetch to the others. `_fetched` takes note of a failure."""
+    async def _fetch_shared(self) -> str:
+        """Wait for the shared fetch. A caller that is cancelled does not cancel it; `_on_fetched` handles a failure."""
         # Not asyncio.shield: since Python 3.14 it reports a failure as unhandled whenever one caller was cancelled.
-        fetching = self._shared_fetch()
+        fetching = self._start_fetch()
         await asyncio.wait((fetching,))
         return fetching.result().text
 
-    def _shared_fetch(self) -> "asyncio.Task[_Token]":
+    def _start_fetch(self) -> "asyncio.Task[_Token]":
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetch())
-            self._fetching.add_done_callback(self._fetched)
+            self._fetching.add_done_callback(self._on_fetched)
         return self._fetching
 
-    def _fetched(self, task: "asyncio.Task[_Token]") -> None:
+    def _on_fetched(self, task: "asyncio.Task[_Token]") -> None:
         self._fetching = None
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
-            self._kept = task.result()
-        elif self._kept is not None and self._now_s() < self._kept.end_s:
-            # Maybe nobody waits for it, and so nobody else would say so.
-            _log.warning("no new token yet, the old one still holds", error=str(error))
-            self._rest(self._kept)
+            self._cached = task.result()
+        elif self._cached is not None and self._now_s() < self._cached.end_s:
+            # No caller may be waiting for the fetch, so that this is the only report.
+            _log.warning("cannot get a new token, the present one is still valid", error=str(error))
+            self._pause_refresh(self._cached)
 
     async def _fetch(self) -> _Token:
         settings = self._settings
         deadline = self._clock.monotonic() + settings.retry_backoff_max_ms / 1000
         pause_s = settings.retry_backoff_ms / 1000
         while True:
-            asked_s = self._now_s()
+            requested_s = self._now_s()
             try:
-                return _token_of(await self._try(), asked_s, settings)
+                return _token_of(await self._request(), requested_s, settings)
             except _RetriableError as error:
                 left_s = deadline - self._clock.monotonic()
                 if left_s <= 0:
@@ -152,32 +154,35 @@ class TokenSource:
                 await asyncio.sleep(min(pause_s, left_s))
                 pause_s *= 2
 
-    async def _try(self) -> bytes:
-        """The limits of a socket are for each wait, of which a server that sends byte by byte makes many."""
+    async def _request(self) -> bytes:
+        """Request a token, with a limit for the whole response.
+
+        The time-outs of a socket apply to each wait, of which a server that sends byte by byte causes many.
+        """
         limit_s = _limit_s(self._settings.connect_timeout_ms) + _limit_s(self._settings.read_timeout_ms)
         try:
             async with asyncio.timeout(limit_s):
-                return await _in_thread(partial(_ask, self._tls), self._settings)
+                return await _in_thread(partial(_post_checked, self._tls), self._settings)
         except TimeoutError:
-            raise _RetriableError(f"no whole answer within {limit_s:g} s") from None
+            raise _RetriableError(f"no complete response within {limit_s:g} s") from None
 
     def _now_s(self) -> float:
         return self._clock.now_ms() / 1000
 
 
 async def _in_thread(work: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Not in one of the loop's own threads: those are waited for when a program ends, and a server may not answer."""
-    answer: Future[Result] = Future()
-    answer.set_running_or_notify_cancel()
+    """Run `work` in a daemon thread. The loop's own threads are joined when a program ends, and a server may hang."""
+    response: Future[Result] = Future()
+    response.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            answer.set_result(work(argument))
+            response.set_result(work(argument))
         except Exception as error:
-            answer.set_exception(error)
+            response.set_exception(error)
 
     threading.Thread(target=run, name="token", daemon=True).start()
-    return await asyncio.wrap_future(answer)
+    return await asyncio.wrap_future(response)
 
 
 def _check(settings: TokenSettings) -> None:
@@ -191,7 +196,7 @@ def _check(settings: TokenSettings) -> None:
 
 
 def _tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    # Only here: an endpoint without TLS is for tests.
+    # Imported only here: only an endpoint with https needs it.
     from rookery.security.tls import client_context
 
     try:
@@ -204,7 +209,7 @@ def _limit_s(timeout_ms: int | None) -> float:
     return (timeout_ms if timeout_ms is not None and timeout_ms > 0 else _DEFAULT_TIMEOUT_MS) / 1000
 
 
-def _ask(tls: ssl.SSLContext | None, settings: TokenSettings) -> bytes:
+def _post_checked(tls: ssl.SSLContext | None, settings: TokenSettings) -> bytes:
     try:
         status, body = _post(tls, settings)
     except (OSError, http.client.HTTPException) as error:
@@ -218,8 +223,8 @@ def _ask(tls: ssl.SSLContext | None, settings: TokenSettings) -> bytes:
         raise TokenError(f"no token from {settings.endpoint_url}: {error}; check {_URL_KEY}") from error
     if 200 <= status < 300:
         return body
-    reason = f"it answers {status}: {_reason(status, body)}"
-    if status >= 500 or status in _LATER:
+    reason = f"it returned {status}: {_reason(status, body)}"
+    if status >= 500 or status in _RETRIABLE_STATUSES:
         raise _RetriableError(reason)
     raise TokenError(
         f"no token from {settings.endpoint_url}: {reason}; check {_URL_KEY}, and clientId, clientSecret and scope in "
@@ -228,9 +233,9 @@ def _ask(tls: ssl.SSLContext | None, settings: TokenSettings) -> bytes:
 
 
 def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, bytes]:
-    """Status and body. The secret goes to the server that the settings name, and to no other.
+    """Send the request; return status and body. The secret is sent only to the server that the settings name.
 
-    Hence not urllib, which goes where redirects send it, and to the environment's proxies, which Java does not know.
+    urllib is not used, because it follows redirects, and uses the proxies of the environment, which Java ignores.
     """
     url = urllib.parse.urlsplit(settings.endpoint_url)
     connection = connection_to(url, tls, _limit_s(settings.connect_timeout_ms))
@@ -239,8 +244,8 @@ def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, byt
         connection.sock.settimeout(_limit_s(settings.read_timeout_ms))
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         connection.request("POST", target, _body(settings), _headers(settings))
-        answer = connection.getresponse()
-        return answer.status, answer.read(_ANSWER_BYTES_MAX)
+        response = connection.getresponse()
+        return response.status, response.read(_RESPONSE_BYTES_MAX)
     finally:
         connection.close()
 
@@ -248,7 +253,7 @@ def _post(tls: ssl.SSLContext | None, settings: TokenSettings) -> tuple[int, byt
 def connection_to(
     url: urllib.parse.SplitResult, tls: ssl.SSLContext | None, timeout_s: float
 ) -> http.client.HTTPConnection:
-    """With its port, without which `http.client` would look for one behind the last colon of an IPv6 address."""
+    """Return a connection with an explicit port: `http.client` would parse the end of an IPv6 address as one."""
     host = url.hostname or ""
     if url.scheme == "https":
         return http.client.HTTPSConnection(host, url.port or 443, timeout=timeout_s, context=tls)
@@ -263,13 +268,13 @@ def _body(settings: TokenSettings) -> bytes:
 
 
 def _headers(settings: TokenSettings) -> dict[str, str]:
-    who = [(part or "").strip() for part in (settings.client_id, settings.client_secret)]
+    credentials = [(part or "").strip() for part in (settings.client_id, settings.client_secret)]
     if settings.url_encode_header:
-        # RFC 6749 asks for it in section 2.3.1, and most servers do not expect it.
-        who = [urllib.parse.quote_plus(part) for part in who]
+        # RFC 6749 requires it in section 2.3.1, but most servers do not expect it.
+        credentials = [urllib.parse.quote_plus(part) for part in credentials]
     return {
         "Accept": "application/json",
-        "Authorization": f"Basic {base64.b64encode(':'.join(who).encode()).decode()}",
+        "Authorization": f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}",
         "Cache-Control": "no-cache",
         "Connection": "close",
         "Content-Type": "application/x-www-form-urlencoded",
@@ -278,31 +283,33 @@ def _headers(settings: TokenSettings) -> dict[str, str]:
 
 
 def _reason(status: int, body: bytes) -> str:
-    """RFC 6749, section 5.2: an error has a name and a description, neither of them secret."""
+    """Return the reason in an error response (RFC 6749, section 5.2), which contains no secrets."""
     text = body.decode(errors="replace").strip()
     return text[:_REASON_CHARACTERS_MAX] or http.client.responses.get(status, "nothing")
 
 
-def _token_of(answer: bytes, asked_s: float, settings: TokenSettings) -> _Token:
-    """The answer may hold the token, and so is never shown."""
+def _token_of(response: bytes, requested_s: float, settings: TokenSettings) -> _Token:
+    """Return the token of a response, which no error may show: it may contain the token."""
     try:
-        fields = json.loads(answer)
+        fields = json.loads(response)
     except (ValueError, RecursionError):
         fields = None
     text = fields.get("access_token") if isinstance(fields, dict) else None
     if not isinstance(text, str):
-        raise TokenError(f"no token from {settings.endpoint_url}: its answer is no JSON object with access_token")
+        raise TokenError(f"no token from {settings.endpoint_url}: its response is not a JSON object with access_token")
     text = _checked(text, settings.endpoint_url)
     life_s = _seconds(fields.get("expires_in"))
-    # Brokers go by what the token says of itself; a server that counts whole seconds, or that keeps tokens, says more.
-    ends_s = [end_s for end_s in (None if life_s is None else asked_s + life_s, expiry_s(text)) if end_s is not None]
-    # If nobody knows how long it holds, it is not kept.
-    end_s = min(ends_s, default=asked_s)
-    return _Token(text, refresh_at_s(asked_s, end_s, settings), end_s)
+    # Brokers use the token's own expiry. `expires_in` may be later, if the server rounds it or caches tokens.
+    ends_s = [
+        end_s for end_s in (None if life_s is None else requested_s + life_s, expiry_s(text)) if end_s is not None
+    ]
+    # A token without a known expiry is not cached.
+    end_s = min(ends_s, default=requested_s)
+    return _Token(text, refresh_at_s(requested_s, end_s, settings), end_s)
 
 
 def refresh_at_s(start_s: float, end_s: float, settings: TokenSettings) -> float:
-    """When a token should be replaced. As in Apache Kafka, a buffer that leaves it less than a minute is ignored."""
+    """Return the time to replace a token. As in Apache Kafka, a buffer is ignored if it leaves less than a minute."""
     life_s = end_s - start_s
     window_s = start_s + life_s * settings.refresh_window_factor
     if settings.refresh_buffer_s + _REFRESH_MIN_PERIOD_S > life_s:
@@ -311,7 +318,7 @@ def refresh_at_s(start_s: float, end_s: float, settings: TokenSettings) -> float
 
 
 def _seconds(value: object) -> float | None:
-    """Some servers quote the number."""
+    """Parse a number of seconds, which some servers send as a string."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):
@@ -331,5 +338,5 @@ def _read_file(url: str) -> str:
 def _checked(text: str, url: str) -> str:
     token = text.strip()
     if not _TOKEN.fullmatch(token):
-        raise TokenError(f"no token from {url}: what is there has signs that no bearer token has, or is empty")
+        raise TokenError(f"no token from {url}: it is empty, or has characters that no bearer token has")
     return token

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the stores in this directory anew, with the keytool of Java 17. The tests need no Java: they read what it made.
+# Generates the stores in this directory with the keytool of Java 17. The tests need no Java: they read its files.
 set -euo pipefail
 cd "$(dirname "$0")"
 export LC_ALL=C.UTF-8 STORE=store-secret KEY=key-secret ACCENTS=pässwört
@@ -11,7 +11,7 @@ tool() { keytool "$@" 2>>"$work/messages" || { cat "$work/messages" >&2; exit 1;
 store() { printf '%s' "-keystore $work/$1 -storetype $2"; }
 key() { tool -genkeypair -keyalg EC -groupname secp256r1 $dates "$@"; }
 
-# An authority, and a client with its signature.
+# An authority, and a client whose certificate it signed.
 key $(store ca.p12 PKCS12) -storepass:env STORE -alias authority -dname CN=authority -ext bc:c
 tool -exportcert -rfc $(store ca.p12 PKCS12) -storepass:env STORE -alias authority >authority.pem
 key $(store client.jks JKS) -storepass:env STORE -keypass:env KEY -alias client -dname CN=client
@@ -26,10 +26,10 @@ for kind in JKS PKCS12; do
 done
 tool -importkeystore $from_client -destkeystore "$work/client.pkcs12" -deststoretype PKCS12 -deststorepass:env STORE \
   -destkeypass:env STORE
-# The way that Java wrote PKCS12 up to Java 16: RC2 and triple DES.
+# PKCS12 as written up to Java 16: RC2 and triple DES.
 tool -J-Dkeystore.pkcs12.legacy -importkeystore $from_client -destkeystore "$work/legacy.pkcs12" -deststoretype PKCS12 \
   -deststorepass:env STORE -destkeypass:env STORE
-# A key and a certificate that is trusted but not of its chain. Only JKS can have passwords that are not ASCII.
+# A key, and a trusted certificate that is not in its chain. Only JKS can have passwords that are not ASCII.
 key $(store other.p12 PKCS12) -storepass:env STORE -alias other -dname CN=other
 tool -exportcert -rfc $(store other.p12 PKCS12) -storepass:env STORE -alias other >other.pem
 mixed() {
@@ -43,7 +43,7 @@ key $(store two.jks JKS) -storepass:env STORE -keypass:env STORE -alias first -d
 key $(store two.jks JKS) -storepass:env STORE -keypass:env STORE -alias second -dname CN=second
 tool -importcert -noprompt $(store trusted.jceks JCEKS) -storepass:env STORE -alias authority -file authority.pem
 
-# What the client's key is, read by a program that is neither Java nor ours.
+# The client's key, extracted by a program that is neither Java nor Rookery.
 openssl pkcs12 -in "$work/client.pkcs12" -passin env:STORE -nocerts -nodes | openssl pkcs8 -topk8 -nocrypt >client.key.pem
 openssl pkcs8 -topk8 -in client.key.pem -passout env:KEY >client.encrypted.pem
 openssl ec -in client.key.pem -out client.traditional.pem
