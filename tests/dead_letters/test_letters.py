@@ -30,7 +30,7 @@ def test_every_field_filters(selection: Selection, is_match: bool) -> None:
     assert selection.matches(letter(failure(), offset=5)) is is_match
 
 
-def test_what_has_no_origin_is_match_by_time_and_place_only() -> None:
+def test_a_letter_without_failure_matches_by_time_and_offset_only() -> None:
     assert Selection(since_ms=0, spans=(OffsetSpan(0, 0, 0),)).matches(letter())
     assert not Selection(error_classes=frozenset({""})).matches(letter())
 

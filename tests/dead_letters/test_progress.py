@@ -45,7 +45,7 @@ def test_long_runs_cost_constant_memory() -> None:
     assert 10**14 in progress
 
 
-def test_too_many_holes_are_refused() -> None:
+def test_too_many_holes_are_rejected() -> None:
     progress = Progress()
     for offset in range(1, METADATA_LENGTH_MAX, 2):
         progress.add(offset, offset + 1)

@@ -7,7 +7,7 @@ and 7 are open, 8 and 9 are done, and everything from 10 on is open. The transac
 both.
 
 Brokers accept 4096 bytes of metadata (`offset.metadata.max.bytes`). A batch of dead letters that would leave more holes
-than fit is refused before any of its records is sent. An offset that was reset with other tools has no metadata:
+than fit is rejected before any of its records is sent. An offset that was reset with other tools has no metadata:
 everything before it is done, everything from it on is open.
 """
 
