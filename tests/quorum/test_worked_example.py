@@ -8,7 +8,8 @@ from uuid import UUID
 from rookery.base.clock import ManualClock
 from rookery.base.files import OsFiles
 from rookery.metadata.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
-from rookery.quorum.driver import STATE_FILE, QuorumDriver
+from rookery.quorum.driver import QuorumDriver
+from rookery.quorum.election_state import STATE_FILE
 from rookery.storage.directory import LogDirectory
 from rookery.storage.names import METADATA_PARTITION
 

@@ -1,17 +1,19 @@
-"""The metadata log and its quorum, which has one voter so far: this node.
+"""The shell of the quorum: the metadata log on its disk, and the core that decides what is committed.
 
-The log is a partition's log like any other, `__cluster_metadata-0`, and recovers as one; the quorum adds an epoch per
-start (`quorum-state`, then a leader-change batch) and what "committed" means: synced by a majority, here by this node.
-What a crash left in the log and recovery kept is committed too, though no answer may have told of it. Damage to what
-was committed is never cut away: see `committed`.
+The log is a partition's log like any other, `__cluster_metadata-0`, and recovers as one. The core (`core`) adds epochs,
+votes and the meaning of "committed": synced by a majority of the voters. So far the voters are this node alone, so the
+core elects it when the log is opened, and there is no other replica to talk to. What a crash left in the log and
+recovery kept is committed too, though no response may have reported it. Damage to what was committed is never cut away:
+see `committed`.
 
 One append is one batch: its records survive together or not at all. The whole log is read at the start; it is never
 cleaned up, since there are no snapshots of metadata so far.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,17 +21,24 @@ from rookery.base.bounds import METADATA_RECORDS_PER_SLICE
 from rookery.base.clock import Clock
 from rookery.base.files import Files, replace_file
 from rookery.base.types import LeaderEpoch, NodeId, Offset
+from rookery.quorum import events
 from rookery.quorum.committed import CommittedNote, check_committed
-from rookery.quorum.messages import QuorumState, decode_state, encode_state, leader_change_record
+from rookery.quorum.core import QuorumCore
+from rookery.quorum.election_state import STATE_FILE, ElectionState, decode_election_state, encode_election_state
+from rookery.quorum.events import Effect
+from rookery.quorum.log_view import LogView
+from rookery.quorum.messages import leader_change_record
+from rookery.quorum.transitions import QuorumSettings
+from rookery.quorum.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from rookery.records.batch import iterate_headers, read_header
 from rookery.records.record import Record, RecordSpan, build_batch, iterate_spans, open_batch
 from rookery.storage.config import FOREVER_MS, UNLIMITED, LogConfig
 from rookery.storage.directory import LogDirectory
+from rookery.storage.epochs import LeaderEpochs
 from rookery.storage.flush import flush_in_executor
 from rookery.storage.log import Log
 from rookery.storage.names import METADATA_PARTITION
 
-STATE_FILE = "quorum-state"
 _READ_SIZE_BYTES = 1 << 20
 _CONFIG = LogConfig(
     cleanup_policy=frozenset(), retention_ms=UNLIMITED, retention_bytes=UNLIMITED, segment_ms=FOREVER_MS
@@ -44,21 +53,23 @@ class QuorumDriver:
 
     def __init__(
         self,
+        core: QuorumCore,
         log: Log,
         *,
+        files: Files,
         clock: Clock,
-        leader_epoch: LeaderEpoch,
         committed: CommittedNote,
         on_commit: CommitListener | None = None,
         executor: Executor | None = None,
     ) -> None:
+        self._core = core
         self._log = log
+        self._files = files
         self._committed = committed
         self._on_commit = on_commit
         self._clock = clock
         self._executor = executor
         self._appending = False
-        self.leader_epoch = leader_epoch
 
     @classmethod
     def open(
@@ -94,13 +105,17 @@ class QuorumDriver:
             recovery_point=committed,
             log_directory=log_directory,
         )
-        leader_epoch = max(state.leader_epoch, log.epochs.latest) + 1
-        _write_state(files, directory, log_directory, QuorumState(node_id, leader_epoch, node_id))
-        driver = cls(
-            log, clock=clock, leader_epoch=leader_epoch, committed=note, on_commit=on_commit, executor=executor
-        )
-        driver._begin_epoch(node_id)
+        core = _sole_voter(node_id, state, log)
+        driver = cls(core, log, files=files, clock=clock, committed=note, on_commit=on_commit, executor=executor)
+        driver._carry_out(core.start(driver._now_ms()))
+        driver._log.flush()
+        driver._note_committed(synced=True)
+        driver._carry_out(driver._synced())
         return driver
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self._core.epoch
 
     @property
     def next_offset(self) -> Offset:
@@ -119,18 +134,15 @@ class QuorumDriver:
         assert not self._appending, "appends must be serialised"
         self._appending = True
         try:
-            now_ms = self._clock.now_ms()
-            records = [Record(index, now_ms, None, value) for index, value in enumerate(values)]
-            if len(records) > METADATA_RECORDS_PER_SLICE:
-                # To build a batch of thousands of records would hold up the event loop; it needs nothing but them.
-                batch = await asyncio.get_running_loop().run_in_executor(self._executor, build_batch, records)
-            else:
-                batch = build_batch(records)
-            base_offset = self._append(batch)
+            batch = await self._build(values)
+            effects = self._core.step(events.Propose(self._core.epoch, len(values)), self._now_ms())
+            self._carry_out(effects, proposal=batch)
             await flush_in_executor(self._log, self._executor)
             self._note_committed()
+            self._carry_out(self._synced())
+            assert self._core.high_watermark == self._log.end_offset, "the only voter has synced it"
             if self._on_commit is not None:
-                await self._on_commit(base_offset, values)
+                await self._on_commit(self._log.end_offset - len(values), values)
         finally:
             self._appending = False
 
@@ -139,23 +151,56 @@ class QuorumDriver:
         if self._log.log_directory.is_online:
             self._note_committed(synced=True)
 
+    def _now_ms(self) -> float:
+        return self._clock.monotonic() * 1000
+
+    async def _build(self, values: Sequence[bytes]) -> bytearray:
+        now_ms = self._clock.now_ms()
+        records = [Record(index, now_ms, None, value) for index, value in enumerate(values)]
+        if len(records) <= METADATA_RECORDS_PER_SLICE:
+            return build_batch(records)
+        # To build a batch of thousands of records would hold up the event loop; it needs nothing but them.
+        return await asyncio.get_running_loop().run_in_executor(self._executor, build_batch, records)
+
+    def _synced(self) -> list[Effect]:
+        return self._core.step(events.Synced(self._log.recovery_point), self._now_ms())
+
+    def _carry_out(self, effects: Iterable[Effect], *, proposal: bytearray | None = None) -> None:
+        for effect, following in pairwise([*effects, None]):
+            match effect:
+                case events.Save(state):
+                    # Nothing depends on a state that the next effect replaces.
+                    if not isinstance(following, events.Save):
+                        self._write_state(state)
+                case events.AppendLeaderChange(epoch, base_offset, granting):
+                    self._append(self._leader_change(granting), epoch, base_offset)
+                case events.AppendProposal(epoch, base_offset):
+                    assert proposal is not None
+                    self._append(proposal, epoch, base_offset)
+                case events.Commit() | events.Lead():
+                    pass
+                case _:
+                    raise AssertionError(f"a quorum of one has no use for {effect}")
+
+    def _leader_change(self, granting: Sequence[ReplicaKey]) -> bytearray:
+        key, value = leader_change_record(self._core.me.node_id, voters=self._core.voters.keys, granting=granting)
+        return build_batch([Record(0, self._clock.now_ms(), key, value)], control=True)
+
+    def _append(self, batch: bytearray, epoch: LeaderEpoch, base_offset: Offset) -> None:
+        written = self._log.append(batch, read_header(batch), leader_epoch=epoch)
+        assert written == base_offset, "the core knows where the log ends"
+
     def _note_committed(self, *, synced: bool = False) -> None:
         try:
             (self._committed.write_synced if synced else self._committed.write)(self._log.recovery_point)
         except OSError as error:
             raise self._log.log_directory.fail(error) from error
 
-    def _begin_epoch(self, node_id: NodeId) -> None:
-        key, value = leader_change_record(node_id)
-        self._write([Record(0, self._clock.now_ms(), key, value)], control=True)
-        self._log.flush()
-        self._note_committed(synced=True)
-
-    def _write(self, records: Sequence[Record], *, control: bool = False) -> Offset:
-        return self._append(build_batch(records, control=control))
-
-    def _append(self, batch: bytearray) -> Offset:
-        return self._log.append(batch, read_header(batch), leader_epoch=self.leader_epoch)
+    def _write_state(self, state: ElectionState) -> None:
+        try:
+            replace_file(self._files, self._log.directory / STATE_FILE, encode_election_state(state))
+        except OSError as error:
+            raise self._log.log_directory.fail(error) from error
 
     def _raw_batches(self) -> Iterator[bytes]:
         offset = self._log.start_offset
@@ -167,17 +212,23 @@ class QuorumDriver:
                     offset = header.last_offset + 1
 
 
+def _sole_voter(node_id: NodeId, state: ElectionState, log: Log) -> QuorumCore:
+    me = ReplicaKey(node_id)
+    return QuorumCore(
+        me,
+        state=state,
+        log=LogView(LeaderEpochs(log.epochs.entries()), end_offset=log.end_offset),
+        voters=VoterHistory(VoterSet([Voter(me, {})])),
+        settings=QuorumSettings(),
+        # It never waits for an election.
+        jitter=lambda: 0.0,
+    )
+
+
 def _value(payload: bytes, span: RecordSpan) -> bytes:
     return payload[span.value_start : span.value_start + max(0, span.value_size)]
 
 
-def _read_state(files: Files, directory: Path) -> QuorumState:
+def _read_state(files: Files, directory: Path) -> ElectionState:
     path = directory / STATE_FILE
-    return decode_state(files.read_file(path)) if files.exists(path) else QuorumState()
-
-
-def _write_state(files: Files, directory: Path, log_directory: LogDirectory, state: QuorumState) -> None:
-    try:
-        replace_file(files, directory / STATE_FILE, encode_state(state))
-    except OSError as error:
-        raise log_directory.fail(error) from error
+    return decode_election_state(files.read_file(path)) if files.exists(path) else ElectionState()

@@ -1,26 +1,18 @@
-"""What the quorum itself writes: the leader-change control record and the `quorum-state` file, both in Kafka's form.
+"""The control records that a quorum writes into its log, in Kafka's form."""
 
-Theory in short: a leader begins its epoch with a control batch that names it, so that the epoch exists in the log
-before any record of it; `quorum-state` remembers the epoch and the vote, so that no node leads two terms in one epoch.
-"""
-
-import json
+from collections.abc import Iterable
 from typing import ClassVar
-from uuid import UUID
 
-from rookery.base.errors import CorruptionError
-from rookery.base.types import LeaderEpoch, NodeId, encode_uuid
+from rookery.base.types import NodeId
 from rookery.base.values import value_class
 from rookery.protocol import structures
 from rookery.protocol.structures import Field, Schema
+from rookery.quorum.voters import ReplicaKey
 from rookery.records.control import ControlType, control_key
-
-_STATE_VERSION = 1
-NO_NODE: NodeId = -1
 
 
 @value_class
-class Voter:
+class VoterId:
     SCHEMA: ClassVar = Schema(0, (Field("voter_id", structures.INT32),))
     voter_id: NodeId
 
@@ -32,49 +24,23 @@ class LeaderChange:
         (
             Field("version", structures.INT16),
             Field("leader_id", structures.INT32),
-            Field("voters", structures.array(structures.structure(Voter))),
-            Field("granting_voters", structures.array(structures.structure(Voter))),
+            Field("voters", structures.array(structures.structure(VoterId))),
+            Field("granting_voters", structures.array(structures.structure(VoterId))),
         ),
     )
     version: int
     leader_id: NodeId
-    voters: tuple[Voter, ...]
-    granting_voters: tuple[Voter, ...]
+    voters: tuple[VoterId, ...]
+    granting_voters: tuple[VoterId, ...]
 
 
-@value_class
-class QuorumState:
-    leader_id: NodeId = NO_NODE
-    leader_epoch: LeaderEpoch = 0
-    voted_id: NodeId = NO_NODE
+def leader_change_record(
+    leader_id: NodeId, *, voters: Iterable[ReplicaKey], granting: Iterable[ReplicaKey]
+) -> tuple[bytes, bytes]:
+    """Return key and value of the record with which a leader begins its epoch: it exists in the log from then on."""
+    change = LeaderChange(0, leader_id, _ids(voters), _ids(granting))
+    return control_key(ControlType.LEADER_CHANGE), structures.encode(change)
 
 
-def leader_change_record(leader_id: NodeId) -> tuple[bytes, bytes]:
-    """Key and value of the control record with which a quorum's only voter begins to lead."""
-    voters = (Voter(leader_id),)
-    return control_key(ControlType.LEADER_CHANGE), structures.encode(LeaderChange(0, leader_id, voters, voters))
-
-
-def encode_state(state: QuorumState) -> bytes:
-    fields = {
-        "leaderId": state.leader_id,
-        "leaderEpoch": state.leader_epoch,
-        "votedId": state.voted_id,
-        "votedDirectoryId": encode_uuid(UUID(int=0)),
-        "data_version": _STATE_VERSION,
-    }
-    return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def decode_state(data: bytes) -> QuorumState:
-    """CorruptionError unless it is a state that this or an older version wrote."""
-    try:
-        fields = json.loads(data)
-        if not 0 <= fields["data_version"] <= _STATE_VERSION:
-            raise ValueError(f"data_version {fields['data_version']} is not known")
-        values = fields["leaderId"], fields["leaderEpoch"], fields["votedId"]
-        if not all(type(value) is int for value in values):
-            raise ValueError("a field is not a number")
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptionError(f"the file quorum-state is malformed: {error}") from error
-    return QuorumState(*values)
+def _ids(keys: Iterable[ReplicaKey]) -> tuple[VoterId, ...]:
+    return tuple(VoterId(key.node_id) for key in keys)

@@ -1,0 +1,107 @@
+"""The voters of a quorum: which nodes count for a majority, and where they are reached. Pure.
+
+A voter is identified by its node id and the id of its log directory (`ReplicaKey`): a node whose disk was lost comes
+back with another directory id, and must not vote with a memory that it no longer has.
+
+The set in force is the newest one in the log, whether it is committed or not: with the committed one, a leader and a
+candidate could each have a majority of different sets. `VoterHistory` keeps the sets by offset, so that truncating the
+log also takes a set back.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from rookery.base.types import NodeId, Offset
+from rookery.base.values import value_class
+
+NO_DIRECTORY: Final = UUID(int=0)
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log. The zero directory id stands for any directory (static voters)."""
+
+    node_id: NodeId
+    directory_id: UUID = NO_DIRECTORY
+
+    def matches(self, other: "ReplicaKey") -> bool:
+        """Whether both may be the same replica: a directory that is not known matches all."""
+        known = NO_DIRECTORY not in (self.directory_id, other.directory_id)
+        return self.node_id == other.node_id and (not known or self.directory_id == other.directory_id)
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+@value_class
+class Voter:
+    key: ReplicaKey
+    # By the name of the listener.
+    endpoints: Mapping[str, Endpoint]
+    kraft_versions: tuple[int, int] = (0, 1)
+
+
+class VoterSet:
+    """The voters by node id, which is unique."""
+
+    def __init__(self, voters: Iterable[Voter] = ()) -> None:
+        self._voters = {voter.key.node_id: voter for voter in voters}
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self._voters.values())
+
+    def __len__(self) -> int:
+        return len(self._voters)
+
+    def __contains__(self, key: ReplicaKey) -> bool:
+        voter = self._voters.get(key.node_id)
+        return voter is not None and voter.key.matches(key)
+
+    def get(self, node_id: NodeId) -> Voter | None:
+        return self._voters.get(node_id)
+
+    @property
+    def keys(self) -> list[ReplicaKey]:
+        return [voter.key for voter in self]
+
+    @property
+    def majority(self) -> int:
+        """How many voters a majority takes."""
+        return len(self._voters) // 2 + 1
+
+    def others(self, me: ReplicaKey) -> list[Voter]:
+        return [voter for voter in self if voter.key.node_id != me.node_id]
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        return key in self and len(self) == 1
+
+
+class VoterHistory:
+    """The sets of voters by the offset of the record that made them; the oldest comes from settings or a snapshot."""
+
+    def __init__(self, initial: VoterSet) -> None:
+        self._sets: list[tuple[Offset, VoterSet]] = [(-1, initial)]
+
+    @property
+    def current(self) -> VoterSet:
+        return self._sets[-1][1]
+
+    @property
+    def changed_at(self) -> Offset:
+        """The offset of the record of the current set; -1 if it was there from the start."""
+        return self._sets[-1][0]
+
+    def append(self, offset: Offset, voters: VoterSet) -> None:
+        assert offset > self.changed_at, "sets of voters are appended in the order of the log"
+        self._sets.append((offset, voters))
+
+    def truncate(self, end_offset: Offset) -> None:
+        """Take back the sets from `end_offset` on."""
+        while len(self._sets) > 1 and self._sets[-1][0] >= end_offset:
+            self._sets.pop()
+
+    def reset(self, voters: VoterSet) -> None:
+        """Begin again from a snapshot."""
+        self._sets = [(-1, voters)]
