@@ -38,11 +38,11 @@ def test_a_group_id_is_not_empty(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "a/b", "ä", ".", "..", "x" * 250, "a\n"])
-def test_bad_instance_ids(value: str) -> None:
+def test_invalid_instance_ids(value: str) -> None:
     assert "group.instance.id" in _problem({**GROUP, "group.instance.id": value})
 
 
-def test_good_instance_ids() -> None:
+def test_valid_instance_ids() -> None:
     for value in ("a", "x" * 249, "a.b_c-D9"):
         assert _parse({**GROUP, "group.instance.id": value}).group_instance_id == value
 
@@ -59,7 +59,7 @@ def test_automatic_commits_can_be_turned_off() -> None:
 
 
 @pytest.mark.parametrize("value", ["consumer", "CONSUMER", "Consumer"])
-def test_the_new_protocol_in_any_case(value: str) -> None:
+def test_the_consumer_protocol_in_any_case(value: str) -> None:
     assert _parse({**GROUP, "group.protocol": value}).group_protocol == "consumer"
 
 
@@ -67,14 +67,14 @@ def test_the_new_protocol_in_any_case(value: str) -> None:
     ("name", "value"),
     [("session.timeout.ms", 45_000), ("heartbeat.interval.ms", 3000), ("partition.assignment.strategy", "range")],
 )
-def test_what_the_broker_decides_in_the_new_protocol(name: str, value: object) -> None:
+def test_keys_that_the_broker_determines_in_the_consumer_protocol(name: str, value: object) -> None:
     problem = _problem({**GROUP, "group.protocol": "consumer", name: value})
     assert name in problem
     assert "group.protocol" in problem
     _parse({**GROUP, name: value})
 
 
-def test_a_remote_assignor_needs_the_new_protocol() -> None:
+def test_a_remote_assignor_needs_the_consumer_protocol() -> None:
     settings = _parse({**GROUP, "group.protocol": "consumer", "group.remote.assignor": "uniform"})
     assert settings.group_remote_assignor == "uniform"
     assert "group.remote.assignor needs group.protocol=consumer" in _problem({"group.remote.assignor": "uniform"})
@@ -84,13 +84,13 @@ def test_a_remote_assignor_needs_the_new_protocol() -> None:
 @pytest.mark.parametrize(
     "config", [{"heartbeat.interval.ms": 45_000}, {"session.timeout.ms": 3000}, {"heartbeat.interval.ms": 50_000}]
 )
-def test_heartbeats_come_more_often_than_sessions_end(config: Mapping[str, object]) -> None:
+def test_the_heartbeat_interval_is_less_than_the_session_timeout(config: Mapping[str, object]) -> None:
     problem = _problem(config)
     assert "heartbeat.interval.ms" in problem
     assert "session.timeout.ms" in problem
 
 
-def test_a_fetch_ends_before_its_request() -> None:
+def test_the_fetch_wait_does_not_exceed_the_request_timeout() -> None:
     assert "fetch.max.wait.ms (501) must not exceed request.timeout.ms (500)" in _problem(
         {"request.timeout.ms": 500, "fetch.max.wait.ms": 501}
     )
@@ -99,7 +99,7 @@ def test_a_fetch_ends_before_its_request() -> None:
     assert _parse({"request.timeout.ms": 500, "fetch.max.wait.ms": 500}).fetch_max_wait_ms == 500
 
 
-def test_assignors_by_javas_names_and_ours() -> None:
+def test_assignors_by_class_names_and_short_names() -> None:
     java = "org.apache.kafka.clients.consumer."
     names = [f"{java}RoundRobinAssignor", f"{java}StickyAssignor", "mine", f"{java}CooperativeStickyAssignor", "sticky"]
     settings = _parse({"partition.assignment.strategy": names})
@@ -122,7 +122,7 @@ def test_reset_by_name(name: str) -> None:
     assert reset.strategy.value == name == str(reset)
 
 
-# What java.time.Duration.parse(...).toMillis() answers.
+# The results of java.time.Duration.parse(...).toMillis().
 @pytest.mark.parametrize(
     ("text", "duration_ms"),
     [
@@ -155,13 +155,13 @@ def test_reset_by_duration(text: str, duration_ms: int) -> None:
     ]
     + ["by_duration:PT1.1234567891S", "by_duration:P99999999999999999999D", "by_duration:P9999999999999999999D"],
 )
-def test_bad_resets(text: str) -> None:
+def test_invalid_resets(text: str) -> None:
     problem = _problem({"auto.offset.reset": text})
     assert "auto.offset.reset" in problem
     assert "by_duration:PnDTnHnMn.nS" in problem
 
 
 @given(st.text(alphabet="PTDHMS0123456789+-.,"))
-def test_any_duration_is_parsed_or_refused(text: str) -> None:
+def test_any_duration_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(ConfigError):
         assert OffsetReset.parse(f"by_duration:{text}").duration_ms >= 0

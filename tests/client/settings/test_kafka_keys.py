@@ -1,4 +1,4 @@
-"""Our tables against Apache Kafka 4.3.1's: kafka_keys.json has what configDef() of its three clients says."""
+"""The tables compared with Apache Kafka 4.3.1's: kafka_keys.json is made from configDef() of its three clients."""
 
 import json
 import re
@@ -9,17 +9,17 @@ import pytest
 
 from rookery.base.config_key import ConfigKey, format_value
 from rookery.client.settings import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
-from rookery.client.settings.parser import is_refused
+from rookery.client.settings.parser import is_unsupported
 
 TABLES = {"producer": PRODUCER_KEYS, "consumer": CONSUMER_KEYS, "admin": ADMIN_KEYS}
 ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kafka_keys.json").read_text())
 
 SHORT_NAMES = "the assignors have short names here; Java's class names are translated"
 NEGATIVE_TIME = "Kafka has no limit here and fails later with a negative time"
-# What differs on purpose: default or limits of a key, with the reason.
+# Intentional differences: the default or limits of a key, with the reason.
 OTHER_DEFAULTS = {
     ("consumer", "partition.assignment.strategy"): ("range,cooperative-sticky", SHORT_NAMES),
-    ("admin", "bootstrap.servers"): (None, "required, since bootstrap.controllers is refused"),
+    ("admin", "bootstrap.servers"): (None, "required, since bootstrap.controllers is not supported"),
 }
 OTHER_LIMITS = {
     "heartbeat.interval.ms": ("1..", NEGATIVE_TIME),
@@ -29,7 +29,7 @@ OTHER_LIMITS = {
     "connections.max.idle.ms": ("-1..", "the other negative times would mean the same as -1"),
     "retries": ("0..", "2147483647 is the type's own limit"),
 }
-# Limits that a function checks: tests/client/settings/test_consumer.py and test_producer.py try these.
+# Limits that a function checks: tests/client/settings/test_consumer.py and test_producer.py test these.
 CHECKED_BY_FUNCTION = {"auto.offset.reset", "transactional.id", "group.instance.id"}
 
 
@@ -58,7 +58,7 @@ def test_types_and_defaults_are_kafkas(client: str) -> None:
 @each_client
 def test_limits_are_kafkas(client: str) -> None:
     keys = {
-        name: key for name, key in TABLES[client].items() if not is_refused(key) and name not in CHECKED_BY_FUNCTION
+        name: key for name, key in TABLES[client].items() if not is_unsupported(key) and name not in CHECKED_BY_FUNCTION
     }
     ours = {name: _limits(key) for name, key in keys.items()}
     kafkas = {name: _kafka_limits(row["allowed"]) for name, row in _kafka(client).items()}
@@ -69,18 +69,18 @@ def test_limits_are_kafkas(client: str) -> None:
 @each_client
 def test_only_the_bootstrap_servers_are_required(client: str) -> None:
     required = {name for name, row in _kafka(client).items() if row["required"]}
-    assert all(name == "bootstrap.servers" or is_refused(TABLES[client][name]) for name in required)
+    assert all(name == "bootstrap.servers" or is_unsupported(TABLES[client][name]) for name in required)
 
 
 @each_client
-def test_each_key_has_one_line_of_our_own(client: str) -> None:
+def test_each_key_has_a_one_line_description(client: str) -> None:
     for key in TABLES[client].values():
         assert key.doc.endswith("."), key.name
         assert not re.search(r"[\n|]", key.doc), key.name
 
 
-def test_the_keys_that_do_nothing() -> None:
-    """A key leaves this list when something heeds it."""
+def test_the_keys_without_effect() -> None:
+    """A key is removed from this list when it gets an effect."""
     nothing = {name for table in TABLES.values() for name, key in table.items() if not key.effective}
     assert [client for client, table in TABLES.items() if "retries" in table and not table["retries"].effective] == [
         "admin"

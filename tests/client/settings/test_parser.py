@@ -17,7 +17,7 @@ from rookery.client.settings import (
     ProducerSettings,
     ineffective,
 )
-from rookery.client.settings.parser import Values, is_refused
+from rookery.client.settings.parser import Values, is_unsupported
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 CLIENTS: list[Any] = [ProducerSettings, ConsumerSettings, AdminSettings]
@@ -31,17 +31,17 @@ def _problem(client: Any, config: Mapping[str, object]) -> str:
 
 
 @pytest.mark.parametrize("value", [5, "5", " 5 ", "+5"])
-def test_numbers_may_be_texts(value: object) -> None:
+def test_numbers_may_be_strings(value: object) -> None:
     assert ProducerSettings.parse({**BOOTSTRAP, "linger.ms": value}).linger_ms == 5
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, True), (False, False), ("TRUE", True), (" false ", False)])
-def test_booleans_may_be_texts(value: object, expected: bool) -> None:
+def test_booleans_may_be_strings(value: object, expected: bool) -> None:
     assert ConsumerSettings.parse({**BOOTSTRAP, "check.crcs": value}).check_crcs is expected
 
 
 @pytest.mark.parametrize("value", ["range,sticky", " range , sticky ", ["range", "sticky"], ("range", "sticky")])
-def test_lists_may_be_texts(value: object) -> None:
+def test_lists_may_be_strings(value: object) -> None:
     settings = ConsumerSettings.parse({**BOOTSTRAP, "partition.assignment.strategy": value})
     assert settings.partition_assignment_strategy == ("range", "sticky")
 
@@ -66,29 +66,29 @@ def test_lists_may_be_texts(value: object) -> None:
         -1,
     ],
 )
-def test_what_is_no_int_is_refused_naming_the_key(value: object) -> None:
+def test_an_invalid_int_is_an_error_that_names_the_key(value: object) -> None:
     assert "batch.size" in _problem(ProducerSettings, {"batch.size": value})
 
 
 @pytest.mark.parametrize("value", [None, 0, 1, 1.0, "yes", "", [True]])
-def test_what_is_no_boolean_is_refused_naming_the_key(value: object) -> None:
+def test_an_invalid_boolean_is_an_error_that_names_the_key(value: object) -> None:
     assert "check.crcs" in _problem(ConsumerSettings, {"check.crcs": value})
 
 
 @pytest.mark.parametrize("value", [None, True, b"me", ["me"], object()])
-def test_what_is_no_text_is_refused_naming_the_key(value: object) -> None:
+def test_an_invalid_string_is_an_error_that_names_the_key(value: object) -> None:
     assert "client.id" in _problem(AdminSettings, {"client.id": value})
 
 
 @pytest.mark.parametrize("value", [None, 9092, True, {"a"}, object()])
-def test_what_is_no_list_is_refused_naming_the_key(value: object) -> None:
+def test_an_invalid_list_is_an_error_that_names_the_key(value: object) -> None:
     if value is None:
         assert "bootstrap.servers is required" in _problem(AdminSettings, {"bootstrap.servers": value})
     else:
         assert "bootstrap.servers" in _problem(AdminSettings, {"bootstrap.servers": value})
 
 
-def test_none_leaves_out_a_key_whose_default_is_none() -> None:
+def test_none_is_accepted_where_the_default_is_none() -> None:
     settings = ConsumerSettings.parse({**BOOTSTRAP, "group.id": None, "group.instance.id": None})
     assert settings.group_id is None
 
@@ -103,17 +103,17 @@ def test_none_leaves_out_a_key_whose_default_is_none() -> None:
         ("max.inflight.requests.per.connection", "max.in.flight.requests.per.connection"),
     ],
 )
-def test_an_unknown_key_is_an_error_with_a_guess(name: str, guess: str) -> None:
+def test_an_unknown_key_is_an_error_with_a_suggestion(name: str, guess: str) -> None:
     assert _problem(ProducerSettings, {name: 1}) == f"unknown configuration '{name}'; did you mean {guess}?"
 
 
-def test_an_unknown_key_far_from_all_others_gets_no_guess() -> None:
+def test_an_unknown_key_without_a_similar_one_gets_no_suggestion() -> None:
     assert _problem(ProducerSettings, {"colour": "red"}) == "unknown configuration 'colour'"
     with pytest.raises(ConfigError, match="unknown configuration 5"):
-        Values(PRODUCER_KEYS, {5: 5})  # type: ignore[dict-item]  # what callers without a type checker do
+        Values(PRODUCER_KEYS, {5: 5})  # type: ignore[dict-item]  # callers without a type checker may do this
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_one_error_lists_all_mistakes() -> None:
     lines = _problem(ConsumerSettings, {"fetch.min.bytes": -1, "colour": 1, "isolation.level": "no"}).splitlines()
     assert len(lines) == 3
     assert "fetch.min.bytes" in lines[0]
@@ -128,13 +128,13 @@ def test_bootstrap_servers_are_required(client: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["", " , ", "host:port", "host:99999", ":9092", [], [""]])
-def test_bad_bootstrap_servers_are_refused_naming_the_key(value: object) -> None:
+def test_invalid_bootstrap_servers_are_an_error_that_names_the_key(value: object) -> None:
     assert "bootstrap.servers" in _problem(ProducerSettings, {"bootstrap.servers": value})
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_default_may_be_given_as_text(client: Any) -> None:
-    """Whoever prints a client's settings and feeds them back gets the same client, or reads a sentence."""
+def test_every_default_may_be_given_as_a_string(client: Any) -> None:
+    """A client that is configured with the printed defaults has the same settings."""
     defaults = {
         name: ",".join(key.default) if isinstance(key.default, tuple) else str(key.default)
         for name, key in TABLES[client].items()
@@ -147,9 +147,9 @@ def test_every_default_may_be_given_as_text(client: Any) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_refused_key_says_what_to_do(client: Any) -> None:
+def test_every_unsupported_key_says_what_to_do(client: Any) -> None:
     for name, key in TABLES[client].items():
-        if is_refused(key):
+        if is_unsupported(key):
             value = {ConfigType.BOOLEAN: "true", ConfigType.STRING: "x", ConfigType.LIST: "x"}.get(key.type, "77")
             value = "x" if key.type in (ConfigType.CLASS, ConfigType.PASSWORD) else value
             assert re.search(rf"configuration {re.escape(name)}: [\w-]+ \w+", _problem(client, {name: value}))

@@ -36,19 +36,19 @@ def test_acks(value: object, expected: Acks) -> None:
 
 
 @pytest.mark.parametrize("value", ["ALL", "2", 2, "", True, -2])
-def test_bad_acks(value: object) -> None:
+def test_invalid_acks(value: object) -> None:
     assert "acks" in _problem({"acks": value})
 
 
 @pytest.mark.parametrize("config", [{"acks": "1"}, {"acks": 0}, {"retries": 0}, {"enable.idempotence": False}])
-def test_what_does_not_go_with_idempotence_turns_it_off(config: dict[str, object]) -> None:
+def test_conflicting_keys_turn_idempotence_off(config: dict[str, object]) -> None:
     assert not _parse(config).enable_idempotence
 
 
 @pytest.mark.parametrize(
     ("config", "key"), [({"acks": 1}, "acks"), ({"acks": "0"}, "acks"), ({"retries": 0}, "retries")]
 )
-def test_idempotence_that_was_asked_for_is_not_turned_off(config: dict[str, object], key: str) -> None:
+def test_explicit_idempotence_is_not_turned_off(config: dict[str, object], key: str) -> None:
     problem = _problem({**config, "enable.idempotence": "true"})
     assert "enable.idempotence" in problem
     assert key in problem
@@ -90,7 +90,7 @@ def test_codecs(codec: Codec) -> None:
     assert settings.compression_level is None
 
 
-def test_a_level_counts_for_its_codec_only() -> None:
+def test_a_level_applies_to_its_codec_only() -> None:
     levels = {"compression.gzip.level": 1, "compression.zstd.level": -5, "compression.lz4.level": 17}
     assert _parse({**levels, "compression.type": "gzip"}).compression_level == 1
     assert _parse({**levels, "compression.type": "zstd"}).compression_level == -5
@@ -110,11 +110,11 @@ def test_round_robin_by_either_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["com.example.Mine", "", object(), str])
-def test_other_partitioners_are_given_as_objects(value: object) -> None:
+def test_other_partitioners_are_passed_as_objects(value: object) -> None:
     problem = _problem({"partitioner.class": value})
     assert "partitioner.class" in problem
     assert "keyword argument partitioner" in problem
 
 
-def test_two_phase_commit_is_refused() -> None:
+def test_two_phase_commit_is_rejected() -> None:
     assert "two-phase" in _problem({"transaction.two.phase.commit.enable": "true", "transactional.id": "t"})

@@ -1,4 +1,4 @@
-"""From Kafka's keys of security to settings: what each protocol needs, and what is refused with which words."""
+"""Security keys to settings: what each protocol requires, and the errors of invalid keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,12 +41,12 @@ def problem(config: Mapping[str, object]) -> str:
         ("SASL_SSL", True, True),
     ],
 )
-def test_the_protocol_says_what_is_used(client: Any, protocol: str, has_tls: bool, has_sasl: bool) -> None:
+def test_the_protocol_determines_what_is_used(client: Any, protocol: str, has_tls: bool, has_sasl: bool) -> None:
     found = client.parse({**BOOTSTRAP, **PLAIN, "security.protocol": protocol}).common.security
     assert (found.tls is not None, found.sasl is not None) == (has_tls, has_sasl)
 
 
-def test_keys_of_what_is_not_used_do_not_matter() -> None:
+def test_keys_of_unused_features_are_ignored() -> None:
     assert (
         read({"sasl.mechanism": "GSSAPI", "ssl.truststore.location": "/nowhere", "ssl.keystore.type": "?"}) == PLAINTEXT
     )
@@ -78,14 +78,14 @@ def test_tls() -> None:
     assert (found.verify_host_name, found.enabled_protocols) == (False, ("TLSv1.3",))
 
 
-def test_names_are_checked_unless_somebody_says_otherwise() -> None:
+def test_host_names_are_verified_by_default() -> None:
     found = read({"security.protocol": "SSL"}).tls
     assert found is not None
     assert found.verify_host_name
 
 
-def test_tokens_of_the_login_module_and_of_keys_of_their_own() -> None:
-    """Kafka 4.1 has keys for what stood in the module's options before."""
+def test_credentials_in_the_login_module_and_in_keys() -> None:
+    """Kafka 4.1 has keys for the earlier options of the login module."""
     before = read(TOKENS).sasl
     newer = {"client.credentials.client.id": "new", "client.credentials.client.secret": "newer", "scope": "newest"}
     after = read({**TOKENS, **{f"sasl.oauthbearer.{name}": value for name, value in newer.items()}}).sasl
@@ -97,10 +97,10 @@ def test_tokens_of_the_login_module_and_of_keys_of_their_own() -> None:
     assert (after.tokens.client_id, after.tokens.client_secret, after.tokens.scope) == ("new", "newer", "newest")
 
 
-def test_javas_class_for_tokens_is_accepted_since_that_is_what_happens() -> None:
+def test_javas_default_token_class_is_accepted() -> None:
     known = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
     assert read({**TOKENS, "sasl.login.callback.handler.class": known}) == read(TOKENS)
-    assert "leave it out, or choose" in problem({**TOKENS, "sasl.login.callback.handler.class": "com.example.Mine"})
+    assert "omit it, or set" in problem({**TOKENS, "sasl.login.callback.handler.class": "com.example.Mine"})
 
 
 @pytest.mark.parametrize(
@@ -108,27 +108,27 @@ def test_javas_class_for_tokens_is_accepted_since_that_is_what_happens() -> None
     [
         ({"security.protocol": "TLS"}, "security.protocol: must be one of: plaintext, ssl"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism must be one of: PLAIN, SCRAM-SHA-256"),
-        ({"sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM is missing here"),
+        ({"sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM is not supported"),
         ({"sasl.jaas.config": None}, "sasl.jaas.config is required: org.apache.kafka.common.security.plain.Plain"),
         ({"sasl.jaas.config": "a.b.Module required"}, "sasl.jaas.config"),
         ({"sasl.jaas.config": "a.b.Module required username=x;"}, "sasl.jaas.config has no password"),
         ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": "M required;"}, "no username and no password"),
         (
             {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{JAAS[:-1]} tokenauth=true;"},
-            "tokenauth is missing here",
+            "tokenauth is not supported",
         ),
-        ({"sasl.kerberos.service.name": "kafka"}, "Kerberos is missing here"),
+        ({"sasl.kerberos.service.name": "kafka"}, "Kerberos is not supported"),
         ({"security.providers": "com.example.Mine"}, "security.providers"),
         ({"security.protocol": "SSL", "ssl.truststore.type": "BKS"}, "ssl.truststore.type must be one of: JKS"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldaps"}, "must be https, or empty"),
         ({"security.protocol": "SSL", "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "OpenSSL chooses them"),
     ],
 )
-def test_what_is_wrong_is_named(change: Mapping[str, object], words: str) -> None:
+def test_errors_name_the_mistake(change: Mapping[str, object], words: str) -> None:
     assert words in problem({**PLAIN, **change})
 
 
-def test_all_mistakes_are_told_at_once_and_no_password() -> None:
+def test_one_error_lists_all_mistakes_and_no_password() -> None:
     text = problem({**PLAIN, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAINER", "ssl.keystore.type": "BKS"})
     assert [line.split()[0] for line in text.splitlines()] == ["ssl.keystore.type", "sasl.mechanism"]
     assert "hush" not in text

@@ -1,4 +1,4 @@
-"""Kafka's client settings, parsed and checked: from a mapping of Kafka's names to values with types."""
+"""Parses and checks client settings: from a mapping with Kafka's names to typed values."""
 
 from rookery.client.settings.admin import ADMIN_KEYS, AdminSettings
 from rookery.client.settings.common import CommonSettings

@@ -1,4 +1,4 @@
-"""The admin client's settings: Kafka 4's keys and defaults, and which of them exclude each other."""
+"""The admin client's settings: Kafka 4's keys and defaults, and the conflicts between them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,29 +12,35 @@ from rookery.client.settings.common import (
     read_common,
     row,
 )
-from rookery.client.settings.parser import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, table, unsupported_row
 
 _INT = ConfigType.INT
 _LONG = ConfigType.LONG
 
 _ADMIN_ROWS: tuple[ConfigKey, ...] = (
     API_TIMEOUT_ROW,
-    row("connections.max.idle.ms", _LONG, 300_000, "A connection without traffic is closed; -1: never.", minimum=-1),
+    row(
+        "connections.max.idle.ms",
+        _LONG,
+        300_000,
+        "Close a connection that is idle for this long; -1: never.",
+        minimum=-1,
+    ),
     row(
         "retries",
         _INT,
         INT_MAX,
-        "Tries after the first, of the admin client: as many as default.api.timeout.ms allows.",
+        "Retries of the admin client; here limited by default.api.timeout.ms only.",
         minimum=0,
         effective=False,
     ),
     row("enable.metrics.push", ConfigType.BOOLEAN, False, "Send metrics to the cluster (KIP-714).", effective=False),
-    refused_row(
+    unsupported_row(
         "bootstrap.controllers",
         ConfigType.LIST,
         (),
-        doc="Controllers to talk to instead of brokers.",
-        reason="give brokers in bootstrap.servers: they pass on what is for the controller",
+        doc="Controllers to connect to instead of brokers.",
+        reason="set bootstrap.servers: brokers forward requests to the controller",
     ),
 )
 ADMIN_KEYS: dict[str, ConfigKey] = table(COMMON_ROWS, _ADMIN_ROWS)
@@ -47,7 +53,7 @@ class AdminSettings:
 
     @classmethod
     def parse(cls, config: Mapping[str, object]) -> "AdminSettings":
-        """Settings of a mapping with Kafka's names; ConfigError names every key that is wrong."""
+        """Parse a mapping with Kafka's names. Raises ConfigError, which names every invalid key."""
         values = Values(ADMIN_KEYS, config)
         check_together(_conflicts(values))
         given = values.text("client.id")
@@ -55,7 +61,7 @@ class AdminSettings:
             common=read_common(
                 values,
                 client_id=given or f"adminclient-{next_number('adminclient')}",
-                # Raised, if it was not given, to the time that one request may take.
+                # If it was not set, at least the time-out of one request.
                 api_timeout_ms=max(values.integer("default.api.timeout.ms"), values.integer("request.timeout.ms")),
             ),
             retries=values.integer("retries"),

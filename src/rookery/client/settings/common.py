@@ -1,4 +1,4 @@
-"""What all three clients share: where the cluster is, time-outs, backoff, sockets, metrics."""
+"""The settings that all three clients share: bootstrap servers, time-outs, backoff, sockets, metrics."""
 
 import itertools
 from collections import defaultdict
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.client.settings.parser import Values, refused_row
+from rookery.client.settings.parser import Values, unsupported_row
 from rookery.client.settings.security import SECURITY_ROWS, read_security
 from rookery.net.address import Address, parse_addresses
 from rookery.security.settings import PLAINTEXT, SecuritySettings
@@ -18,7 +18,7 @@ _LIST = ConfigType.LIST
 _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
 
-# Rows of the clients' tables are written as those of the broker's.
+# The rows of the clients' tables have the form of the broker's.
 row = broker_row
 
 
@@ -26,7 +26,7 @@ def non_empty(value: ConfigValue) -> str | None:
     return None if value is None or str(value).strip() else "must not be empty"
 
 
-def _addresses(value: ConfigValue) -> str | None:
+def _check_addresses(value: ConfigValue) -> str | None:
     assert isinstance(value, tuple)
     try:
         parse_addresses(",".join(value))
@@ -39,49 +39,55 @@ BOOTSTRAP_ROW = ConfigKey(
     name="bootstrap.servers",
     type=_LIST,
     default=None,
-    doc="Where to find the cluster first: host:port, several with commas; 9092 without a port. Required.",
-    check=_addresses,
+    doc="Brokers to connect to first: host:port, separated by commas; the default port is 9092. Required.",
+    check=_check_addresses,
 )
 API_TIMEOUT_ROW = row(
-    "default.api.timeout.ms", _INT, 60_000, "Time for a call that was given no other, retries included.", minimum=0
+    "default.api.timeout.ms", _INT, 60_000, "Time-out of a call without its own, including retries.", minimum=0
 )
-INTERCEPTORS_ROW = refused_row(
+INTERCEPTORS_ROW = unsupported_row(
     "interceptor.classes",
     _LIST,
     (),
     doc="Java classes that see every record.",
-    reason="give the objects themselves: the client's keyword argument interceptors",
+    reason="pass the objects themselves, as the client's keyword argument interceptors",
 )
 COMMON_ROWS: tuple[ConfigKey, ...] = (
     *SECURITY_ROWS,
     BOOTSTRAP_ROW,
-    row("client.id", _STRING, "", "Name of the client in logs, quotas and metrics; a numbered one by default."),
-    row("request.timeout.ms", _INT, 30_000, "Time for one request before its connection is given up.", minimum=0),
-    row("retry.backoff.ms", _LONG, 100, "First wait before a request is tried again; it doubles each time.", minimum=0),
-    row("retry.backoff.max.ms", _LONG, 1000, "Longest wait before a request is tried again.", minimum=0),
-    row("reconnect.backoff.ms", _LONG, 50, "First wait before a broker is connected to again; it doubles.", minimum=0),
+    row("client.id", _STRING, "", "Name of the client in logs, quotas and metrics; by default a generated one."),
+    row("request.timeout.ms", _INT, 30_000, "Time for one request; then its connection is closed.", minimum=0),
+    row("retry.backoff.ms", _LONG, 100, "Wait before the first retry of a request; it doubles each time.", minimum=0),
+    row("retry.backoff.max.ms", _LONG, 1000, "Longest wait before a retry.", minimum=0),
+    row("reconnect.backoff.ms", _LONG, 50, "Wait before the first reconnection to a broker; it doubles.", minimum=0),
     row(
         "reconnect.backoff.max.ms",
         _LONG,
         1000,
-        "Longest wait before a broker is connected to again; reconnect.backoff.ms if only that is set.",
+        "Longest wait before a reconnection to a broker; reconnect.backoff.ms if only that is set.",
         minimum=0,
     ),
     row(
         "socket.connection.setup.timeout.ms",
         _LONG,
         10_000,
-        "Time for a connection to be set up; it doubles each time.",
+        "Time-out for setting up a connection; it doubles with each attempt.",
         minimum=1,
     ),
-    row("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Longest time for a connection's setup.", minimum=1),
-    row("connections.max.idle.ms", _LONG, 540_000, "A connection without traffic is closed; -1: never.", minimum=-1),
-    row("metadata.max.age.ms", _LONG, 300_000, "Metadata is asked for again after this time.", minimum=0),
+    row("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "Longest time-out for a connection.", minimum=1),
+    row(
+        "connections.max.idle.ms",
+        _LONG,
+        540_000,
+        "Close a connection that is idle for this long; -1: never.",
+        minimum=-1,
+    ),
+    row("metadata.max.age.ms", _LONG, 300_000, "Metadata is refreshed after this time.", minimum=0),
     row(
         "metadata.recovery.strategy",
         _STRING,
         "rebootstrap",
-        "What to do when no known broker answers: ask the bootstrap servers again, or fail.",
+        "What to do when no known broker answers: use the bootstrap servers again, or fail.",
         choices=("rebootstrap", "none"),
         any_case=True,
     ),
@@ -89,19 +95,19 @@ COMMON_ROWS: tuple[ConfigKey, ...] = (
         "metadata.recovery.rebootstrap.trigger.ms",
         _LONG,
         300_000,
-        "Time without metadata after which the bootstrap servers are asked again: always at once if no other answers.",
+        "Time without metadata after which the bootstrap servers are used again; here always immediately.",
         minimum=0,
         effective=False,
     ),
     row("send.buffer.bytes", _INT, 131_072, "Size of a socket's send buffer; -1: the system's.", minimum=-1),
     row("receive.buffer.bytes", _INT, 65_536, "Size of a socket's receive buffer; -1: the system's.", minimum=-1),
-    row("metrics.num.samples", _INT, 2, "Windows that a metric looks back over.", minimum=1),
+    row("metrics.num.samples", _INT, 2, "Number of windows that a metric covers.", minimum=1),
     row("metrics.sample.window.ms", _LONG, 30_000, "Length of a metric's window.", minimum=0),
     row(
         "metrics.recording.level",
         _STRING,
         "INFO",
-        "How much is measured: always what Kafka has at INFO.",
+        "Level of detail of the metrics; here always INFO.",
         choices=("INFO", "DEBUG", "TRACE"),
         effective=False,
     ),
@@ -109,40 +115,40 @@ COMMON_ROWS: tuple[ConfigKey, ...] = (
         "client.dns.lookup",
         _STRING,
         "use_all_dns_ips",
-        "How names of brokers are looked up: all addresses of a name are always tried.",
+        "How host names are resolved; here all addresses of a name are always tried.",
         choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
         effective=False,
     ),
     row("enable.metrics.push", _BOOLEAN, True, "Send metrics to the cluster (KIP-714).", effective=False),
-    refused_row(
+    unsupported_row(
         "metric.reporters",
         _LIST,
         ("org.apache.kafka.common.metrics.JmxReporter",),
-        doc="Java classes that get the metrics.",
-        reason="read metrics() of the client, or rookery.client.metrics.prometheus",
+        doc="Java classes that receive the metrics.",
+        reason="use the client's metrics(), or rookery.client.metrics.prometheus",
     ),
-    refused_row(
+    unsupported_row(
         "config.providers",
         _LIST,
         (),
-        doc="Java classes that look up values written as ${provider:path:key}.",
-        reason="put the values themselves into the mapping",
+        doc="Java classes that resolve values written as ${provider:path:key}.",
+        reason="pass the values themselves in the mapping",
     ),
 )
 
-# Kafka numbers the clients of a process that have no client.id. A simulated client must be given one, since the
-# numbers depend on what ran before.
+# Kafka numbers the clients of a process that have no client.id. A simulated client must have one, because the numbers
+# depend on what ran before in the process.
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
 
 def next_number(kind: str) -> int:
-    """The number of a client without a name, counted per kind: producer, consumer, adminclient."""
+    """Return the number of a client without a client.id, counted per kind: producer, consumer, adminclient."""
     return next(_NUMBERS[kind])
 
 
 @value_class(kw_only=True)
 class CommonSettings:
-    """Settings of a connection to a cluster; no backoff or set-up time begins above its maximum."""
+    """The settings of a connection to a cluster; initial backoffs and set-up times do not exceed their maxima."""
 
     bootstrap_servers: tuple[Address, ...]
     client_id: str
@@ -167,7 +173,7 @@ class CommonSettings:
 
 
 def read_common(values: Values, *, client_id: str, client_rack: str = "", api_timeout_ms: int) -> CommonSettings:
-    """The shared settings of a client, whose own module found out the names and the time for a call."""
+    """Read the shared settings; `client_id`, `client_rack` and `api_timeout_ms` differ by client."""
     retry_max_ms = values.integer("retry.backoff.max.ms")
     reconnect_ms, reconnect_max_ms = _reconnect_backoff(values)
     setup_max_ms = values.integer("socket.connection.setup.timeout.max.ms")
@@ -177,7 +183,7 @@ def read_common(values: Values, *, client_id: str, client_rack: str = "", api_ti
         client_rack=client_rack,
         request_timeout_ms=values.integer("request.timeout.ms"),
         default_api_timeout_ms=api_timeout_ms,
-        # Where the start exceeds the maximum, Kafka waits the maximum every time.
+        # If the initial backoff exceeds the maximum, Kafka always waits the maximum.
         retry_backoff_ms=min(values.integer("retry.backoff.ms"), retry_max_ms),
         retry_backoff_max_ms=retry_max_ms,
         reconnect_backoff_ms=reconnect_ms,
@@ -198,7 +204,7 @@ def read_common(values: Values, *, client_id: str, client_rack: str = "", api_ti
 
 def _bootstrap(values: Values) -> tuple[Address, ...]:
     if not values.is_given("bootstrap.servers"):
-        raise ConfigError("bootstrap.servers is required: give host:port of one or more brokers")
+        raise ConfigError("bootstrap.servers is required: host:port of one or more brokers")
     return tuple(dict.fromkeys(parse_addresses(",".join(values.items("bootstrap.servers")))))
 
 

@@ -1,4 +1,4 @@
-"""The consumer's settings: Kafka 4's keys and defaults, and which of them exclude each other."""
+"""The consumer's settings: Kafka 4's keys and defaults, and the conflicts between them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from rookery.client.settings.common import (
     read_common,
     row,
 )
-from rookery.client.settings.parser import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, table, unsupported_row
 
 GroupProtocol: TypeAlias = Literal["classic", "consumer"]
 
@@ -34,10 +34,10 @@ _ASSIGNORS = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-# The broker says these times to the members of the newer protocol, and assigns itself.
+# In groups of KIP-848 the broker determines these times, and assigns the partitions.
 _CLASSIC_ONLY = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 _BY_DURATION = "by_duration:"
-# What Java's Duration.parse takes: a sign for all, signs for parts, no T without a part behind it.
+# The format of Java's Duration.parse: a sign for the whole, signs for the parts, no T without a part after it.
 _DURATION = re.compile(
     r"(?P<sign>[+-])?P(?=.)(?:(?P<days>[+-]?\d{1,19})D)?"
     r"(?:T(?=.)(?:(?P<hours>[+-]?\d{1,19})H)?(?:(?P<minutes>[+-]?\d{1,19})M)?"
@@ -45,7 +45,7 @@ _DURATION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _INSTANCE_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
-_LONGEST_DURATION_MS = 2**63 - 1
+_DURATION_MAX_MS = 2**63 - 1
 
 
 class OffsetResetStrategy(Enum):
@@ -56,7 +56,7 @@ class OffsetResetStrategy(Enum):
 
 
 class OffsetReset(NamedTuple):
-    """Where to begin without a valid position; `duration_ms` before now with BY_DURATION."""
+    """Where to begin without a valid position; with BY_DURATION, `duration_ms` before now."""
 
     strategy: OffsetResetStrategy
     duration_ms: int = 0
@@ -78,7 +78,7 @@ class OffsetReset(NamedTuple):
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """An ISO-8601 duration of days, hours, minutes and seconds, not negative; None if it is none."""
+    """Parse an ISO-8601 duration of days, hours, minutes and seconds; return None if it is invalid or negative."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return None
@@ -88,10 +88,10 @@ def parse_duration_ms(text: str) -> int | None:
     nanoseconds += -fraction if (match["seconds"] or "").startswith("-") else fraction
     nanoseconds = -nanoseconds if match["sign"] == "-" else nanoseconds
     duration_ms = nanoseconds // 10**6
-    return duration_ms if 0 <= duration_ms <= _LONGEST_DURATION_MS else None
+    return duration_ms if 0 <= duration_ms <= _DURATION_MAX_MS else None
 
 
-def _reset(value: ConfigValue) -> str | None:
+def _check_reset(value: ConfigValue) -> str | None:
     try:
         OffsetReset.parse(str(value))
     except ConfigError as error:
@@ -99,13 +99,13 @@ def _reset(value: ConfigValue) -> str | None:
     return None
 
 
-def _instance(value: ConfigValue) -> str | None:
+def _check_instance_id(value: ConfigValue) -> str | None:
     if value is None or (_INSTANCE_ID.fullmatch(str(value)) and value not in (".", "..")):
         return None
     return "must be 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 
 
-def _strategies(value: ConfigValue) -> str | None:
+def _check_strategies(value: ConfigValue) -> str | None:
     assert isinstance(value, tuple)
     return None if value and all(value) else "must name one or more assignors"
 
@@ -115,37 +115,37 @@ _GROUP_ROWS: tuple[ConfigKey, ...] = (
         name="group.id",
         type=_STRING,
         default=None,
-        doc="The group to share partitions with; needed to subscribe and to commit.",
+        doc="The group to share partitions with; required for subscriptions and commits.",
         check=non_empty,
     ),
     ConfigKey(
         name="group.instance.id",
         type=_STRING,
         default=None,
-        doc="Makes the member static: it may come back within session.timeout.ms without a rebalance.",
-        check=_instance,
+        doc="Makes the member static: it may restart within session.timeout.ms without a rebalance.",
+        check=_check_instance_id,
     ),
     row(
         "group.protocol",
         _STRING,
         "classic",
-        "classic: members assign; consumer: the broker assigns (KIP-848).",
+        "classic: a member assigns the partitions; consumer: the broker does (KIP-848).",
         choices=("classic", "consumer"),
         any_case=True,
     ),
     row("group.remote.assignor", _STRING, None, "The broker's assignor, with group.protocol=consumer only."),
-    row("session.timeout.ms", _INT, 45_000, "A member without heartbeats for this long is thrown out.", minimum=1),
-    row("heartbeat.interval.ms", _INT, 3000, "Time between heartbeats; below session.timeout.ms.", minimum=1),
+    row("session.timeout.ms", _INT, 45_000, "A member without heartbeats for this long is removed.", minimum=1),
+    row("heartbeat.interval.ms", _INT, 3000, "Time between heartbeats; less than session.timeout.ms.", minimum=1),
     row("max.poll.interval.ms", _INT, 300_000, "A member that does not poll for this long leaves.", minimum=1),
     ConfigKey(
         name="partition.assignment.strategy",
         type=_LIST,
         default=("range", "cooperative-sticky"),
-        doc="Assignors by preference: range, roundrobin, sticky, cooperative-sticky, Java's class names of these, or "
-        "the names of those given to the consumer as assignors.",
-        check=_strategies,
+        doc="Assignors in order of preference: range, roundrobin, sticky, cooperative-sticky, Java's class names of "
+        "these, or the names of the consumer's own assignors.",
+        check=_check_strategies,
     ),
-    row("enable.auto.commit", _BOOLEAN, True, "Commit what polls returned, by itself; off without a group.id."),
+    row("enable.auto.commit", _BOOLEAN, True, "Commit positions automatically in polls; off without a group.id."),
     row("auto.commit.interval.ms", _INT, 5000, "Time between automatic commits.", minimum=0),
 )
 _FETCH_ROWS: tuple[ConfigKey, ...] = (
@@ -153,9 +153,9 @@ _FETCH_ROWS: tuple[ConfigKey, ...] = (
         name="auto.offset.reset",
         type=_STRING,
         default="latest",
-        doc="Where to begin without a valid position: earliest, latest, by_duration:PnDTnHnMn.nS (so long before "
+        doc="Where to begin without a valid position: earliest, latest, by_duration:PnDTnHnMn.nS (that long before "
         "now), none (an error).",
-        check=_reset,
+        check=_check_reset,
     ),
     row(
         "isolation.level",
@@ -164,15 +164,15 @@ _FETCH_ROWS: tuple[ConfigKey, ...] = (
         "Whether records of open and aborted transactions are returned.",
         choices=("read_committed", "read_uncommitted"),
     ),
-    row("fetch.min.bytes", _INT, 1, "A broker waits until it has so much.", minimum=0),
-    row("fetch.max.bytes", _INT, 52_428_800, "About the most that one fetch returns.", minimum=0),
-    row("max.partition.fetch.bytes", _INT, 1_048_576, "About the most per partition of one fetch.", minimum=0),
-    row("fetch.max.wait.ms", _INT, 500, "The longest that a broker waits for fetch.min.bytes.", minimum=0),
-    row("max.poll.records", _INT, 500, "The most records that one poll returns.", minimum=1),
-    row("check.crcs", _BOOLEAN, True, "Check the checksums of fetched batches."),
-    row("allow.auto.create.topics", _BOOLEAN, True, "Let the broker create topics that are subscribed to."),
-    row("exclude.internal.topics", _BOOLEAN, True, "A pattern subscribes to no internal topics."),
-    row("client.rack", _STRING, "", "Where the client is: replicas in the same rack are preferred."),
+    row("fetch.min.bytes", _INT, 1, "A broker answers a fetch when it has this much data.", minimum=0),
+    row("fetch.max.bytes", _INT, 52_428_800, "Approximate size limit of a fetch response.", minimum=0),
+    row("max.partition.fetch.bytes", _INT, 1_048_576, "Approximate size limit per partition of a fetch.", minimum=0),
+    row("fetch.max.wait.ms", _INT, 500, "Longest time that a broker waits for fetch.min.bytes.", minimum=0),
+    row("max.poll.records", _INT, 500, "Maximum number of records that one poll returns.", minimum=1),
+    row("check.crcs", _BOOLEAN, True, "Verify the checksums of fetched batches."),
+    row("allow.auto.create.topics", _BOOLEAN, True, "Let the broker create subscribed topics that do not exist."),
+    row("exclude.internal.topics", _BOOLEAN, True, "Patterns do not match internal topics."),
+    row("client.rack", _STRING, "", "Rack of the client: replicas in the same rack are preferred."),
     API_TIMEOUT_ROW,
 )
 _OTHER_ROWS: tuple[ConfigKey, ...] = (
@@ -184,33 +184,33 @@ _OTHER_ROWS: tuple[ConfigKey, ...] = (
         effective=False,
         internal=True,
     ),
-    refused_row(
+    unsupported_row(
         "key.deserializer",
         _CLASS,
         None,
-        doc="Java class that makes keys of bytes.",
-        reason="give the deserializer itself: the consumer's keyword argument key_deserializer",
+        doc="Java class that deserializes keys.",
+        reason="pass the deserializer itself, as the consumer's keyword argument key_deserializer",
     ),
-    refused_row(
+    unsupported_row(
         "value.deserializer",
         _CLASS,
         None,
-        doc="Java class that makes values of bytes.",
-        reason="give the deserializer itself: the consumer's keyword argument value_deserializer",
+        doc="Java class that deserializes values.",
+        reason="pass the deserializer itself, as the consumer's keyword argument value_deserializer",
     ),
-    refused_row(
+    unsupported_row(
         "share.acknowledgement.mode",
         _STRING,
         "implicit",
-        doc="How a share consumer acknowledges.",
-        reason="share groups are missing here",
+        doc="How a share consumer acknowledges records.",
+        reason="share groups are not supported",
     ),
-    refused_row(
+    unsupported_row(
         "share.acquire.mode",
         _STRING,
         "BATCH_OPTIMIZED",
-        doc="How many records a share consumer gets at once.",
-        reason="share groups are missing here",
+        doc="How many records a share consumer acquires at a time.",
+        reason="share groups are not supported",
     ),
     INTERCEPTORS_ROW,
 )
@@ -243,7 +243,7 @@ class ConsumerSettings:
 
     @classmethod
     def parse(cls, config: Mapping[str, object]) -> "ConsumerSettings":
-        """Settings of a mapping with Kafka's names; ConfigError names every key that is wrong."""
+        """Parse a mapping with Kafka's names. Raises ConfigError, which names every invalid key."""
         values = Values(CONSUMER_KEYS, config)
         check_together(_conflicts(values))
         return cls(
@@ -261,7 +261,7 @@ class ConsumerSettings:
             heartbeat_interval_ms=values.integer("heartbeat.interval.ms"),
             max_poll_interval_ms=values.integer("max.poll.interval.ms"),
             max_poll_records=values.integer("max.poll.records"),
-            # Without a group there is nothing to commit to.
+            # Offsets are committed for a group only.
             enable_auto_commit=values.boolean("enable.auto.commit") and values.is_given("group.id"),
             auto_commit_interval_ms=values.integer("auto.commit.interval.ms"),
             auto_offset_reset=OffsetReset.parse(values.text("auto.offset.reset")),
@@ -281,13 +281,13 @@ def _conflicts(values: Values) -> Iterator[str]:
     if _protocol(values) == "consumer":
         for name in _CLASSIC_ONLY:
             if values.is_given(name):
-                yield f"{name} cannot be set with group.protocol=consumer: the broker decides it"
+                yield f"{name} cannot be set with group.protocol=consumer: the broker determines it"
     else:
         if values.optional_text("group.remote.assignor"):
             yield "group.remote.assignor needs group.protocol=consumer; set partition.assignment.strategy instead"
         if values.integer("heartbeat.interval.ms") >= values.integer("session.timeout.ms"):
             yield (
-                f"heartbeat.interval.ms ({values.integer('heartbeat.interval.ms')}) must be below "
+                f"heartbeat.interval.ms ({values.integer('heartbeat.interval.ms')}) must be less than "
                 f"session.timeout.ms ({values.integer('session.timeout.ms')})"
             )
     if not values.is_given("group.id"):
@@ -305,7 +305,7 @@ def _protocol(values: Values) -> GroupProtocol:
 
 
 def _fetch_max_wait_ms(values: Values) -> int:
-    """A broker must answer well before the client gives up; where the default does not fit, it is lowered."""
+    """Return the wait; the default is lowered so that the broker answers well before the request times out."""
     wait_ms = values.integer("fetch.max.wait.ms")
     return wait_ms if values.is_given("fetch.max.wait.ms") else min(wait_ms, values.integer("request.timeout.ms") // 2)
 

@@ -1,4 +1,4 @@
-"""Writes docs/client-config.md from the tables: `python -m rookery.client.settings.docs > docs/client-config.md`."""
+"""Generates docs/client-config.md from the tables: `python -m rookery.client.settings.docs > docs/client-config.md`."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from rookery.base.config_docs import key_table, section
 from rookery.base.config_key import ConfigKey
 from rookery.client.settings.admin import ADMIN_KEYS
 from rookery.client.settings.consumer import CONSUMER_KEYS
-from rookery.client.settings.parser import is_refused
+from rookery.client.settings.parser import is_unsupported
 from rookery.client.settings.producer import PRODUCER_KEYS
 
 _INTRODUCTION = """\
@@ -19,25 +19,27 @@ _INTRODUCTION = """\
 of Apache Kafka 4. A value is a Python value (`5`, `True`, `["a", "b"]`) or its text in a properties file (`"5"`,
 `"true"`, `"a,b"`).
 
-An unknown key is an error with a guess, and so are values and combinations that make no sense; all that is wrong is
-told at once, and the key is always named. What is an object in Python is no entry of the mapping but an argument of the
-client: `key_serializer`, `value_serializer`, `partitioner`, `key_deserializer`, `value_deserializer`, `assignors`,
+Unknown keys, invalid values and invalid combinations are errors. One error lists all mistakes and names the keys; for
+an unknown key it suggests a similar one. Python objects are not part of the mapping, but arguments of the client:
+`key_serializer`, `value_serializer`, `partitioner`, `key_deserializer`, `value_deserializer`, `assignors`,
 `interceptors`.
 
-What goes together, and what does not:
+Combinations of keys:
 
-- `acks` other than `all`, or `retries=0`, turns idempotence off; asking for both is an error, and so is a
-  `transactional.id` without idempotence. More than 5 requests in flight need `enable.idempotence=false`.
-- `delivery.timeout.ms` must cover `linger.ms` + `request.timeout.ms`; if it is not given, it is raised to that.
-- Without a `group.id` there are no automatic commits and no `group.instance.id`.
-- With `group.protocol=consumer` the broker decides `session.timeout.ms`, `heartbeat.interval.ms` and the assignor; only
-  then is there a `group.remote.assignor`. In the classic protocol, heartbeats must come more often than sessions end.
-- `fetch.max.wait.ms` must not exceed `request.timeout.ms`; if it is not given, it is at most half of that.
-- The admin client's `default.api.timeout.ms` must not be below `request.timeout.ms`; if it is not given, it is raised.
+- `acks` other than `all`, or `retries=0`, turns idempotence off; together with `enable.idempotence=true` it is an
+  error, and so is a `transactional.id` without idempotence. More than 5 requests in flight need
+  `enable.idempotence=false`.
+- `delivery.timeout.ms` must be at least `linger.ms` + `request.timeout.ms`; if it is not set, it is raised to that.
+- Without a `group.id` there are no automatic commits, and `group.instance.id` is an error.
+- With `group.protocol=consumer` the broker determines `session.timeout.ms`, `heartbeat.interval.ms` and the assignor;
+  only then can `group.remote.assignor` be set. In the classic protocol, `heartbeat.interval.ms` must be less than
+  `session.timeout.ms`.
+- `fetch.max.wait.ms` must not exceed `request.timeout.ms`; if it is not set, it is at most half of that.
+- The admin client's `default.api.timeout.ms` must be at least `request.timeout.ms`; if it is not set, it is raised.
 - `reconnect.backoff.ms` without `reconnect.backoff.max.ms` is constant.
 """
-_INERT = "Known and checked, so that the properties of a Kafka client are accepted.\n\n"
-_REFUSED = "Known, so that they are told from misspelt ones; anything but the default is an error that says why.\n\n"
+_NO_EFFECT = "Known and checked, so that the properties of a Kafka client are accepted.\n\n"
+_UNSUPPORTED = "Any value but the default is an error, which says what to do instead.\n\n"
 _CLIENTS = {"Producer": PRODUCER_KEYS, "Consumer": CONSUMER_KEYS, "Admin": ADMIN_KEYS}
 
 
@@ -45,7 +47,7 @@ def render() -> str:
     shared = [key for name, key in PRODUCER_KEYS.items() if all(keys.get(name) == key for keys in _CLIENTS.values())]
     names = {key.name for key in shared}
     own = {client: _without(keys, names) for client, keys in _CLIENTS.items()}
-    # A key of two clients has one row where they agree on it.
+    # A key of two clients has one row if they agree on its default.
     rest = {(key.name, key.default): key for key in [*shared, *(key for keys in own.values() for key in keys)]}
     others = [rest[name] for name in sorted(rest, key=lambda name: name[0]) if not rest[name].internal]
     return "\n".join(
@@ -53,8 +55,8 @@ def render() -> str:
             _INTRODUCTION,
             section("All clients", key_table(filter(_has_effect, shared))),
             *(section(client, key_table(filter(_has_effect, keys))) for client, keys in own.items()),
-            section("Without effect", _INERT + key_table(key for key in others if _is_inert(key))),
-            section("Refused", _REFUSED + key_table(key for key in others if is_refused(key))),
+            section("Without effect", _NO_EFFECT + key_table(key for key in others if _has_no_effect(key))),
+            section("Not supported", _UNSUPPORTED + key_table(key for key in others if is_unsupported(key))),
         ]
     )
 
@@ -67,8 +69,8 @@ def _has_effect(key: ConfigKey) -> bool:
     return key.effective
 
 
-def _is_inert(key: ConfigKey) -> bool:
-    return not key.effective and not is_refused(key)
+def _has_no_effect(key: ConfigKey) -> bool:
+    return not key.effective and not is_unsupported(key)
 
 
 if __name__ == "__main__":

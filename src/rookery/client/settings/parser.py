@@ -1,15 +1,15 @@
-"""How a mapping of Kafka's client keys becomes checked values.
+"""Parses a mapping of Kafka's client keys into checked values.
 
-Each client has a table of `ConfigKey` rows: names, types, defaults and limits are Kafka 4's. A value may be a Python
-value or the text that a properties file would hold. All mistakes of a mapping are told in one ConfigError, a line
-each, and each line names its key. Keys come in three kinds:
+Each client has a table of `ConfigKey` rows: names, types, defaults and limits are those of Kafka 4. A value may be a
+Python value or its text in a properties file. One ConfigError lists all mistakes in a mapping, one per line, and each
+line names its key. There are three kinds of keys:
 
 - with effect;
 - without effect (`effective=False`): known and checked, so that a Kafka client's properties are accepted;
-- refused (`refused_row`): what they ask for is missing here or is asked for in another way, so that only the default,
-  which asks for nothing, is accepted. Their sentence says what to do.
+- not supported (`unsupported_row`): the feature is missing, or is configured in another way. Only the default is
+  accepted; the error for any other value says what to do instead.
 
-The modules of the single clients read the values through `Values`, and check what must fit together.
+The modules of the clients read the values through `Values`, and check combinations of keys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ from rookery.base.values import value_class
 
 
 @value_class
-class Refusal:
-    """The check of a refused key: whatever differs from the default gets the sentence."""
+class DefaultOnly:
+    """The check of a key that is not supported: every value but the default is an error, with `reason`."""
 
     default: ConfigValue
     reason: str
@@ -31,29 +31,31 @@ class Refusal:
 
 
 def _fold(value: ConfigValue) -> ConfigValue:
-    # Kafka takes the names of protocols and modes in any case.
+    # Kafka ignores the case of names of protocols and modes.
     return value.lower() if isinstance(value, str) else value
 
 
-def refused_row(name: str, kind: ConfigType, default: ConfigValue, *, doc: str, reason: str) -> ConfigKey:
-    return ConfigKey(name=name, type=kind, default=default, doc=doc, check=Refusal(default, reason), effective=False)
+def unsupported_row(name: str, kind: ConfigType, default: ConfigValue, *, doc: str, reason: str) -> ConfigKey:
+    return ConfigKey(
+        name=name, type=kind, default=default, doc=doc, check=DefaultOnly(default, reason), effective=False
+    )
 
 
-def is_refused(key: ConfigKey) -> bool:
-    return isinstance(key.check, Refusal)
+def is_unsupported(key: ConfigKey) -> bool:
+    return isinstance(key.check, DefaultOnly)
 
 
 def table(*groups: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Rows by name, in order; a later group's row replaces an earlier one's, for defaults that differ by client."""
+    """Return the rows sorted by name; a later group's row replaces an earlier one's, for defaults of one client."""
     rows = {row.name: row for group in groups for row in group}
     return {name: rows[name] for name in sorted(rows)}
 
 
 class Values:
-    """The values of a client's keys: those given, the defaults for the rest."""
+    """The values of a client's keys: the given ones, and the defaults of the others."""
 
     def __init__(self, keys: Mapping[str, ConfigKey], config: Mapping[str, object]) -> None:
-        """Raises one ConfigError that lists everything that is wrong with single keys."""
+        """Raises one ConfigError that lists the errors of all keys."""
         self._keys = keys
         self._given: dict[str, ConfigValue] = {}
         problems = []
@@ -67,7 +69,7 @@ class Values:
             raise ConfigError("\n".join(problems))
 
     def is_given(self, name: str) -> bool:
-        """Whether the key was set, to whatever value."""
+        """Return whether the key was set to any value but None."""
         return self._given.get(name) is not None
 
     def value(self, name: str) -> ConfigValue:
@@ -108,12 +110,12 @@ class Values:
 
 
 def ineffective(keys: Mapping[str, ConfigKey], config: Mapping[str, object]) -> list[str]:
-    """The keys that were given but do nothing here, for a program that wants to say so."""
+    """Return the keys in `config` that have no effect, so that a program can report them."""
     return sorted(name for name in config if name in keys and not keys[name].effective)
 
 
 def check_together(problems: Iterable[str]) -> None:
-    """Raise what single keys allow but not together, all of it at once."""
+    """Raise one ConfigError for all conflicts between keys."""
     found = list(problems)
     if found:
         raise ConfigError("\n".join(found))
@@ -127,7 +129,7 @@ def _find(keys: Mapping[str, ConfigKey], name: str) -> ConfigKey:
 
 
 def _guess(keys: Mapping[str, ConfigKey], name: str) -> str:
-    # Only mistakes need it.
+    # Imported here, because only mistakes need it.
     import difflib
 
     similar = difflib.get_close_matches(name.lower().replace("_", "."), keys, n=1, cutoff=0.75)
@@ -138,12 +140,12 @@ def _parse(key: ConfigKey, value: object) -> ConfigValue:
     if value is None:
         if key.default is None:
             return None
-        raise ConfigError(f"Invalid value None for configuration {key.name}: leave it out for the default")
+        raise ConfigError(f"Invalid value None for configuration {key.name}: omit it for the default")
     return parse_value(key, _text(key, value))
 
 
 def _text(key: ConfigKey, value: object) -> str:
-    """A value as a properties file has it; what cannot stand there is an error."""
+    """Return a value as the text of a properties file. Raises ConfigError for a value of the wrong type."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -151,7 +153,7 @@ def _text(key: ConfigKey, value: object) -> str:
             return str(value).lower()
     elif isinstance(value, int | float):
         if key.type not in (ConfigType.BOOLEAN, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD):
-            # A long number would take long to become text, and is out of every range.
+            # Converting a huge number to text is slow (and limited), and it is out of every range.
             return str(value) if isinstance(value, float) or value.bit_length() < 128 else "a very long number"
     elif isinstance(value, list | tuple) and key.type is ConfigType.LIST:
         return ",".join(item if isinstance(item, str) else _name(item) for item in value)

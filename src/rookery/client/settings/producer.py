@@ -1,4 +1,4 @@
-"""The producer's settings: Kafka 4's keys and defaults, and which of them exclude each other."""
+"""The producer's settings: Kafka 4's keys and defaults, and the conflicts between them."""
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -14,7 +14,7 @@ from rookery.client.settings.common import (
     read_common,
     row,
 )
-from rookery.client.settings.parser import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, table, unsupported_row
 from rookery.records.batch import Codec
 
 _BOOLEAN = ConfigType.BOOLEAN
@@ -23,24 +23,24 @@ _INT = ConfigType.INT
 _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
 
-# More batches in flight than this cannot be told apart by the sequence numbers that a broker remembers.
+# A broker stores the sequence numbers of this many batches per producer: it cannot detect a duplicate of an older one.
 MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 ROUND_ROBIN = "round-robin"
 _ROUND_ROBIN_CLASS = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 
 class Acks(IntEnum):
-    """Who must have a batch before it counts as delivered, as Produce numbers it."""
+    """Which replicas must have a batch before it counts as delivered, as encoded in Produce."""
 
     NONE = 0
     LEADER = 1
     ALL = -1
 
 
-def _partitioner(value: ConfigValue) -> str | None:
+def _check_partitioner(value: ConfigValue) -> str | None:
     if value in (None, ROUND_ROBIN, _ROUND_ROBIN_CLASS):
         return None
-    return f"must be {ROUND_ROBIN}; give another partitioner itself: the producer's keyword argument partitioner"
+    return f"must be {ROUND_ROBIN}; pass any other partitioner as the producer's keyword argument partitioner"
 
 
 _PRODUCER_ROWS: tuple[ConfigKey, ...] = (
@@ -48,13 +48,13 @@ _PRODUCER_ROWS: tuple[ConfigKey, ...] = (
         "acks",
         _STRING,
         "all",
-        "Who must have a batch: 0 nobody, 1 the leader, all (or -1) every replica in sync.",
+        "Replicas that must have a batch: 0 none, 1 the leader, all (or -1) all in-sync replicas.",
         choices=("all", "-1", "0", "1"),
     ),
-    row("batch.size", _INT, 16_384, "Bytes of records that are gathered per partition; 0: no gathering.", minimum=0),
+    row("batch.size", _INT, 16_384, "Maximum bytes of records in a partition's batch; 0: no batching.", minimum=0),
     row("linger.ms", _LONG, 5, "Time that a batch waits for more records before it is sent.", minimum=0),
-    row("buffer.memory", _LONG, 33_554_432, "Bytes of records that wait or are on their way, all in all.", minimum=0),
-    row("max.block.ms", _LONG, 60_000, "Time that send waits for metadata and room in the buffer.", minimum=0),
+    row("buffer.memory", _LONG, 33_554_432, "Total bytes of records that wait or are in flight.", minimum=0),
+    row("max.block.ms", _LONG, 60_000, "Longest time that send waits for metadata and memory.", minimum=0),
     row(
         "delivery.timeout.ms",
         _INT,
@@ -62,12 +62,12 @@ _PRODUCER_ROWS: tuple[ConfigKey, ...] = (
         "Time for a record from send to acknowledgement; at least linger.ms + request.timeout.ms.",
         minimum=0,
     ),
-    row("retries", _INT, INT_MAX, "Tries after the first; delivery.timeout.ms is the better limit.", minimum=0),
+    row("retries", _INT, INT_MAX, "Maximum retries; prefer delivery.timeout.ms as the limit.", minimum=0),
     row(
         "max.in.flight.requests.per.connection",
         _INT,
         5,
-        "Requests on their way to one broker; at most 5 with idempotence.",
+        "Requests in flight to one broker; at most 5 with idempotence.",
         minimum=1,
     ),
     row("enable.idempotence", _BOOLEAN, True, "No duplicates and no reordering by retries; off if acks is not all."),
@@ -75,15 +75,15 @@ _PRODUCER_ROWS: tuple[ConfigKey, ...] = (
         name="transactional.id",
         type=_STRING,
         default=None,
-        doc="Makes the producer transactional; a newer producer with the same id shuts an older one out.",
+        doc="Makes the producer transactional; a newer producer with the same id fences older ones.",
         check=non_empty,
     ),
-    row("transaction.timeout.ms", _INT, 60_000, "The coordinator aborts a transaction that is open for longer."),
+    row("transaction.timeout.ms", _INT, 60_000, "The coordinator aborts a transaction that is open longer."),
     row(
         "compression.type",
         _STRING,
         "none",
-        "Codec of batches.",
+        "Compression codec of batches.",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     ),
     row("compression.gzip.level", _INT, -1, "Level of gzip; -1: its default.", minimum=1, maximum=9, also=-1),
@@ -94,47 +94,47 @@ _PRODUCER_ROWS: tuple[ConfigKey, ...] = (
         name="partitioner.class",
         type=_CLASS,
         default=None,
-        doc=f"{ROUND_ROBIN}, or Java's name of it; by default the hash of the key, sticky partitions without a key.",
-        check=_partitioner,
+        doc=f"{ROUND_ROBIN}, or Java's class name of it; default: the key's hash, or sticky partitions without a key.",
+        check=_check_partitioner,
     ),
-    row("partitioner.ignore.keys", _BOOLEAN, False, "Records with a key are spread like those without."),
+    row("partitioner.ignore.keys", _BOOLEAN, False, "Partition records with a key like those without."),
     row(
         "partitioner.adaptive.partitioning.enable",
         _BOOLEAN,
         True,
-        "Brokers that take records faster get more of those without a key.",
+        "Send more records without a key to faster brokers.",
         effective=False,
     ),
     row(
         "partitioner.availability.timeout.ms",
         _LONG,
         0,
-        "A partition whose broker takes nothing for this long gets no records without a key; 0: never.",
+        "Send no records without a key to a partition whose broker accepts nothing for this long; 0: off.",
         minimum=0,
         effective=False,
     ),
-    row("metadata.max.idle.ms", _LONG, 300_000, "A topic without sends is forgotten after this time.", minimum=5000),
+    row("metadata.max.idle.ms", _LONG, 300_000, "Drop the metadata of a topic without sends.", minimum=5000),
     row("receive.buffer.bytes", _INT, 32_768, "Size of a socket's receive buffer; -1: the system's.", minimum=-1),
-    refused_row(
+    unsupported_row(
         "transaction.two.phase.commit.enable",
         _BOOLEAN,
         False,
         doc="Transactions that take part in an external two-phase commit (KIP-939).",
-        reason="two-phase commit is missing here",
+        reason="two-phase commit is not supported",
     ),
-    refused_row(
+    unsupported_row(
         "key.serializer",
         _CLASS,
         None,
-        doc="Java class that makes bytes of keys.",
-        reason="give the serializer itself: the producer's keyword argument key_serializer",
+        doc="Java class that serializes keys.",
+        reason="pass the serializer itself, as the producer's keyword argument key_serializer",
     ),
-    refused_row(
+    unsupported_row(
         "value.serializer",
         _CLASS,
         None,
-        doc="Java class that makes bytes of values.",
-        reason="give the serializer itself: the producer's keyword argument value_serializer",
+        doc="Java class that serializes values.",
+        reason="pass the serializer itself, as the producer's keyword argument value_serializer",
     ),
     INTERCEPTORS_ROW,
 )
@@ -168,7 +168,7 @@ class ProducerSettings:
 
     @classmethod
     def parse(cls, config: Mapping[str, object]) -> "ProducerSettings":
-        """Settings of a mapping with Kafka's names; ConfigError names every key that is wrong."""
+        """Parse a mapping with Kafka's names. Raises ConfigError, which names every invalid key."""
         values = Values(PRODUCER_KEYS, config)
         check_together(_conflicts(values))
         codec = Codec[values.text("compression.type").upper()]
@@ -213,7 +213,7 @@ def _conflicts(values: Values) -> Iterator[str]:
 
 def _idempotence_conflicts(values: Values) -> Iterator[str]:
     in_flight = values.integer("max.in.flight.requests.per.connection")
-    # Kafka 4 refuses this one also where enable.idempotence was left to its default, whatever acks and retries are.
+    # Kafka 4 rejects this even if enable.idempotence is not set, whatever acks and retries are.
     if in_flight > MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
         yield (
             f"max.in.flight.requests.per.connection ({in_flight}) must be at most {MAX_IN_FLIGHT_FOR_IDEMPOTENCE} "
@@ -228,7 +228,7 @@ def _idempotence_conflicts(values: Values) -> Iterator[str]:
 
 
 def _is_idempotent(values: Values) -> bool:
-    """As Kafka does: what does not go with idempotence turns it off, where nobody asked for it."""
+    """Like Kafka: conflicting keys turn idempotence off, unless it was set explicitly (`_idempotence_conflicts`)."""
     return (
         values.boolean("enable.idempotence")
         and _ACKS[values.text("acks")] is Acks.ALL
@@ -241,12 +241,12 @@ def _shortest_delivery_ms(values: Values) -> int:
 
 
 def _delivery_timeout_ms(values: Values) -> int:
-    """Raised, if it was not given, to what the other times need."""
+    """Return the time-out; the default is raised to the minimum that linger.ms and request.timeout.ms require."""
     return max(values.integer("delivery.timeout.ms"), _shortest_delivery_ms(values))
 
 
 def _level(values: Values, codec: Codec) -> int | None:
-    """A level that was asked for; None leaves the choice to the codec."""
+    """Return the level for `codec` if it was set; None leaves the choice to the codec."""
     name = f"compression.{codec.name.lower()}.level"
     if name not in PRODUCER_KEYS or values.value(name) == PRODUCER_KEYS[name].default:
         return None

@@ -1,8 +1,8 @@
-"""The keys of TLS, SASL and other security that Kafka 4's clients share, and the settings that they make.
+"""The keys of TLS, SASL and other security that Kafka 4's clients share, and the settings made from them.
 
-Kafka's names are for Java: what only Java has (providers, classes, algorithms) is known, so that a mistake in a name is
-told from what is missing, and refused, so that nobody believes to be safer than he is. A Java class that stands for
-what this client does by itself is accepted.
+Keys that make sense only in Java (providers, classes, algorithms) are known, so that they are not reported as
+misspelt, and rejected, so that no client is less secure than its configuration says. A Java class is accepted if it
+names what this client does anyway.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from rookery.base.config_key import ConfigKey, ConfigType, ConfigValue, broker_row
 from rookery.base.errors import ConfigError
 from rookery.base.values import value_class
-from rookery.client.settings.parser import Values, check_together, refused_row, table
+from rookery.client.settings.parser import Values, check_together, table, unsupported_row
 from rookery.security.jaas import parse_jaas
 from rookery.security.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from rookery.security.settings import PLAINTEXT, SaslSettings, SecuritySettings, TlsSettings, TokenSettings
@@ -29,30 +29,30 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
-_KERBEROS = f"Kerberos is missing here: choose a sasl.mechanism of {', '.join(MECHANISMS)}"
-_JAVA = "this is Java's own; leave it out"
-_ASSERTIONS = "tokens come by a client's id and secret here, or from a file; leave it out"
-_VALIDATION = "it is the brokers that check tokens; leave it out"
+_KERBEROS = f"Kerberos is not supported: set sasl.mechanism to one of {', '.join(MECHANISMS)}"
+_JAVA = "it is specific to Java; omit it"
+_ASSERTIONS = "only tokens by client id and secret, or from a file, are supported; omit it"
+_VALIDATION = "only brokers validate tokens; omit it"
 _JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
-# The keys of this client are written as those of the broker.
+# The rows of the clients' tables have the form of the broker's.
 _row = broker_row
 
 
-def _refused(name: str, kind: ConfigType, default: ConfigValue, doc: str, reason: str) -> ConfigKey:
-    return refused_row(name, kind, default, doc=doc, reason=reason)
+def _unsupported(name: str, kind: ConfigType, default: ConfigValue, doc: str, reason: str) -> ConfigKey:
+    return unsupported_row(name, kind, default, doc=doc, reason=reason)
 
 
 @value_class
-class _OneOfJavas:
-    """The check of a class: what the known ones do happens anyway."""
+class _KnownJavaClass:
+    """The check of a Java class: accepts those that do what this client does anyway."""
 
     names: tuple[str, ...]
 
     def __call__(self, value: ConfigValue) -> str | None:
         if value is None or value in self.names:
             return None
-        return f"Java classes cannot be used here; leave it out, or choose {' or '.join(self.names)}"
+        return f"Java classes are not supported; omit it, or set {' or '.join(self.names)}"
 
 
 _SASL_ROWS = (
@@ -60,22 +60,26 @@ _SASL_ROWS = (
         name="sasl.client.callback.handler.class",
         type=_CLASS,
         default=None,
-        doc="Java class that answers the mechanism's questions.",
-        check=_OneOfJavas((f"{_JAVA_OAUTH}.internals.OAuthBearerSaslClientCallbackHandler",)),
+        doc="Java class that handles the callbacks of the mechanism.",
+        check=_KnownJavaClass((f"{_JAVA_OAUTH}.internals.OAuthBearerSaslClientCallbackHandler",)),
         effective=False,
     ),
-    _row("sasl.jaas.config", _PASSWORD, None, "Login module and its options, with user and password, as in Java."),
-    _refused("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", "Program that renews a ticket.", _KERBEROS),
-    _refused("sasl.kerberos.min.time.before.relogin", _LONG, 60_000, "Shortest time between two logins.", _KERBEROS),
-    _refused("sasl.kerberos.service.name", _STRING, None, "Principal that the brokers run as.", _KERBEROS),
-    _refused("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, "Random part of a renewal's time.", _KERBEROS),
-    _refused("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, "When to renew a ticket.", _KERBEROS),
+    _row(
+        "sasl.jaas.config", _PASSWORD, None, "Login module and its options, such as username and password, as in Java."
+    ),
+    _unsupported("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", "Program that renews a ticket.", _KERBEROS),
+    _unsupported(
+        "sasl.kerberos.min.time.before.relogin", _LONG, 60_000, "Shortest time between two logins.", _KERBEROS
+    ),
+    _unsupported("sasl.kerberos.service.name", _STRING, None, "Principal that the brokers run as.", _KERBEROS),
+    _unsupported("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, "Random part of a renewal's time.", _KERBEROS),
+    _unsupported("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, "When to renew a ticket.", _KERBEROS),
     ConfigKey(
         name="sasl.login.callback.handler.class",
         type=_CLASS,
         default=None,
-        doc="Java class that logs in at the identity provider, which happens here if there is an endpoint's url.",
-        check=_OneOfJavas(
+        doc="Java class that gets tokens from the identity provider; here this depends on the endpoint's URL only.",
+        check=_KnownJavaClass(
             (
                 f"{_JAVA_OAUTH}.OAuthBearerLoginCallbackHandler",
                 f"{_JAVA_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
@@ -83,14 +87,14 @@ _SASL_ROWS = (
         ),
         effective=False,
     ),
-    _refused("sasl.login.class", _CLASS, None, "Java class that logs in.", _JAVA),
-    _row("sasl.login.connect.timeout.ms", _INT, None, "Time for connecting to the identity provider."),
-    _row("sasl.login.read.timeout.ms", _INT, None, "Time for an answer of the identity provider."),
+    _unsupported("sasl.login.class", _CLASS, None, "Java class that logs in.", _JAVA),
+    _row("sasl.login.connect.timeout.ms", _INT, None, "Time-out for connecting to the identity provider."),
+    _row("sasl.login.read.timeout.ms", _INT, None, "Time-out for a response of the identity provider."),
     _row(
         "sasl.login.refresh.buffer.seconds",
         _SHORT,
         300,
-        "A token is replaced so long before it expires, or earlier.",
+        "A token is replaced at least this long before it expires.",
         minimum=0,
         maximum=3600,
     ),
@@ -98,7 +102,7 @@ _SASL_ROWS = (
         "sasl.login.refresh.min.period.seconds",
         _SHORT,
         60,
-        "Shortest time between two refreshes of a login: one happens only when a token is needed.",
+        "Shortest time between two refreshes of a login; here tokens are refreshed only when needed.",
         minimum=0,
         maximum=900,
         effective=False,
@@ -107,7 +111,7 @@ _SASL_ROWS = (
         "sasl.login.refresh.window.factor",
         _DOUBLE,
         0.8,
-        "Part of a token's life after which it is replaced.",
+        "Fraction of a token's lifetime after which it is replaced.",
         minimum=0.5,
         maximum=1.0,
     ),
@@ -115,78 +119,109 @@ _SASL_ROWS = (
         "sasl.login.refresh.window.jitter",
         _DOUBLE,
         0.05,
-        "Random part of the time of a refresh: clients ask for tokens when they connect.",
+        "Random variation of the refresh time; here tokens are refreshed only when needed.",
         minimum=0.0,
         maximum=0.25,
         effective=False,
     ),
-    _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "How long it is tried to get a token."),
-    _row("sasl.login.retry.backoff.ms", _LONG, 100, "First wait between two tries to get a token; it doubles."),
-    _row("sasl.mechanism", _STRING, "GSSAPI", f"How to log in: {', '.join(MECHANISMS)}."),
+    _row("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "How long requests for a token are retried."),
+    _row(
+        "sasl.login.retry.backoff.ms", _LONG, 100, "Wait before the first retry of a request for a token; it doubles."
+    ),
+    _row("sasl.mechanism", _STRING, "GSSAPI", f"SASL mechanism: {', '.join(MECHANISMS)}."),
 )
 _OAUTH_ROWS = (
-    _refused("sasl.oauthbearer.assertion.algorithm", _STRING, "RS256", "How assertions are signed.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.aud", _STRING, None, "Audience of an assertion.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, "Life of an assertion.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.iss", _STRING, None, "Issuer of an assertion.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False, "Number assertions.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, "Start of an assertion's life.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.claim.sub", _STRING, None, "Subject of an assertion.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.file", _STRING, None, "File with a ready assertion.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.private.key.file", _STRING, None, "Key of assertions.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None, "Its passphrase.", _ASSERTIONS),
-    _refused("sasl.oauthbearer.assertion.template.file", _STRING, None, "Claims of assertions.", _ASSERTIONS),
-    _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client's id for the identity provider."),
-    _row("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Its secret."),
+    _unsupported(
+        "sasl.oauthbearer.assertion.algorithm", _STRING, "RS256", "Signature algorithm of assertions.", _ASSERTIONS
+    ),
+    _unsupported("sasl.oauthbearer.assertion.claim.aud", _STRING, None, "Audience of an assertion.", _ASSERTIONS),
+    _unsupported("sasl.oauthbearer.assertion.claim.exp.seconds", _INT, 300, "Lifetime of an assertion.", _ASSERTIONS),
+    _unsupported("sasl.oauthbearer.assertion.claim.iss", _STRING, None, "Issuer of an assertion.", _ASSERTIONS),
+    _unsupported(
+        "sasl.oauthbearer.assertion.claim.jti.include", _BOOLEAN, False, "Whether assertions have an id.", _ASSERTIONS
+    ),
+    _unsupported(
+        "sasl.oauthbearer.assertion.claim.nbf.seconds", _INT, 60, "Start of an assertion's lifetime.", _ASSERTIONS
+    ),
+    _unsupported("sasl.oauthbearer.assertion.claim.sub", _STRING, None, "Subject of an assertion.", _ASSERTIONS),
+    _unsupported("sasl.oauthbearer.assertion.file", _STRING, None, "File with an assertion.", _ASSERTIONS),
+    _unsupported(
+        "sasl.oauthbearer.assertion.private.key.file", _STRING, None, "Private key that signs assertions.", _ASSERTIONS
+    ),
+    _unsupported(
+        "sasl.oauthbearer.assertion.private.key.passphrase", _PASSWORD, None, "Passphrase of that key.", _ASSERTIONS
+    ),
+    _unsupported(
+        "sasl.oauthbearer.assertion.template.file", _STRING, None, "File with the claims of assertions.", _ASSERTIONS
+    ),
+    _row("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "Client id for the identity provider."),
     _row(
-        "sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Difference of clocks that brokers tolerate.", effective=False
+        "sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Client secret for the identity provider."
     ),
-    _refused("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences that a token may have.", _VALIDATION),
-    _refused("sasl.oauthbearer.expected.issuer", _STRING, None, "Issuer that a token must have.", _VALIDATION),
-    _row("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "Encode client id and secret for the header."),
-    _refused("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often keys are read.", _VALIDATION),
-    _refused(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000, "Longest wait for keys.", _VALIDATION
+    _row("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Clock skew that brokers tolerate.", effective=False),
+    _unsupported("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences that a token may have.", _VALIDATION),
+    _unsupported("sasl.oauthbearer.expected.issuer", _STRING, None, "Issuer that a token must have.", _VALIDATION),
+    _row("sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "URL-encode the client id and secret in the header."),
+    _unsupported(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often keys are refreshed.", _VALIDATION
     ),
-    _refused("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100, "First wait for keys.", _VALIDATION),
-    _refused("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "Where the keys of tokens are.", _VALIDATION),
-    _refused(
+    _unsupported(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        _LONG,
+        10_000,
+        "Longest wait before a retry for keys.",
+        _VALIDATION,
+    ),
+    _unsupported(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        _LONG,
+        100,
+        "Wait before the first retry for keys.",
+        _VALIDATION,
+    ),
+    _unsupported("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "URL of the keys that sign tokens.", _VALIDATION),
+    _unsupported(
         "sasl.oauthbearer.jwt.retriever.class",
         _CLASS,
         f"{_JAVA_OAUTH}.DefaultJwtRetriever",
-        "Java class for tokens.",
+        "Java class that gets tokens.",
         _ASSERTIONS,
     ),
-    _refused(
+    _unsupported(
         "sasl.oauthbearer.jwt.validator.class",
         _CLASS,
         f"{_JAVA_OAUTH}.DefaultJwtValidator",
-        "Java class that checks tokens.",
+        "Java class that validates tokens.",
         _VALIDATION,
     ),
-    _row("sasl.oauthbearer.scope", _STRING, None, "Scope to ask for."),
+    _row("sasl.oauthbearer.scope", _STRING, None, "Scope to request."),
     _row("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "Claim that holds the scope.", effective=False),
     _row("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "Claim that holds the subject.", effective=False),
-    _row("sasl.oauthbearer.token.endpoint.url", _STRING, None, "Where tokens come from: http, https or file."),
+    _row("sasl.oauthbearer.token.endpoint.url", _STRING, None, "URL of the token endpoint: http, https or file."),
 )
 _SSL_ROWS = (
-    _refused("ssl.cipher.suites", _LIST, (), "Cipher suites to offer.", "OpenSSL chooses them here; leave it out"),
+    _unsupported("ssl.cipher.suites", _LIST, (), "Cipher suites to offer.", "OpenSSL chooses them; omit it"),
     _row("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS to offer."),
-    _row("ssl.endpoint.identification.algorithm", _STRING, "https", "Check a broker's name; empty: do not."),
-    _refused("ssl.engine.factory.class", _CLASS, None, "Java class that makes TLS engines.", _JAVA),
-    _row("ssl.key.password", _PASSWORD, None, "Password of the client's key."),
-    _refused("ssl.keymanager.algorithm", _STRING, "SunX509", "Java's algorithm for keys.", _JAVA),
-    _row("ssl.keystore.certificate.chain", _PASSWORD, None, "The client's certificates, PEM."),
-    _row("ssl.keystore.key", _PASSWORD, None, "The client's key, PEM."),
-    _row("ssl.keystore.location", _STRING, None, "File with the client's key and certificates."),
+    _row(
+        "ssl.endpoint.identification.algorithm",
+        _STRING,
+        "https",
+        "https: verify the broker's host name; empty: do not.",
+    ),
+    _unsupported("ssl.engine.factory.class", _CLASS, None, "Java class that creates TLS engines.", _JAVA),
+    _row("ssl.key.password", _PASSWORD, None, "Password of the client's private key."),
+    _unsupported("ssl.keymanager.algorithm", _STRING, "SunX509", "Java's key manager algorithm.", _JAVA),
+    _row("ssl.keystore.certificate.chain", _PASSWORD, None, "The client's certificate chain, PEM."),
+    _row("ssl.keystore.key", _PASSWORD, None, "The client's private key, PEM."),
+    _row("ssl.keystore.location", _STRING, None, "File with the client's private key and certificates."),
     _row("ssl.keystore.password", _PASSWORD, None, "Password of that file."),
     _row("ssl.keystore.type", _STRING, "JKS", f"Format of that file: {', '.join(STORE_TYPES)}."),
     _row("ssl.protocol", _STRING, "TLSv1.3", "Version of TLS: see ssl.enabled.protocols.", effective=False),
-    _refused("ssl.provider", _STRING, None, "Java's provider of TLS.", _JAVA),
-    _refused("ssl.secure.random.implementation", _STRING, None, "Java's source of randomness for TLS.", _JAVA),
-    _refused("ssl.trustmanager.algorithm", _STRING, "PKIX", "Java's algorithm for trust.", _JAVA),
+    _unsupported("ssl.provider", _STRING, None, "Java's TLS provider.", _JAVA),
+    _unsupported("ssl.secure.random.implementation", _STRING, None, "Java's source of randomness for TLS.", _JAVA),
+    _unsupported("ssl.trustmanager.algorithm", _STRING, "PKIX", "Java's trust manager algorithm.", _JAVA),
     _row("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates, PEM."),
-    _row("ssl.truststore.location", _STRING, None, "File with trusted certificates; else the system's are trusted."),
+    _row("ssl.truststore.location", _STRING, None, "File with trusted certificates; by default the system's."),
     _row("ssl.truststore.password", _PASSWORD, None, "Password of that file."),
     _row("ssl.truststore.type", _STRING, "JKS", f"Format of that file: {', '.join(STORE_TYPES)}."),
 )
@@ -199,16 +234,16 @@ SECURITY_ROWS: tuple[ConfigKey, ...] = (
         "security.protocol",
         _STRING,
         "PLAINTEXT",
-        f"How to talk to brokers: {', '.join(PROTOCOLS)}, in any case of letters.",
+        f"Protocol for connections to brokers: {', '.join(PROTOCOLS)}, in any case.",
         choices=tuple(name.lower() for name in PROTOCOLS),
         any_case=True,
     ),
-    _refused("security.providers", _STRING, None, "Java classes that provide security algorithms.", _JAVA),
+    _unsupported("security.providers", _STRING, None, "Java classes that provide security algorithms.", _JAVA),
 )
 
 
 def read_security(values: Values) -> SecuritySettings:
-    """Keys of what the protocol does not use may have any value, as in Kafka."""
+    """Read the security settings. As in Kafka, keys that security.protocol does not use may have any value."""
     protocol = values.text("security.protocol").upper()
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     if not has_tls and not has_sasl:
@@ -245,7 +280,7 @@ def _read_tls(values: Values) -> TlsSettings:
 
 
 def _read_endpoint_tls(options: Mapping[str, str]) -> TlsSettings:
-    """As in Kafka, whom to trust as identity provider stands in the login module's options, by the names of `ssl.*`."""
+    """Read the trust settings for the identity provider: as in Kafka, `ssl.*` options of the login module."""
     try:
         values = Values(table(_SSL_ROWS), {name: value for name, value in options.items() if name.startswith("ssl.")})
         check_together(_tls_problems(values))
@@ -257,7 +292,7 @@ def _read_endpoint_tls(options: Mapping[str, str]) -> TlsSettings:
 def _sasl_problems(values: Values) -> Iterator[str]:
     mechanism = values.text("sasl.mechanism")
     if mechanism not in MECHANISMS:
-        yield f"sasl.mechanism must be one of: {', '.join(MECHANISMS)}; {mechanism} is missing here"
+        yield f"sasl.mechanism must be one of: {', '.join(MECHANISMS)}; {mechanism} is not supported"
         return
     text = values.optional_text("sasl.jaas.config")
     if text is None:
@@ -269,12 +304,12 @@ def _sasl_problems(values: Values) -> Iterator[str]:
         yield str(error)
         return
     if mechanism == OAUTHBEARER:
-        # Whoever fetches the tokens looks at what they need.
+        # `security.tokens` checks its own options.
         return
     if missing := [name for name in ("username", "password") if name not in options]:
         yield f"sasl.jaas.config has no {' and no '.join(missing)}: {_example(mechanism)}"
     elif options.get("tokenauth", "false").lower() == "true":
-        yield "sasl.jaas.config: tokenauth is missing here; log in with a user's password"
+        yield "sasl.jaas.config: tokenauth is not supported; use a user name and password"
 
 
 def _example(mechanism: str) -> str:
@@ -291,7 +326,7 @@ def _read_sasl(values: Values) -> SaslSettings:
     url = values.optional_text("sasl.oauthbearer.token.endpoint.url")
     if mechanism != OAUTHBEARER or url is None:
         return SaslSettings(mechanism=mechanism, login=login)
-    # Before Kafka 4.1 the three of them stood in the login module's options.
+    # Before Kafka 4.1, client id, client secret and scope were options of the login module.
     tokens = TokenSettings(
         endpoint_url=url,
         client_id=values.optional_text("sasl.oauthbearer.client.credentials.client.id")
