@@ -12,7 +12,7 @@ import pytest
 
 from rookery.base.errors import ProtocolError
 from rookery.base.files import FileSlice, OsFiles
-from rookery.net.connection import FRAMES_PER_TURN, Answer, ConnectionInfo, Held
+from rookery.net.connection import FRAMES_PER_TURN, ConnectionInfo, HandlerResult, Held
 from rookery.net.listener import Listener
 from rookery.net.send import Reply
 from tests.net.support import (
@@ -74,7 +74,7 @@ def test_many_pipelined_requests_are_answered_in_order(run: Run) -> None:
 
 @BOTH_LOOPS
 def test_connections_do_not_mix_up_their_bytes(run: Run) -> None:
-    """They share a buffer while nothing is left over between reads, so much is left over here."""
+    """Connections share a buffer unless bytes remain between reads; here many bytes remain."""
 
     async def client(listener: Listener, seed: int) -> None:
         chance = random.Random(seed)
@@ -104,7 +104,7 @@ def test_connections_do_not_mix_up_their_bytes(run: Run) -> None:
 
 
 @BOTH_LOOPS
-def test_without_a_descriptor_to_spare_files_go_through_the_transport(
+def test_without_a_free_descriptor_files_are_sent_by_the_transport(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "segment"
@@ -127,13 +127,13 @@ def test_without_a_descriptor_to_spare_files_go_through_the_transport(
 
 
 class Parking:
-    """Answers `later...` requests when told to, `never...` requests not at all, and others at once."""
+    """Replies to `later...` requests upon `release`, to `never...` requests not at all, and to others immediately."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.parked: dict[bytes, asyncio.Future[Reply | None]] = {}
 
-    def __call__(self, request: memoryview, _: ConnectionInfo) -> Answer:
+    def __call__(self, request: memoryview, _: ConnectionInfo) -> HandlerResult:
         body = bytes(request)
         self.seen.append(body)
         if body.startswith(b"never"):
@@ -167,7 +167,7 @@ def test_replies_keep_the_order_of_requests_while_one_waits(run: Run) -> None:
 
 
 @BOTH_LOOPS
-def test_a_request_that_holds_its_connection_is_answered_before_the_next_is_looked_at(run: Run) -> None:
+def test_a_held_request_finishes_before_the_next_is_handled(run: Run) -> None:
     async def scenario() -> None:
         gate, parked, handled = asyncio.Event(), asyncio.Event(), list[bytes]()
 
@@ -179,7 +179,7 @@ def test_a_request_that_holds_its_connection_is_answered_before_the_next_is_look
             await parked.wait()
             return [frame(b"waited")]
 
-        def handle(request: memoryview, info: ConnectionInfo) -> Answer:
+        def handle(request: memoryview, info: ConnectionInfo) -> HandlerResult:
             handled.append(bytes(request))
             if handled[-1] == b"hold":
                 return Held(hold())
@@ -190,7 +190,7 @@ def test_a_request_that_holds_its_connection_is_answered_before_the_next_is_look
             other_reader, other_writer = await connect(listener)
             writer.write(frame(b"wait") + frame(b"hold") + frame(b"after"))
             await until(lambda: len(handled) == 2)
-            # Neither more bytes, nor an earlier answer, lets the connection go on.
+            # Neither more bytes nor an earlier reply makes the connection continue.
             writer.write(frame(b"last"))
             parked.set()
             assert await read_reply(reader) == b"waited"
@@ -207,12 +207,12 @@ def test_a_request_that_holds_its_connection_is_answered_before_the_next_is_look
 
 @BOTH_LOOPS
 def test_coroutines_are_awaited_and_may_have_no_reply(run: Run) -> None:
-    async def answer(body: bytes) -> Reply | None:
+    async def reply_to(body: bytes) -> Reply | None:
         await asyncio.sleep(0)
         return None if body == b"no reply" else [frame(body)]
 
     async def scenario() -> None:
-        async with listening(lambda request, _: answer(bytes(request))) as listener:
+        async with listening(lambda request, _: reply_to(bytes(request))) as listener:
             reader, writer = await connect(listener)
             writer.write(frame(b"a") + frame(b"no reply") + frame(b"b"))
             assert [await read_reply(reader), await read_reply(reader)] == [b"a", b"b"]
@@ -247,7 +247,7 @@ def test_at_most_eight_requests_are_unfinished(run: Run) -> None:
 
 @BOTH_LOOPS
 def test_a_slow_reader_does_not_make_memory_grow(run: Run) -> None:
-    """Megabytes of requests, each with a megabyte to read, and nobody who reads."""
+    """The client sends megabytes of requests, each with a reply of a megabyte, and does not read."""
     handled = 0
 
     def handle(_: memoryview, __: ConnectionInfo) -> Reply:
@@ -276,7 +276,7 @@ def test_a_slow_reader_does_not_make_memory_grow(run: Run) -> None:
 
 
 def _slices(path: Path, chance: random.Random) -> tuple[list[FileSlice], bytes]:
-    """Slices of a file with a descriptor and of one without, and the bytes that they stand for."""
+    """Return slices of files with and without a descriptor, and their bytes."""
     data = chance.randbytes(6_000_000)
     path.write_bytes(data)
     slices, expected = [], []
@@ -290,7 +290,7 @@ def _slices(path: Path, chance: random.Random) -> tuple[list[FileSlice], bytes]:
 
 @BOTH_LOOPS
 @pytest.mark.parametrize("direct", [True, False], ids=["sendfile", "transport"])
-def test_file_slices_arrive_whole_at_a_reader_that_pauses(run: Run, direct: bool, tmp_path: Path) -> None:
+def test_file_slices_arrive_complete_at_a_reader_that_pauses(run: Run, direct: bool, tmp_path: Path) -> None:
     chance = random.Random(1)
     slices, expected = _slices(tmp_path / "segment", chance)
     body_size = len(expected) + 6
@@ -320,23 +320,23 @@ def test_file_slices_arrive_whole_at_a_reader_that_pauses(run: Run, direct: bool
 
 
 @BOTH_LOOPS
-def test_a_small_slice_leaves_together_with_what_surrounds_it(run: Run, tmp_path: Path) -> None:
+def test_a_small_slice_is_sent_together_with_its_neighbours(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(b"0123456789")
     file = OsFiles().open(path)
-    asked = {b"there": FileSlice(file, 3, 4), b"beyond": FileSlice(file, 8, 4)}
+    slices = {b"there": FileSlice(file, 3, 4), b"beyond": FileSlice(file, 8, 4)}
 
     async def scenario() -> None:
         def handle(request: memoryview, _: ConnectionInfo) -> Reply:
-            return [(7).to_bytes(4, "big"), b"ab", asked[bytes(request)], b"c"]
+            return [(7).to_bytes(4, "big"), b"ab", slices[bytes(request)], b"c"]
 
         async with listening(handle) as listener:
             reader, writer = await connect(listener)
             writer.write(frame(b"there"))
             assert await read_reply(reader) == b"ab3456c"
-            assert connections_of(listener)[0]._sender._socket is None, "there was no need to go around the transport"
+            assert connections_of(listener)[0]._sender._socket is None, "the transport was not bypassed"
             writer.write(frame(b"beyond"))
-            assert await reader.read() == b"", "half a reply is worse than none"
+            assert await reader.read() == b"", "no partial reply was sent"
 
     with captured_logs() as logs:
         run(scenario())
@@ -410,7 +410,7 @@ def test_closing_the_listener_while_a_file_is_sent(run: Run, tmp_path: Path) -> 
 
 
 @BOTH_LOOPS
-def test_a_file_that_is_shorter_than_promised_ends_the_connection(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_too_short_closes_the_connection(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(100))
     file = OsFiles().open(path)
@@ -432,9 +432,9 @@ def test_a_peer_that_finished_sending_still_gets_its_replies(run: Run) -> None:
     async def scenario() -> None:
         handle = Parking()
 
-        async def work(answer: Answer) -> Reply | None:
-            assert isinstance(answer, asyncio.Future)
-            reply: Reply | None = await answer
+        async def work(result: HandlerResult) -> Reply | None:
+            assert isinstance(result, asyncio.Future)
+            reply: Reply | None = await result
             return reply
 
         async with listening(lambda data, info: work(handle(data, info))) as listener:
@@ -474,13 +474,13 @@ def test_parked_requests_end_with_their_connection(run: Run, end: Callable[[asyn
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "an HTTP request on a plaintext listener"),
         (b"\xff\xff\xff\xfe", "a frame with the negative size -2"),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes is larger than socket.request.max.bytes=1000"),
-        (b"\x00\x00\x00\x03bad", "the handler says so"),
+        (b"\x00\x00\x00\x03bad", "a reason of the handler"),
     ],
 )
 def test_bad_bytes_close_the_connection_with_one_line(run: Run, data: bytes, reason: str) -> None:
     def handle(request: memoryview, info: ConnectionInfo) -> Reply:
         if bytes(request) == b"bad":
-            raise ProtocolError("the handler says so")
+            raise ProtocolError("a reason of the handler")
         return echo(request, info)
 
     async def scenario() -> None:
@@ -507,7 +507,7 @@ def test_a_bug_in_a_handler_closes_only_its_connection(run: Run, later: bool) ->
     async def fail() -> Reply:
         raise ValueError("a bug")
 
-    def handle(request: memoryview, info: ConnectionInfo) -> Answer:
+    def handle(request: memoryview, info: ConnectionInfo) -> HandlerResult:
         if bytes(request) != b"bug":
             return echo(request, info)
         if later:
@@ -531,7 +531,7 @@ def test_a_bug_in_a_handler_closes_only_its_connection(run: Run, later: bool) ->
 
 
 @BOTH_LOOPS
-def test_a_port_scan_is_not_worth_a_line(run: Run) -> None:
+def test_a_port_scan_is_not_logged(run: Run) -> None:
     async def scenario() -> None:
         async with listening(echo) as listener:
             for _ in range(50):
@@ -550,7 +550,7 @@ def test_a_port_scan_is_not_worth_a_line(run: Run) -> None:
 
 
 @BOTH_LOOPS
-def test_the_handler_knows_the_peer_and_may_remember_it(run: Run) -> None:
+def test_the_handler_may_read_and_set_properties_of_the_connection(run: Run) -> None:
     seen = []
 
     def handle(request: memoryview, info: ConnectionInfo) -> Reply:
@@ -572,7 +572,7 @@ def test_the_handler_knows_the_peer_and_may_remember_it(run: Run) -> None:
 
 
 @BOTH_LOOPS
-def test_half_sent_frames_are_bounded_over_all_connections(run: Run) -> None:
+def test_incomplete_frames_are_bounded_over_all_connections(run: Run) -> None:
     async def scenario() -> None:
         async with listening(echo, queued_max_request_bytes=1_000_000) as listener:
             half = frame(bytes(400_000))[:300_000]
@@ -585,7 +585,7 @@ def test_half_sent_frames_are_bounded_over_all_connections(run: Run) -> None:
                 assert await expect_closed(peers[0][0]) == b""
             assert "incomplete" in str(logs)
             await until(lambda: listener.partial_bytes == 900_000)
-            # The others may finish.
+            # The others may complete their frames.
             peers[1][1].write(bytes(100_004))
             assert len(await read_reply(peers[1][0])) == 400_000
             for _, writer in peers:

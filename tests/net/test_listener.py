@@ -1,4 +1,4 @@
-"""Limits, idle connections and the end of a listener."""
+"""Limits, idle connections and closing of a listener."""
 
 import asyncio
 import socket
@@ -33,23 +33,23 @@ from tests.support.logs import captured_logs
         ({"max_connections_per_ip_overrides": {"127.0.0.1": 2}}, "max.connections.per.ip=2 are open from this address"),
     ],
 )
-def test_the_newest_connection_is_refused(run: Run, settings: dict[str, object], reason: str) -> None:
+def test_the_newest_connection_is_rejected(run: Run, settings: dict[str, object], reason: str) -> None:
     async def scenario() -> None:
         async with listening(echo, **settings) as listener:
             first = await connect(listener)
             second = await connect(listener)
             await until(lambda: listener.connection_count == 2)
-            refused_reader, refused_writer = await connect(listener)
-            assert await expect_closed(refused_reader) == b""
+            rejected_reader, rejected_writer = await connect(listener)
+            assert await expect_closed(rejected_reader) == b""
             for reader, writer in (first, second):
                 writer.write(frame(b"still here"))
                 assert await read_reply(reader) == b"still here"
             first[1].close()
             await until(lambda: listener.connection_count == 1)
             reader, writer = await connect(listener)
-            writer.write(frame(b"room again"))
-            assert await read_reply(reader) == b"room again"
-            for each in (refused_writer, second[1], writer):
+            writer.write(frame(b"accepted again"))
+            assert await read_reply(reader) == b"accepted again"
+            for each in (rejected_writer, second[1], writer):
                 each.close()
 
     with captured_logs() as logs:
@@ -60,7 +60,7 @@ def test_the_newest_connection_is_refused(run: Run, settings: dict[str, object],
 @BOTH_LOOPS
 def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
     async def scenario() -> None:
-        # The listener's own checks close nothing, so that the times are those below, however slow the machine is.
+        # The listener's own checks close nothing, so that only the times below count, however slow the machine is.
         async with listening(echo, connections_max_idle_ms=-1) as listener:
             idle, busy = [await connect(listener) for _ in range(2)]
             start = asyncio.get_running_loop().time()
@@ -132,7 +132,7 @@ def test_close_ends_all_connections(run: Run) -> None:
 
 
 @BOTH_LOOPS
-def test_a_port_in_use_is_said_so(run: Run) -> None:
+def test_a_port_in_use_is_reported(run: Run) -> None:
     async def scenario() -> None:
         async with listening(echo) as listener:
             second = Listener("127.0.0.1", listener.bound_port, echo)
@@ -154,7 +154,7 @@ def test_all_addresses_share_the_port_and_the_options(run: Run) -> None:
         (connection,) = connections_of(listener)
         accepted = connection._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-        # Linux tells twice what was set.
+        # Linux reports twice the size that was set.
         sizes = [accepted.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
         assert sizes in ([70_000, 60_000], [140_000, 120_000])
         writer.close()

@@ -1,4 +1,4 @@
-"""Frames from bytes, however they arrive, and no more memory than they deserve."""
+"""Frames from bytes that arrive in any pieces, and the memory that they use."""
 
 import random
 import struct
@@ -21,7 +21,7 @@ def _buffer(frame_size_max: int = 1_000_000) -> FrameBuffer:
 
 
 def _feed(buffer: FrameBuffer, data: bytes, piece_size: int) -> list[bytes]:
-    """Hand over `data` in pieces of at most `piece_size`, as a socket would; all frames that come out."""
+    """Feed `data` in pieces of at most `piece_size`, as from a socket; return all frames."""
     frames = []
     while data:
         space = buffer.writable()
@@ -32,12 +32,12 @@ def _feed(buffer: FrameBuffer, data: bytes, piece_size: int) -> list[bytes]:
         buffer.received(count)
         while (frame := buffer.next_frame()) is not None:
             frames.append(bytes(frame))
-        buffer.settle()
+        buffer.end_turn()
     return frames
 
 
 @pytest.mark.parametrize("piece_size", [1, 2, 3, 5, 1000, 10_000])
-def test_frames_come_out_whole_however_they_arrive(piece_size: int) -> None:
+def test_frames_are_complete_for_any_pieces(piece_size: int) -> None:
     chance = random.Random(piece_size)
     sizes = [0, 1, 4, 1019, 1020, 1021, 1024, 4096, 20_000, *(chance.randint(0, 3000) for _ in range(40))]
     bodies = [chance.randbytes(size) for size in sizes]
@@ -56,18 +56,18 @@ def test_frames_are_writable() -> None:
 
 
 @NEEDS_RESIDENT_BYTES
-def test_memory_follows_what_arrived_not_what_a_size_claims() -> None:
+def test_memory_is_proportional_to_the_bytes_that_arrived() -> None:
     buffer = _buffer(frame_size_max=100_000_000)
     _feed(buffer, struct.pack(">i", 100_000_000) + b"x", 1024)
     assert buffer.own_size <= 4096
     before = resident_bytes()
     _feed(buffer, bytes(2_000_000), 1024)
-    # The frame's whole size is mapped by now, but memory stands behind what has arrived.
+    # The frame's whole size is mapped by now, but only the pages that have arrived exist.
     assert buffer.partial_size == 2_000_005
     assert resident_bytes() - before < 30_000_000
 
 
-def test_a_connection_between_frames_holds_nothing() -> None:
+def test_a_connection_between_frames_has_no_buffer() -> None:
     buffer = _buffer()
     assert buffer.own_size == 0
     _feed(buffer, _frame(bytes(100)) + _frame(bytes(1000)), 1024)
@@ -95,14 +95,14 @@ def test_a_partial_frame_survives_trimming() -> None:
     assert _feed(buffer, data[100:], 1024) == [b"a" * 5000]
 
 
-def test_frames_that_wait_for_their_turn_are_kept() -> None:
+def test_frames_that_wait_for_another_turn_are_kept() -> None:
     buffer = _buffer()
     data = b"".join(_frame(bytes([index]) * 10) for index in range(20))
     space = buffer.writable()
     space[: len(data)] = data
     buffer.received(len(data))
     assert bytes(buffer.next_frame() or b"") == bytes(10)
-    buffer.settle()
+    buffer.end_turn()
     assert [bytes(buffer.next_frame() or b"") for _ in range(19)] == [bytes([index]) * 10 for index in range(1, 20)]
     assert buffer.next_frame() is None
 
@@ -116,7 +116,7 @@ def test_frames_that_wait_for_their_turn_are_kept() -> None:
         (b"\x16\x03\x01\x02\x00\x01", "a TLS handshake"),
     ],
 )
-def test_what_is_no_frame_is_refused(data: bytes, reason: str) -> None:
+def test_invalid_frames_are_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         _feed(_buffer(frame_size_max=1000), data, 1024)
 
@@ -125,26 +125,26 @@ class Peer:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def refuse(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
         self.reasons.append(reason)
 
 
-def test_the_frame_that_has_been_incomplete_for_longest_gives_way() -> None:
+def test_the_peer_whose_frame_has_been_incomplete_for_longest_is_dropped() -> None:
     partial: PartialFrames[Peer] = PartialFrames(100)
     slow, quick, late = Peer(), Peer(), Peer()
-    partial.note(slow, 40)
-    partial.note(quick, 40)
-    partial.note(late, 15)
-    # A frame that is complete no longer counts, whenever it began.
-    partial.note(quick, 0)
-    partial.note(quick, 40)
-    partial.note(late, 25)
+    partial.update(slow, 40)
+    partial.update(quick, 40)
+    partial.update(late, 15)
+    # A complete frame no longer counts, whenever it began.
+    partial.update(quick, 0)
+    partial.update(quick, 40)
+    partial.update(late, 25)
     assert (len(slow.reasons), quick.reasons, late.reasons) == (1, [], [])
     assert "queued.max.request.bytes" in slow.reasons[0]
     assert partial.size == 65
-    # One alone that holds too much is the one that gives way.
+    # A single peer that holds too much is dropped.
     for peer in (quick, late):
-        partial.note(peer, 0)
-    partial.note(late, 101)
+        partial.update(peer, 0)
+    partial.update(late, 101)
     assert late.reasons
     assert partial.size == 0

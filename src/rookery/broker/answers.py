@@ -1,10 +1,10 @@
 """From a coordinator's future to a response: at once where it is done, otherwise when it is."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from rookery.base.errors import ErrorCode
+from rookery.coordinators.runtime import ResponseFuture
 
 # What a coordinator says of itself, and not of the request.
 ABOUT_COORDINATORS: Final = frozenset(
@@ -17,21 +17,22 @@ ABOUT_COORDINATORS: Final = frozenset(
 
 ResultT = TypeVar("ResultT")
 ResponseT = TypeVar("ResponseT")
-Answer: TypeAlias = asyncio.Future[ResultT | ErrorCode]
 
 
 def respond(
-    answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]
+    answer: ResponseFuture[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]
 ) -> ResponseT | Awaitable[ResponseT]:
     return convert(answer.result()) if answer.done() else _respond_later(answer, convert)
 
 
-async def _respond_later(answer: Answer[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]) -> ResponseT:
+async def _respond_later(
+    answer: ResponseFuture[ResultT], convert: Callable[[ResultT | ErrorCode], ResponseT]
+) -> ResponseT:
     return convert(await answer)
 
 
 def respond_to_all(
-    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
+    answers: Sequence[ResponseFuture[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
 ) -> ResponseT | Awaitable[ResponseT]:
     """For requests that concern several groups or transactions, each of which has its coordinator."""
     if all(answer.done() for answer in answers):
@@ -40,7 +41,7 @@ def respond_to_all(
 
 
 async def _respond_to_all_later(
-    answers: Sequence[Answer[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
+    answers: Sequence[ResponseFuture[ResultT]], convert: Callable[[list[ResultT | ErrorCode]], ResponseT]
 ) -> ResponseT:
     return convert([await answer for answer in answers])
 

@@ -68,7 +68,7 @@ from rookery.broker.handlers import (
 )
 from rookery.broker.large_requests import in_worker
 from rookery.broker.request_pieces import SPLITS, Split, exceeds, join, pieces
-from rookery.net.connection import Answer, ConnectionInfo, Held
+from rookery.net.connection import ConnectionInfo, HandlerResult, Held
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_served
 from rookery.protocol.codec import decode_request, decode_request_in_worker, encode_response
@@ -77,7 +77,7 @@ from rookery.protocol.message import Struct
 
 # Each handler takes the type of its API's request, which one type for all of them cannot say.
 Handler: TypeAlias = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
-HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], Answer]
+HotHandler: TypeAlias = Callable[[RequestContext, memoryview, int], HandlerResult]
 
 _HOT_HANDLERS: Final[Mapping[int, HotHandler]] = {
     ApiKey.PRODUCE: k00_produce.handle,
@@ -134,7 +134,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def handle(self, frame: memoryview, connection: ConnectionInfo) -> Answer:
+    def handle(self, frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
         header, position = parse_request_header(frame)
         api_key, api_version = header[:2]
         if not is_served(api_key, api_version):
@@ -148,7 +148,7 @@ class Dispatcher:
         response = _HANDLERS[api_key](context, decode_request(api_key, api_version, frame, position))
         return _encode(context, response) if isinstance(response, Struct) else _encode_later(context, response)
 
-    def _handle_long(self, context: RequestContext, frame: memoryview, position: int) -> Answer:
+    def _handle_long(self, context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
         """A request that may have more items, or bytes, than are worked on at once."""
         if len(frame) > REQUEST_BYTES_ON_LOOP:
             return Held(self._answer_large(context, self._services.large_requests.admit(frame), position))

@@ -1,16 +1,16 @@
-"""One client's connection: frames to the handler, replies back in order.
+"""One client's connection: passes frames to the handler, and sends replies back in order.
 
 Theory of operation. A read fills the `FrameBuffer`; a turn then takes frames from it one by one and calls the handler
-(stage 1: in order, synchronous). The handler answers at once with a reply, or with None where the protocol wants no
-reply, or with an awaitable (stage 2), which may finish in any order while later requests go through stage 1. The
-`Sender` puts replies on the wire in the order of the requests, when the `Outbox` says that it is time. A small request
-that is answered at once is one `recv`, one call and one `write`: no task, no future, no timer.
+(stage 1: in order, synchronous). The handler returns a reply, or None if the protocol has no reply, or an awaitable
+(stage 2), which may finish in any order while later requests go through stage 1. The `Sender` writes replies in the
+order of the requests, when the `Outbox` calls. A small request whose handler returns a reply is one `recv`, one call
+and one `write`: no task, no future, no timer.
 
-A large request takes its stage 1 in slices (`Held`): the connection looks at no further request before it is answered.
+A large request runs its stage 1 in slices (`Held`): the connection handles no further request until its result is done.
 
-A turn ends after a number of frames, so that others get theirs, and stalls while too many requests are unfinished: then
-reading stops too, and the peer feels it. Untrusted bytes end the connection with one log line; everything else that a
-handler raises is a bug and ends it with a traceback.
+A turn ends after a number of frames, so that other connections get theirs, and stalls while too many requests are
+unfinished: then reading stops too, which slows the peer down. Invalid bytes close the connection with one log line;
+every other exception of a handler is a bug and closes it with a traceback.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _log = structlog.get_logger(__name__)
 
 FRAMES_PER_TURN = 32
 
-# How a peer that went away shows when writing to it.
-_PEER_GONE = {
+# The errors of a write to a peer that has closed its connection.
+_PEER_CLOSED = {
     errno.EPIPE,
     errno.ECONNRESET,
     errno.ECONNABORTED,
@@ -45,7 +45,7 @@ _PEER_GONE = {
 
 @dataclass(slots=True)
 class ConnectionInfo:
-    """What a handler may know and remember about the connection that a request came on."""
+    """The properties of a request's connection that a handler may read, and set for later requests."""
 
     peer_host: str
     peer_port: int
@@ -59,19 +59,19 @@ class ConnectionInfo:
 
 
 class Held:
-    """An answer to wait for, before which no later request of the connection is looked at: stage 1 is not over yet."""
+    """The result of a request that is still in stage 1: no later request of the connection is handled before it."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_coroutine",)
 
-    def __init__(self, answer: Coroutine[Any, Any, Reply | None]) -> None:
-        self._answer = answer
+    def __init__(self, coroutine: Coroutine[Any, Any, Reply | None]) -> None:
+        self._coroutine = coroutine
 
     def __await__(self) -> Generator[Any, Any, Reply | None]:
-        return self._answer.__await__()
+        return self._coroutine.__await__()
 
 
-Answer: TypeAlias = Reply | Awaitable[Reply | None] | None
-Handler: TypeAlias = Callable[[memoryview, ConnectionInfo], Answer]
+HandlerResult: TypeAlias = Reply | Awaitable[Reply | None] | None
+Handler: TypeAlias = Callable[[memoryview, ConnectionInfo], HandlerResult]
 
 
 @value_class(kw_only=True)
@@ -81,7 +81,7 @@ class ConnectionLimits:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`on_made` may refuse the connection by returning a reason; `on_lost` is called once for each that it accepted."""
+    """`on_made` may reject the connection by returning a reason; `on_lost` is called once for each accepted one."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         if self._is_partial:
-            self._note_partial(0)
-        # A connection is part of cycles, which are collected much later.
+            self._update_partial(0)
+        # A connection is part of reference cycles, which are collected much later.
         self._frames.release()
         self._sender.close()
         if self._on_lost is not None:
@@ -153,18 +153,19 @@ class Connection(asyncio.BufferedProtocol):
             self._take_turn()
         size = self._frames.partial_size
         if size >= PARTIAL_SIZE_MIN or self._is_partial:
-            self._note_partial(size)
+            self._update_partial(size)
 
-    def _note_partial(self, size: int) -> None:
-        """Tell of a large frame that is not complete, and when that is over."""
+    def _update_partial(self, size: int) -> None:
+        """Report the size of a large incomplete frame to `PartialFrames`, and its completion."""
         self._is_partial = size >= PARTIAL_SIZE_MIN and not self._closing
         if self._partial_frames is not None:
-            self._partial_frames.note(self, size if self._is_partial else 0)
+            self._partial_frames.update(self, size if self._is_partial else 0)
 
     def eof_received(self) -> bool:
-        """The peer sends no more, but may still read: it gets the replies that are being worked on.
+        """The peer sends no more, but may still read: it gets the replies of running requests.
 
-        It does not get those of parked requests: most peers that end are gone, and a long poll would hold on to them.
+        It does not get those of parked requests: most peers that send an end of file are gone, and a long poll would
+        keep their connections open.
         """
         self._peer_finished = True
         return not (self._is_finished() or self._sender.has_parked)
@@ -176,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.resume()
 
     def _take_turn(self) -> None:
-        """Handle the frames that are there, as many as a turn allows, and send what is ready."""
+        """Handle the complete frames, up to the limit of a turn, and schedule their replies."""
         reason = None
         try:
             has_more = self._handle_frames()
@@ -186,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("request failed", peer=self.info.peer)
             self.abort()
             return
-        self._frames.settle()
+        self._frames.end_turn()
         if reason is not None:
             self._flush()
             self._fail(reason)
@@ -198,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stall()
 
     def _handle_frames(self) -> bool:
-        """Whether frames may be left for another turn."""
+        """Handle frames; return whether some may be left for another turn."""
         handle, sender, frames, info = self._handle, self._sender, self._frames, self.info
         for _ in range(FRAMES_PER_TURN):
             if self._held:
@@ -212,24 +213,25 @@ class Connection(asyncio.BufferedProtocol):
             frame = frames.next_frame()
             if frame is None:
                 return False
-            answer = handle(frame, info)
-            if type(answer) is list:
-                sender.push(answer)
+            result = handle(frame, info)
+            if type(result) is list:
+                sender.push(result)
                 self._has_replies = True
-            elif answer is not None:
-                self._held = type(answer) is Held
-                self._await_answer(cast("Awaitable[Reply | None]", answer))
+            elif result is not None:
+                self._held = type(result) is Held
+                self._await_result(cast("Awaitable[Reply | None]", result))
         return True
 
-    def _await_answer(self, answer: Awaitable[Reply | None]) -> None:
-        future = asyncio.ensure_future(answer)
+    def _await_result(self, result: Awaitable[Reply | None]) -> None:
+        future = asyncio.ensure_future(result)
         self._sender.push(future)
         if self._held:
             self._holder = future
-        future.add_done_callback(self._on_answer)
+        future.add_done_callback(self._on_result)
 
-    def _on_answer(self, future: "asyncio.Future[Reply | None]") -> None:
-        # A held request is the last that was taken, so an earlier one may be answered first: only its own end counts.
+    def _on_result(self, future: "asyncio.Future[Reply | None]") -> None:
+        # An earlier request may finish before the held one, which is the last that was taken. Resuming then would
+        # handle later requests concurrently with its stage 1.
         if self._held and self._holder is future:
             self._held, self._holder = False, None
         if not self._closing:
@@ -238,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("request failed after its connection closed", peer=self.info.peer, error=repr(error))
 
     def _on_progress(self) -> None:
-        """A reply became ready, or it is time to send, or the peer reads again."""
+        """Send replies: one became ready, the outbox is flushed, or the peer reads again."""
         if self._closing:
             return
         self._flush()
@@ -253,12 +255,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._sender.flush()
         except asyncio.CancelledError:
-            # Whoever answers requests is stopping: the client will ask somebody else.
+            # The handler is shutting down: the client will use another broker.
             self.abort()
         except ProtocolError as error:
             self._fail(str(error))
         except OSError as error:
-            if error.errno not in _PEER_GONE:
+            if error.errno not in _PEER_CLOSED:
                 _log.error("reply failed", peer=self.info.peer, error=str(error))
             self.abort()
         except Exception:
@@ -266,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _stall(self) -> None:
-        """Stop reading until the frames at hand are handled."""
+        """Stop reading until the buffered frames are handled."""
         if self._closing:
             return
         self._stalled = True
@@ -298,13 +300,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._peer_finished and not self._stalled and not self._sender.unfinished
 
     def _fail(self, reason: str) -> None:
-        """End a connection whose peer does not follow the rules."""
+        """Log the reason and close the connection after the replies that were written."""
         if not self._closing:
             _log.warning("connection closed", peer=self.info.peer, reason=reason)
             self.close()
 
-    def refuse(self, reason: str) -> None:
-        """End the connection at once, and let go of what has arrived."""
+    def drop(self, reason: str) -> None:
+        """Close the connection immediately, and release the received bytes."""
         if not self._closing:
             _log.warning("connection closed", peer=self.info.peer, reason=reason)
         self._is_partial = False
@@ -312,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def close(self) -> None:
-        """End the connection after what has been written to it; at once if a reply is stuck half way."""
+        """Close the connection after the written replies; immediately if a reply was written only in part."""
         if self._sender.is_mid_reply:
             self.abort()
         elif not self._closing:
@@ -325,13 +327,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits in memory for the peer to read."""
+        """The bytes in memory that the peer has not read yet."""
         return self._transport.get_write_buffer_size()
 
     def check_idle(self, now: float, idle_max: float | None) -> None:
-        """Called now and then, with the event loop's time in seconds: closes a connection on which nothing moves.
+        """Close the connection if no bytes were received or sent for `idle_max` seconds.
 
-        Bytes count in both directions, so a peer that stopped reading is idle too.
+        Called periodically with the event loop's time in seconds. A peer that stopped reading is idle, too.
         """
         sent = self._sender.bytes_sent - self.unsent_bytes
         if self._received or sent != self._sent_before or self._idle_since is None:

@@ -1,6 +1,6 @@
-"""A listening port: accepts connections within the limits, reaps idle ones, ends them all on close.
+"""A listening port: accepts connections within the limits, closes idle ones, and closes all of them on `close`.
 
-One periodic check looks at all connections; there is no timer per connection or request.
+One periodic check covers all connections; there is no timer per connection or request.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _CHECKS_PER_IDLE_TIME = 4
 
 @value_class(kw_only=True)
 class ListenerSettings:
-    """Named after the configuration keys, with their defaults."""
+    """The fields are named after the configuration keys and have their defaults."""
 
     name: str = "PLAINTEXT"
     socket_request_max_bytes: int = 104_857_600
@@ -35,17 +35,17 @@ class ListenerSettings:
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    # Negative: connections are never closed for being idle.
+    # Negative: idle connections are never closed.
     connections_max_idle_ms: int = 600_000
     unfinished_requests_max: int = 8
-    # Negative: the default of our own.
+    # Negative: PARTIAL_REQUEST_BYTES_MAX.
     queued_max_request_bytes: int = -1
 
 
 class Listener:
-    """`await bind()` takes the port, `await start()` serves; `await close()` returns when the last connection is gone.
+    """`await bind()` binds the port, `await start()` serves; `await close()` returns when all connections are closed.
 
-    The two are apart because a node learns its port before it can tell the cluster, and must not serve before it has.
+    Binding and serving are separate because a node must register its port with the cluster before it serves.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Listener:
             queued_max if queued_max > 0 else PARTIAL_REQUEST_BYTES_MAX
         )
         self._bound: BoundPort | None = None
-        # In the order of their arrival: a set's order would depend on addresses in memory.
+        # In the order of their arrival: the order of a set would depend on addresses in memory.
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._check: asyncio.TimerHandle | None = None
@@ -82,7 +82,7 @@ class Listener:
 
     @property
     def bound_port(self) -> int:
-        """The port that is listened on; the system's choice if 0 was asked for."""
+        """The listening port; if 0 was requested, the one that the system chose."""
         return self._port
 
     @property
@@ -90,22 +90,22 @@ class Listener:
         return len(self._connections)
 
     def configure(self, settings: ListenerSettings) -> None:
-        """Hold new connections to other limits. Open ones stay, even where these are more than now allowed."""
+        """Apply other limits to new connections. Open ones stay, even if they exceed the new limits."""
         self._settings = settings
 
     @property
     def partial_bytes(self) -> int:
-        """What all connections hold of large requests that are not complete."""
+        """The bytes of large incomplete requests that all connections hold."""
         return self._partial_frames.size
 
     async def start(self) -> None:
-        """Serve; binds first if that was not done."""
+        """Serve, after binding the port if that was not done before."""
         bound = self._bound or await self.bind()
         await bound.serve(self._connect)
         self._schedule_check(asyncio.get_running_loop())
 
     async def bind(self) -> BoundPort:
-        """Take the port; StartupError if that cannot be done."""
+        """Bind the port. Raises StartupError if that fails."""
         settings = self._settings
         options = SocketOptions(
             settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes, settings.socket_listen_backlog_size
@@ -115,7 +115,7 @@ class Listener:
         except OSError as error:
             raise StartupError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; "
-                "stop what uses the port, or choose another one with --listen or listeners"
+                "stop the program that uses the port, or choose another one with --listen or listeners"
             ) from error
         self._port = self._bound.port
         return self._bound
@@ -129,11 +129,11 @@ class Listener:
             partial_frames=self._partial_frames,
             listener_name=self._settings.name,
             on_made=self._admit,
-            on_lost=self._forget,
+            on_lost=self._remove,
         )
 
     def _admit(self, connection: Connection) -> str | None:
-        """Why a new connection is refused, if it is."""
+        """Register a new connection, or return why it is rejected."""
         host = connection.info.peer_host
         if self._closing:
             return "the listener is closing"
@@ -146,7 +146,7 @@ class Listener:
         self._per_ip[host] += 1
         return None
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         host = connection.info.peer_host
         self._per_ip[host] -= 1
@@ -169,7 +169,7 @@ class Listener:
         self._schedule_check(loop)
 
     async def close(self) -> None:
-        """Stop accepting and end all connections; replies that are not yet written are dropped."""
+        """Stop accepting, and abort all connections; unwritten replies are dropped."""
         self._closing = True
         if self._check is not None:
             self._check.cancel()

@@ -1,11 +1,10 @@
-"""The seam for listening: how a port is taken, and how connections that arrive there get their protocol.
+"""The interface for listening: how a port is bound, and how accepted connections get their protocol.
 
-`TcpNetwork` is the operating system's; the simulator brings its own, in memory. Clients need no seam of their own,
+`TcpNetwork` uses the operating system; the simulator has an implementation in memory. Clients need no such interface,
 because `loop.create_connection` already is one.
 
-Taking a port and serving are apart because a node learns its port before it can tell the cluster, and must not serve
-before it has. The event loop's own `create_server` does both at once, and uvloop's tells only when it serves that a
-port is taken.
+Binding and serving are separate because a node must register its port with the cluster before it serves. The event
+loop's own `create_server` does both in one step, and uvloop reports a port that is in use only when it serves.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-# Kafka's value for "leave the operating system's buffer size alone".
+# Kafka's value for "use the operating system's buffer size".
 SYSTEM_DEFAULT = -1
 
 
@@ -24,23 +23,23 @@ class SocketOptions(NamedTuple):
 
 
 class BoundPort(Protocol):
-    """A port that is ours; nobody is answered before `serve`."""
+    """A bound port; connections are accepted only after `serve`."""
 
     @property
     def port(self) -> int:
-        """The system's choice if 0 was asked for."""
+        """The port; if 0 was requested, the one that the system chose."""
         ...
 
     async def serve(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None: ...
 
     def close(self) -> None:
-        """Accept no more; connections that were accepted go on."""
+        """Stop accepting; accepted connections stay open."""
         ...
 
 
 class Network(Protocol):
     async def bind(self, host: str, port: int, options: SocketOptions) -> BoundPort:
-        """Take a port of all addresses of `host` (empty: of every interface); OSError if that cannot be done."""
+        """Bind a port on all addresses of `host` (empty: on every interface). Raises OSError if that fails."""
         ...
 
 
@@ -55,7 +54,7 @@ class TcpNetwork:
             for family, _, _, _, address in dict.fromkeys(found):
                 listening = _make_socket(family, options)
                 sockets.append(listening)
-                # A second address of the same host gets the port that the system chose for the first.
+                # If the system chooses the port, a second address of the host gets the same one.
                 listening.bind((address[0], port, *address[2:]))
                 port = listening.getsockname()[1]
         except OSError:
@@ -91,7 +90,7 @@ class _TcpPort:
 
 
 def _make_socket(family: int, options: SocketOptions) -> socket.socket:
-    """Accepted sockets inherit these options; buffer sizes must be known before the window is negotiated."""
+    """Return a socket whose options accepted ones inherit: buffers must be set before the window is negotiated."""
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

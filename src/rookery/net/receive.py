@@ -1,12 +1,13 @@
 """The receiving half of a connection: bytes in, frames out. No sockets here.
 
-A frame is a four-byte size and that many bytes. Memory follows the bytes that arrived, not what a size claims: a
-connection without a partial frame reads into a scratch buffer that all connections of an event loop share (a loop
-calls `get_buffer`, the socket and `buffer_updated` without a pause in between), and only what remains of it after a
-turn is kept, in a buffer of the connection's own. A small one grows by a factor as data comes in; that of a large frame
-is mapped memory of the frame's whole size, whose pages exist when they are written to, so that nothing is copied and
-nothing is left behind when it goes. A connection that moves large frames keeps its own buffer, so that they land where
-they are used; `trim` gives it back when they stop. `PartialFrames` bounds what all connections hold together.
+A frame is a four-byte size and that many bytes. The memory in use is proportional to the bytes that arrived, not to the
+size that a frame claims. A connection without a partial frame reads into a scratch buffer that all connections of an
+event loop share (a loop calls `get_buffer`, the socket and `buffer_updated` without interruption). Only the bytes that
+remain after a turn are copied, to a buffer of the connection. A small one grows by a factor as data arrives; that of a
+large frame is mapped memory of the frame's whole size, whose pages exist once they are written to, so that nothing is
+copied again and all memory is returned when it is released. A connection that receives large frames keeps its buffer,
+so that they need no copy; `trim` releases it when they stop. `PartialFrames` bounds the memory of all connections
+together.
 
 Frames are views of these buffers: valid until the next turn.
 """
@@ -23,14 +24,16 @@ _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 _OWN_SIZE_MIN = 4096
 _GROWTH = 4
-# A frame gets mapped memory when this much of it has arrived: before, its size is only a claim. It counts from then on.
+# A frame gets mapped memory, and counts in `PartialFrames`, when this much of it has arrived: before, its size is only
+# a claim.
 PARTIAL_SIZE_MIN = 65_536
-# An empty buffer below this is given back at once, one above `_KEPT_SIZE_MAX` too: reading into the scratch is as good.
+# An empty buffer outside of these sizes is released immediately: a small one saves little compared to the scratch
+# buffer, and a large one would hold much memory.
 _KEPT_SIZE_MIN = 65_536
 _KEPT_SIZE_MAX = 8_388_608
 
-# The first four bytes of what is not ours, to tell the operator who is knocking.
-_STRANGERS = {
+# The first four bytes of other protocols, for a log line that names the mistake.
+_FOREIGN_PROTOCOLS = {
     b"GET ": "an HTTP request",
     b"HEAD": "an HTTP request",
     b"POST": "an HTTP request",
@@ -55,20 +58,20 @@ class FrameBuffer:
 
     @property
     def own_size(self) -> int:
-        """The size of the buffer that this connection has for itself; not all of a large one has memory behind it."""
+        """The size of the connection's own buffer; of a large one, not all pages exist."""
         return 0 if self._view is self._scratch else len(self._view)
 
     @property
     def partial_size(self) -> int:
-        """The bytes at hand of a large frame that is not complete."""
+        """The bytes of an incomplete frame that the connection's own buffer holds."""
         return 0 if self._view is self._scratch else self._end - self._start
 
     def writable(self) -> memoryview:
-        """Where the next bytes should go; never empty."""
+        """Return the space for the next bytes; never empty."""
         if self._start == self._end:
             self._start = self._end = 0
         elif self._start + self._wanted() > len(self._view):
-            self._make_room()
+            self._grow()
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -76,7 +79,7 @@ class FrameBuffer:
         self._used = True
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, or None until more arrives."""
+        """Return the next complete frame without its size, or None until more bytes arrive."""
         start = self._start
         available = self._end - start
         if available < _SIZE_BYTES:
@@ -90,34 +93,34 @@ class FrameBuffer:
         self._start = start + size
         return self._view[start : self._start]
 
-    def settle(self) -> None:
-        """End a turn: the scratch goes back to the others, what remains in it is kept."""
+    def end_turn(self) -> None:
+        """Copy the bytes that remain in the scratch buffer, which other connections use next, to an own buffer."""
         remaining = self._end - self._start
         if self._view is self._scratch:
             if remaining:
-                self._make_room()
+                self._grow()
         elif not remaining and not _KEPT_SIZE_MIN <= len(self._view) <= _KEPT_SIZE_MAX:
             self.release()
 
     def trim(self) -> None:
-        """Give an empty buffer back that was not used since the last call."""
+        """Release an empty buffer that was not used since the last call."""
         if not self._used and self._start == self._end:
             self.release()
         self._used = False
 
     def release(self) -> None:
-        """Give up the connection's own buffer with what is in it: the connection is over."""
+        """Release the connection's own buffer, with the bytes in it."""
         self._view = self._scratch
         self._start = self._end = 0
 
     def _wanted(self) -> int:
-        """How many bytes from `_start` the current frame needs, as far as is known."""
+        """Return how many bytes from `_start` the present frame needs, as far as its size is known."""
         if self._end - self._start < _SIZE_BYTES:
             return _SIZE_BYTES
         return _SIZE_BYTES + int(_SIZE.unpack_from(self._view, self._start)[0])
 
-    def _make_room(self) -> None:
-        """Move what remains to the front of a buffer that is large enough, or a factor larger than what arrived."""
+    def _grow(self) -> None:
+        """Move the remaining bytes to the front of a buffer that fits the frame, or is a factor larger than them."""
         remaining = self._end - self._start
         wanted = max(self._wanted(), _OWN_SIZE_MIN)
         size = max(remaining, min(wanted, max(remaining * _GROWTH, _OWN_SIZE_MIN)))
@@ -132,17 +135,17 @@ class FrameBuffer:
 
     def _describe(self, size: int) -> str:
         first = bytes(self._view[self._start : self._start + _SIZE_BYTES])
-        stranger = "a TLS handshake" if first.startswith(_TLS_HANDSHAKE) else _STRANGERS.get(first)
-        if stranger:
-            return f"{stranger} on a plaintext listener"
+        foreign = "a TLS handshake" if first.startswith(_TLS_HANDSHAKE) else _FOREIGN_PROTOCOLS.get(first)
+        if foreign:
+            return f"{foreign} on a plaintext listener"
         if size < 0:
             return f"a frame with the negative size {size}"
         return f"a frame of {size} bytes is larger than socket.request.max.bytes={self._frame_size_max}"
 
 
 class Peer(Protocol):
-    def refuse(self, reason: str) -> None:
-        """End the connection."""
+    def drop(self, reason: str) -> None:
+        """Close the connection immediately."""
         ...
 
 
@@ -150,20 +153,20 @@ PeerT = TypeVar("PeerT", bound=Peer)
 
 
 class PartialFrames(Generic[PeerT]):
-    """What the connections of a listener hold of frames that are not complete: at most `size_max` bytes together.
+    """Bounds the bytes of incomplete frames that the connections of a listener hold together to `size_max`.
 
-    Where they hold more, the connection whose frame has been incomplete for longest is closed: a peer that sends a
-    frame in one go is never that, and a peer that stops half way becomes it.
+    If they hold more, the connection whose frame has been incomplete for the longest time is closed. A peer that sends
+    its frame without a pause is not affected, while one that stops in the middle of a frame eventually is.
     """
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
-        # In the order in which their frames began.
+        # In the order in which the frames began.
         self._sizes: dict[PeerT, int] = {}
         self.size = 0
 
-    def note(self, peer: PeerT, size: int) -> None:
-        """A peer has `size` bytes of an incomplete frame now, or none."""
+    def update(self, peer: PeerT, size: int) -> None:
+        """Set the number of bytes that a peer holds of an incomplete frame; 0 if it has none."""
         self.size += size - self._sizes.get(peer, 0)
         if size:
             self._sizes[peer] = size
@@ -172,7 +175,7 @@ class PartialFrames(Generic[PeerT]):
         while self.size > self._size_max:
             slowest = next(iter(self._sizes))
             self.size -= self._sizes.pop(slowest)
-            slowest.refuse(
-                f"requests of {self._size_max} bytes in all are incomplete, and this one for longest "
+            slowest.drop(
+                f"incomplete requests exceed {self._size_max} bytes, and this one has been incomplete for longest "
                 "(queued.max.request.bytes)"
             )

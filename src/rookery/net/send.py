@@ -1,18 +1,18 @@
-"""The sending half of a connection: replies leave in the order of their requests, and never faster than the peer reads.
+"""The sending half of a connection: sends replies in the order of their requests, and never faster than the peer reads.
 
-A reply is a list of buffers and file slices. Replies of buffers only are joined and written to the transport; the
-transport's limits are zero, so it tells at once when the peer does not keep up, and nothing more is written until it
-has caught up. Slices of a few bytes are read and become buffers: one write instead of a system call for each part. A
-reply with larger slices goes around the transport, by `send` and `sendfile` on a duplicate of the socket: the transport
-is empty at that moment, so the order on the wire is kept, and the duplicate can be watched for writability without the
-event loop mistaking it for the transport's. Where there is no plain socket (TLS, a simulated network) slices are read a
-piece at a time and written to the transport.
+A reply is a list of buffers and file slices. Replies that consist of buffers are joined and written to the transport.
+The transport's limits are zero, so that it reports immediately when the peer does not keep up, and nothing more is
+written until it has caught up. Slices of a few bytes are read into buffers: one write instead of a system call for each
+part. A reply with larger slices bypasses the transport, by `send` and `sendfile` on a duplicate of the socket. The
+transport is empty at that moment, which preserves the order of the bytes, and the duplicate has its own descriptor,
+which the event loop can watch for writability independently of the transport's. Without a plain socket (TLS, a
+simulated network), slices are read in pieces and written to the transport.
 
 States:
 
-    state      leaves when                              does meanwhile
-    open       the transport or the socket is full      `flush` sends whatever is ready
-    waiting    it can take bytes again -> open          nothing; replies queue
+    state      ends when                                behaviour
+    open       the transport or the socket is full      `flush` sends all that is ready
+    waiting    it can take bytes again -> open          replies queue
     closed     never                                    drops everything
 """
 
@@ -29,17 +29,17 @@ from rookery.protocol.framing import parts_size
 
 Reply: TypeAlias = list[Buffer | FileSlice]
 
-# How much is joined into one write before the peer is asked whether it keeps up.
+# How many bytes are joined into one write, after which the transport may report that the peer does not keep up.
 _BATCH_SIZE_MAX = 262_144
-# How much one connection sends before the others get their turn.
+# How many bytes one connection sends before the event loop serves others.
 _TURN_SIZE_MAX = 2_097_152
 _PIECE_SIZE = 262_144
-# Up to this size a reply's slices are cheaper to copy than to send apart from its buffers.
+# Up to this size it is cheaper to copy a reply's slices than to send them separately.
 _COPIED_SIZE_MAX = 16_384
 
 
 class Sender:
-    """`unfinished` counts the replies that are not yet in the hands of the transport or the kernel."""
+    """`unfinished` counts the replies that were not yet passed to the transport or the kernel."""
 
     def __init__(self, on_progress: Callable[[], None]) -> None:
         self._on_progress = on_progress
@@ -67,12 +67,12 @@ class Sender:
 
     @property
     def has_parked(self) -> bool:
-        """Whether a request waits for something that may never happen (a plain future, see `close`)."""
+        """Whether a request waits for an event that may never happen (a plain future, see `close`)."""
         return any(map(_is_parked, self._queue))
 
     @property
     def is_mid_reply(self) -> bool:
-        """Whether a reply has left in part, so that the connection cannot end in good order."""
+        """Whether a reply was sent only in part, so that the connection cannot be closed gracefully."""
         return bool(self._parts)
 
     def push(self, reply: "Reply | asyncio.Future[Reply | None]") -> None:
@@ -83,12 +83,12 @@ class Sender:
         self._waiting = True
 
     def resume(self) -> None:
-        """The transport or the socket takes bytes again."""
+        """The transport or the socket accepts bytes again."""
         self._waiting = False
         self._on_progress()
 
     def flush(self) -> None:
-        """Send what is ready. Raises what a reply's future raised, or OSError when the peer or a file is gone."""
+        """Send the replies that are ready. Raises the exception of a reply's future, or an OSError of peer or file."""
         if self._waiting or self._closed or (self._parts and not self._send_parts()):
             return
         batch: list[Buffer] = []
@@ -115,7 +115,7 @@ class Sender:
 
     @staticmethod
     def _result(future: "asyncio.Future[Reply | None]") -> Reply | None:
-        """The reply to send next: empty for a request that has none, None while it is not known yet."""
+        """Return the result of a future: empty for a request without a reply, None while it is not done."""
         return (future.result() or []) if future.done() else None
 
     def _write(self, batch: list[Buffer]) -> None:
@@ -130,7 +130,7 @@ class Sender:
                 if part.size:
                     self._parts.append(part)
             elif self._parts and not isinstance(before := self._parts[-1], FileSlice):
-                # Neighbouring buffers leave in one call.
+                # Adjacent buffers are sent in one call.
                 self._parts[-1] = b"".join((before, part))
             elif part:
                 self._parts.append(part)
@@ -142,12 +142,12 @@ class Sender:
         try:
             self._socket = socket.socket(fileno=os.dup(plain_socket.fileno()))
         except OSError:
-            # Out of descriptors, most likely: the transport will do for this reply.
+            # Most likely no descriptor is left: this reply is sent by the transport.
             return
         self._socket.setblocking(False)
 
     def _send_parts(self) -> bool:
-        """Whether the reply at the head of the queue has left; if not, `resume` will be called."""
+        """Send parts of the first reply; return whether it is complete. If not, `resume` will be called."""
         if self._socket is not None and self._transport.get_write_buffer_size() == 0:
             done = self._send_to_socket(self._socket)
         else:
@@ -181,7 +181,7 @@ class Sender:
                 raise _too_short(part)
         else:
             data = _read_piece(part) if isinstance(part, FileSlice) else part
-            # More follows a header at once: one segment instead of two.
+            # More data follows a header immediately: one TCP segment instead of two.
             sent = peer.send(data, socket.MSG_MORE if len(self._parts) > 1 else 0)
         self._advance(part, sent)
         return sent
@@ -221,10 +221,10 @@ class Sender:
             self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
-        """Let go of everything.
+        """Release everything.
 
-        Parked requests (plain futures) are cancelled, nobody waits for them any more; a coroutine runs to its end,
-        since it may be in the middle of a change.
+        Parked requests (plain futures) are cancelled, since no peer waits for them; a coroutine runs to its end, since
+        cancelling it could leave a change half done.
         """
         self._closed = True
         self._unwatch()
@@ -242,7 +242,7 @@ def _is_parked(entry: "Reply | asyncio.Future[Reply | None]") -> bool:
 
 
 def _read_if_small(reply: Reply) -> list[Buffer] | None:
-    """A reply's bytes, if there are so few that it pays to read its slices."""
+    """Return a reply with its slices read into buffers if it is small, else None."""
     if parts_size(reply) > _COPIED_SIZE_MAX:
         return None
     return [_read_all(part) if isinstance(part, FileSlice) else part for part in reply]
@@ -263,4 +263,4 @@ def _read_piece(part: FileSlice) -> bytes:
 
 
 def _too_short(part: FileSlice) -> OSError:
-    return OSError(f"{part.file.path} ends before byte {part.position}, of which {part.size} more were promised")
+    return OSError(f"{part.file.path} ends before byte {part.position}: {part.size} bytes are missing")

@@ -15,7 +15,7 @@ from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.base.files import FileSlice
 from rookery.base.values import value_class
 from rookery.broker.context import Services
-from rookery.net.connection import Answer, ConnectionInfo, Handler
+from rookery.net.connection import ConnectionInfo, Handler, HandlerResult
 from rookery.net.send import Reply
 from rookery.protocol.api import SERVED, ApiKey, is_defined, is_served
 from rookery.protocol.codec import decode_request, decode_response, encode_request, encode_response
@@ -129,21 +129,21 @@ class Faults:
     def intercept(self, handle: Handler, services: Services) -> Handler:
         """The node's `Interceptor`."""
 
-        def intercepted(frame: memoryview, connection: ConnectionInfo) -> Answer:
+        def intercepted(frame: memoryview, connection: ConnectionInfo) -> HandlerResult:
             if not self._faults:
                 return handle(frame, connection)
             return self._answer(_Request(handle, services, frame, connection))
 
         return intercepted
 
-    def _answer(self, request: "_Request") -> Answer:
+    def _answer(self, request: "_Request") -> HandlerResult:
         faults = [fault for fault in self._faults if fault.api == request.header.api_key]
         delays = [fault for fault in faults if isinstance(fault.action, _Delay)]
         delay = next((fault.action for fault in delays if self._take(fault)), None)
         answer = self._answer_now(request, [fault for fault in faults if fault not in delays])
         return answer if not isinstance(delay, _Delay) else _later(answer, delay.seconds)
 
-    def _answer_now(self, request: "_Request", faults: list[Fault]) -> Answer:
+    def _answer_now(self, request: "_Request", faults: list[Fault]) -> HandlerResult:
         for fault in faults:
             action = fault.action
             if isinstance(action, _Drop) and self._take(fault):
@@ -164,10 +164,10 @@ class _Request:
         self._connection = connection
         self.header, self._position = parse_request_header(frame)
 
-    def carry_out(self) -> Answer:
+    def carry_out(self) -> HandlerResult:
         return self._handle(self._frame, self._connection)
 
-    def drop(self, *, carry_out: bool) -> Answer:
+    def drop(self, *, carry_out: bool) -> HandlerResult:
         answer = self.carry_out() if carry_out else None
         if answer is None or isinstance(answer, list):
             raise ProtocolError("dropped by a fault that the test registered")
@@ -182,7 +182,7 @@ class _Request:
             api_key, version, request, action.code, target=action.target, topic_name=self._services.replicas.topic_name
         )
 
-    def finish(self, refusal: Refusal) -> Answer:
+    def finish(self, refusal: Refusal) -> HandlerResult:
         if self.header.api_key == ApiKey.PRODUCE and self._wants_no_answer():
             raise ProtocolError("a Produce without acknowledgement met a fault that the test registered")
         if refusal.rest is None:
@@ -219,7 +219,7 @@ async def _rewrite_later(header: RequestHeader, answer: Awaitable[Reply | None],
     return None if reply is None else _rewrite(header, reply, refusal)
 
 
-async def _later(answer: Answer, seconds: float) -> Reply | None:
+async def _later(answer: HandlerResult, seconds: float) -> Reply | None:
     if answer is not None and not isinstance(answer, list):
         # It must not begin only when the delay is over.
         answer = asyncio.ensure_future(answer)

@@ -31,7 +31,7 @@ from rookery.base.errors import ErrorCode, ProtocolError
 from rookery.broker.context import RequestContext
 from rookery.broker.produce.append import Appends
 from rookery.broker.produce.transactional import append_transactional
-from rookery.net.connection import Answer
+from rookery.net.connection import HandlerResult
 from rookery.net.send import Reply
 from rookery.protocol.produce import decode_produce
 from rookery.replication.replica import ACKS_NONE
@@ -39,7 +39,7 @@ from rookery.replication.replica import ACKS_NONE
 OLD_VERSIONS: Final = range(3)
 
 
-def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
+def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     transactional_id, acks, timeout_ms, topics = decode_produce(context.api_version, frame, position)
     appends = Appends(context, acks)
     if transactional_id is None:
@@ -51,7 +51,7 @@ def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
     return _reply(appends, timeout_ms)
 
 
-def _reply(appends: Appends, timeout_ms: int) -> Answer:
+def _reply(appends: Appends, timeout_ms: int) -> HandlerResult:
     """Reply to a request whose batches are appended or being inspected, immediately if nothing has to be waited for."""
     inspected = appends.inspected
     if inspected is not None and inspected.must_wait:

@@ -31,7 +31,7 @@ from rookery.broker.context import RequestContext
 from rookery.broker.delayed_response import delay_response
 from rookery.broker.fetch_sessions import FetchContext, PartitionKey, SessionPartition, Wanted
 from rookery.broker.large_requests import in_worker
-from rookery.net.connection import Answer, Held
+from rookery.net.connection import HandlerResult, Held
 from rookery.net.send import Reply
 from rookery.protocol.fetch import (
     FetchPartitionResult,
@@ -51,7 +51,7 @@ _OK: Final = ErrorCode.NONE
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(context: RequestContext, frame: memoryview, position: int) -> Answer:
+def handle(context: RequestContext, frame: memoryview, position: int) -> HandlerResult:
     if len(frame) > REQUEST_BYTES_ON_LOOP:
         return Held(_answer_large(context, context.services.large_requests.admit(frame), position))
     return _answer(context, decode_fetch(context.api_version, frame, position))
@@ -65,7 +65,7 @@ async def _answer_large(context: RequestContext, frame: bytes, position: int) ->
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _answer(context: RequestContext, request: FetchRequest) -> Answer:
+def _answer(context: RequestContext, request: FetchRequest) -> HandlerResult:
     session = context.services.fetch_sessions.open(
         request.session_id,
         request.session_epoch,

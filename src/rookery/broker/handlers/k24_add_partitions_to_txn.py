@@ -15,8 +15,9 @@ from typing import NamedTuple, cast
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from rookery.broker.answers import Answer, known_to, respond_to_all
+from rookery.broker.answers import known_to, respond_to_all
 from rookery.broker.context import RequestContext
+from rookery.coordinators.runtime import ResponseFuture
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.metadata.internal_topics import INTERNAL_TOPICS
 from rookery.protocol.messages import (
@@ -92,10 +93,10 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[TopicPart
     return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
-def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartitions]:
+def _carry_out(context: RequestContext, asked: _Asked) -> ResponseFuture[VerifiedPartitions]:
     refused = _refused(context, asked.topics)
     if refused:
-        answer: Answer[VerifiedPartitions] = asyncio.get_running_loop().create_future()
+        answer: ResponseFuture[VerifiedPartitions] = asyncio.get_running_loop().create_future()
         answer.set_result(
             tuple((each, refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)) for each in asked.add.partitions)
         )
@@ -104,7 +105,7 @@ def _carry_out(context: RequestContext, asked: _Asked) -> Answer[VerifiedPartiti
     if asked.verify_only:
         return transactions.verify_partitions(asked.add)
     # An addition is answered by one code for all, which an answer may be in any case.
-    return cast(Answer[VerifiedPartitions], transactions.add_partitions(asked.add))
+    return cast(ResponseFuture[VerifiedPartitions], transactions.add_partitions(asked.add))
 
 
 def _refused(context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]) -> Mapping[TopicPartition, ErrorCode]:

@@ -12,8 +12,9 @@ from collections.abc import Awaitable
 from rookery.base.errors import ErrorCode
 from rookery.base.types import TopicPartition
 from rookery.broker import internal_topics
-from rookery.broker.answers import Answer, known_to, respond
+from rookery.broker.answers import known_to, respond
 from rookery.broker.context import RequestContext
+from rookery.coordinators.runtime import ResponseFuture
 from rookery.coordinators.txn.results import AddRequest
 from rookery.metadata.internal_topics import OFFSETS_TOPIC
 from rookery.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -38,7 +39,9 @@ async def _create_and_add(context: RequestContext, request: AddOffsetsToTxnReque
     return _respond(context.api_version, await _add(context, request, partition))
 
 
-def _add(context: RequestContext, request: AddOffsetsToTxnRequest, partition: TopicPartition) -> Answer[ErrorCode]:
+def _add(
+    context: RequestContext, request: AddOffsetsToTxnRequest, partition: TopicPartition
+) -> ResponseFuture[ErrorCode]:
     return context.services.transactions.add_partitions(
         AddRequest(
             transactional_id=request.transactional_id,

@@ -18,11 +18,12 @@ from typing import NamedTuple, TypeAlias
 
 from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, TopicPartition
-from rookery.broker.answers import Answer, respond
+from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.broker.partition_codes import codes_by_topic
 from rookery.coordinators.group.offsets.commit import CommittedPartition, OffsetToCommit
 from rookery.coordinators.group.offsets.transactional import TransactionalCommitRequest
+from rookery.coordinators.runtime import ResponseFuture
 from rookery.coordinators.txn.results import AddRequest, VerifiedPartitions
 from rookery.protocol.messages import (
     TxnOffsetCommitRequest,
@@ -115,7 +116,7 @@ def _refusal(verdict: Verdict) -> ErrorCode:
     return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
-def _write(commit: _Commit) -> Answer[tuple[CommittedPartition, ...]]:
+def _write(commit: _Commit) -> ResponseFuture[tuple[CommittedPartition, ...]]:
     request = commit.request
     return commit.context.services.groups.commit_transactional(
         TransactionalCommitRequest(

@@ -12,11 +12,12 @@ from collections.abc import Awaitable
 from typing import Any
 
 from rookery.base.errors import ErrorCode
-from rookery.broker.answers import Answer, respond
+from rookery.broker.answers import respond
 from rookery.broker.context import RequestContext
 from rookery.coordinators.group.consumer.assignment import Assignment, collect, in_order
 from rookery.coordinators.group.consumer.environment import ErrorResponse
 from rookery.coordinators.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, validate
+from rookery.coordinators.runtime import ResponseFuture
 from rookery.metadata.features import GROUP_VERSION, GROUP_VERSION_LEVEL
 from rookery.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -43,7 +44,7 @@ def handle(
     if problem is not None:
         return _refuse(problem.code, problem.message)
     # What a union of unions holds is beyond inference.
-    answer: Answer[Any] = groups.consumer_heartbeat(beat)
+    answer: ResponseFuture[Any] = groups.consumer_heartbeat(beat)
     return respond(answer, _respond)
 
 
