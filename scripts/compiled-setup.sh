@@ -14,5 +14,5 @@ cp -r src pyproject.toml README.md LICENSE "$copy"
 HATCH_BUILD_HOOKS_ENABLE=1 "$venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps -w "$copy/wheel" "$copy"
 wheel="$(echo "$copy"/wheel/*.whl)"
 "$venv/bin/pip" install --quiet --disable-pip-version-check "rookery-streaming[dev] @ file://$wheel"
-# Of the same version as the last one: pip would keep that.
+# The version is that of the last build: pip would keep the old one.
 "$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$wheel"
