@@ -562,7 +562,7 @@ class Log:
 
     @guarded
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put `new`, which the cleaner has built and sealed, in the place of `old`; see the module `replacement`.
+        """Put `new`, which the cleaner has built and sealed, in place of `old`; see the module `replacement`.
 
         The caller removes the files of `old` before it replaces more segments, preferably in a worker thread.
         """

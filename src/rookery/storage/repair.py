@@ -187,12 +187,12 @@ def execute_plan(files: Files, plan: LogPlan, copies: Path) -> None:
     """Make the changes of a plan; the original files are moved to the directory `copies`."""
     for path, edits in plan.edits.items():
         make_synced_directory(files, copies)
-        aside = path.with_name(path.name + TEMPORARY_SUFFIX)
-        _write_edited(files.open(path), _create(files, aside), edits)
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        _write_edited(files.open(path), _create(files, temporary), edits)
         for name in _with_indexes(files, path):
             files.rename(path.parent / name, copies / name)
         files.sync_directory(copies)
-        files.rename(aside, path)
+        files.rename(temporary, path)
         files.sync_directory(path.parent)
 
 

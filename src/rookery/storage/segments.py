@@ -77,7 +77,7 @@ class Segments:
         return found if self.all[found] == list(old) and self.active not in old else None
 
     def replace(self, slots: slice, new: Segment) -> None:
-        """Put `new` in the place of the segments in `slots`.
+        """Put `new` in place of the segments in `slots`.
 
         Snapshots between its base offset and its end are removed: they are no longer at the start of a segment.
         """

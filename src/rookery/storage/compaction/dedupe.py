@@ -214,7 +214,7 @@ class BatchFilter:
         if self._aborted.contains(header):
             return self._emptied(header)
         if header.base_offset > self._offsets.latest_offset:
-            # After the mapped range, which ends with a batch: the map knows no later record, but later ones may exist.
+            # After the mapped range, which ends with a batch: the next cleaning decides about these records.
             return data
         return self._clean_data(header, data)
 
