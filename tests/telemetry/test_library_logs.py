@@ -5,7 +5,7 @@ import pytest
 from rookery.telemetry.library_logs import LibraryLogger
 
 
-def test_lines_of_the_client_go_to_the_programs_logging(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_client_logs_to_the_programs_logging(caplog: pytest.LogCaptureFixture) -> None:
     log = LibraryLogger("rookery.client.example")
     with caplog.at_level(logging.WARNING):
         log.warning("commit failed", group="g", error="why")
@@ -17,7 +17,7 @@ def test_lines_of_the_client_go_to_the_programs_logging(caplog: pytest.LogCaptur
     assert record.getMessage() == "commit failed: group=g, error=why"
 
 
-def test_a_traceback_goes_along(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceptions_are_logged_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("broken 100%")
     except ValueError:
@@ -27,6 +27,6 @@ def test_a_traceback_goes_along(caplog: pytest.LogCaptureFixture) -> None:
     assert "broken 100%" in caplog.text
 
 
-def test_nothing_goes_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     LibraryLogger("rookery.client.example").warning("hello")
     assert capfd.readouterr().out == ""

@@ -1,4 +1,4 @@
-"""Log lines as a process of ours writes them, seen from outside."""
+"""The log lines of a server process, read from its standard error."""
 
 import subprocess
 import sys
@@ -17,11 +17,11 @@ def lines(level: str, *calls: str) -> list[str]:
         ]
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert finished.stdout == "", "standard output belongs to the command's own results"
+    assert finished.stdout == "", "standard output is for the results of commands"
     return finished.stderr.splitlines()
 
 
-def test_a_line_is_key_value_where_nobody_watches() -> None:
+def test_a_line_is_key_value_without_a_terminal() -> None:
     (line,) = lines("info", "logger.info('closed a connection', peer='127.0.0.1:5', reason='not a request')")
     assert "level=info" in line
     assert 'event="closed a connection" peer=127.0.0.1:5 reason="not a request"' in line

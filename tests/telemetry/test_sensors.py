@@ -1,4 +1,4 @@
-"""`kafka_samples.json` has what Apache Kafka 4.3.1's Avg, Max, Min and Rate answered to random events and questions."""
+"""`kafka_samples.json` holds the values of Apache Kafka 4.3.1's Avg, Max, Min and Rate for random events."""
 
 import json
 from math import isnan, nan
@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from rookery.client.metrics import Sensor, Windows
 
-STORIES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kafka_samples.json").read_text())
-# Kafka counts in whole milliseconds. One of them is a second here, so that nothing is rounded.
+SCENARIOS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kafka_samples.json").read_text())
+# Kafka counts in whole milliseconds. Here one of them is a second, so that nothing is rounded.
 MILLISECONDS_PER_SECOND = 1000
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_the_same_values_as_kafka(story: dict[str, Any]) -> None:
-    sensor = Sensor(Windows(story["num_samples"], story["window_ms"]))
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_same_values_as_kafka(scenario: dict[str, Any]) -> None:
+    sensor = Sensor(Windows(scenario["num_samples"], scenario["window_ms"]))
     recorded = []
-    for step in story["steps"]:
+    for step in scenario["steps"]:
         now_s = float(step["at_ms"])
         if "record" in step:
             sensor.record(step["record"], now_s)
@@ -36,15 +36,15 @@ def test_the_same_values_as_kafka(story: dict[str, Any]) -> None:
     assert sensor.total == pytest.approx(sum(recorded))
 
 
-def test_the_stories_reach_everything() -> None:
-    steps = [step for story in STORIES for step in story["steps"]]
-    assert {story["num_samples"] for story in STORIES} == {1, 2, 3, 4}
+def test_the_scenarios_cover_all_cases() -> None:
+    steps = [step for scenario in SCENARIOS for step in scenario["steps"]]
+    assert {scenario["num_samples"] for scenario in SCENARIOS} == {1, 2, 3, 4}
     assert sum("record" in step for step in steps) > 300
     assert sum(step.get("average", 0) is None for step in steps) > 5
     assert sum("average" in step for step in steps) > 150
 
 
-def test_nothing_yet() -> None:
+def test_values_before_any_event() -> None:
     sensor = Sensor(Windows())
     assert isnan(sensor.average(5.0))
     assert isnan(sensor.maximum(5.0))
@@ -53,7 +53,7 @@ def test_nothing_yet() -> None:
     assert (sensor.count, sensor.total, sensor.last_s) == (0, 0, None)
 
 
-def test_one_event_makes_no_spike() -> None:
+def test_one_event_is_no_spike() -> None:
     sensor = Sensor(Windows(2, 30.0))
     sensor.record(60, 100.0)
     assert sensor.rate(100.0) == 2
@@ -61,7 +61,7 @@ def test_one_event_makes_no_spike() -> None:
     assert sensor.rate(100.0, unit_s=3600) == 7200
 
 
-def test_old_events_are_forgotten_but_not_by_totals() -> None:
+def test_old_events_count_only_in_totals() -> None:
     sensor = Sensor(Windows(2, 30.0))
     sensor.record(10, 0.0)
     sensor.record(30, 31.0)
@@ -72,7 +72,7 @@ def test_old_events_are_forgotten_but_not_by_totals() -> None:
     assert (sensor.count, sensor.total, sensor.last_s) == (2, 40, 31.0)
 
 
-def test_windows_of_no_length_divide_by_no_zero() -> None:
+def test_windows_of_length_zero_do_not_divide_by_zero() -> None:
     sensor = Sensor(Windows(1, 0.0))
     sensor.record(1, 5.0)
     assert sensor.rate(5.0) == 1000
@@ -82,9 +82,7 @@ def test_windows_of_no_length_divide_by_no_zero() -> None:
     windows=st.builds(Windows, st.integers(1, 4), st.floats(0.001, 100)),
     events=st.lists(st.tuples(st.floats(0, 50), st.floats(-1e6, 1e6), st.booleans()), max_size=60),
 )
-def test_what_is_measured_lies_between_what_was_recorded(
-    windows: Windows, events: list[tuple[float, float, bool]]
-) -> None:
+def test_measurements_lie_between_recorded_values(windows: Windows, events: list[tuple[float, float, bool]]) -> None:
     sensor = Sensor(windows)
     now_s, values = 0.0, []
     for passed_s, value, is_measured in events:

@@ -1,13 +1,13 @@
-"""Log lines of the client, a library in other people's programs: they go where the program's `logging` sends them.
+"""Logging of the client, which is a library: it uses the `logging` configuration of the program that imports it.
 
-Without structlog, whose import (it brings rich) costs a program that only wants a client 80 ms.
+It does not use structlog, whose import (with rich) would cost a program that needs only a client 80 ms.
 """
 
 import logging
 
 
 class LibraryLogger:
-    """An event, and its details as `key=value`, in one line of text."""
+    """Logs an event and its details, as `key=value`, in one line."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -19,7 +19,7 @@ class LibraryLogger:
         self._write(logging.ERROR, event, details, exc_info)
 
     def exception(self, event: str, **details: object) -> None:
-        """With the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the exception that is being handled."""
         self._write(logging.ERROR, event, details, exc_info=True)
 
     def _write(

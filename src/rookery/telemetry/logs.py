@@ -1,7 +1,7 @@
-"""How log lines look: one line per event on standard error, coloured on a terminal, `key=value` elsewhere.
+"""Configures the log of a server process: one line per event on standard error, coloured on a terminal, else logfmt.
 
-Modules get their logger with `structlog.get_logger(__name__)` and log per event, never per record: a line costs
-about 8 microseconds. The client has loggers of its own: `library_logs`.
+Modules get their logger with `structlog.get_logger(__name__)` and log per event, never per record: a line costs about 8
+microseconds. The client has its own loggers: `library_logs`.
 """
 
 import logging
@@ -11,7 +11,7 @@ import structlog
 
 
 def configure_logs(level: str = "info") -> None:
-    """Set up logging for a process of ours; called once, by `node.main`."""
+    """Set up logging for the whole process. The commands that run a server call it once, at the start."""
     interactive = sys.stderr.isatty()
     renderer = (
         structlog.dev.ConsoleRenderer()

@@ -1,19 +1,18 @@
-"""What happened lately: averages, maxima and rates over sliding windows, as Kafka's metrics compute them.
+"""Sensors: averages, maxima and rates over sliding windows, computed as in Kafka's metrics.
 
-Theory of operation. A sensor keeps a row of samples. Events go to the newest sample until that is one window old; then
-a new one begins, and of the older ones as many are kept as there are windows. A measurement looks at all samples whose
-last event is not older than all windows together; the others are emptied first, and count from then on as having begun
-now. So a value covers between N - 1 and N windows, and one that nobody fed for N windows is what it was at the start:
-NaN for averages and extremes, 0 for rates.
+Theory of operation. A sensor keeps a list of samples. Events are added to the newest sample until it is one window old;
+then a new one begins, and as many older ones are kept as there are windows (N). A measurement uses all samples whose
+last event is not older than N windows; the others are reset first, and begin now. So a value covers between N - 1 and N
+windows, and a sensor without events for N windows has its initial values: NaN for averages and extremes, 0 for rates.
 
-A rate divides by the time since the oldest sample began, but by no less than N - 1 windows: one early event makes no
-spike. Totals never forget.
+A rate divides by the time since the oldest sample began, but by at least N - 1 windows, so that one early event is no
+spike. Totals cover all events.
 
-Kafka gives each statistic samples of its own. Here those that are fed together share them, so that an event costs a
-few additions, however many metrics are made of it.
+In Kafka each statistic has its own samples. Here the statistics of a sensor share them, so that an event costs a few
+additions, however many metrics use it.
 
-Pure: who calls brings the time, in seconds of any clock that does not go back. One thread records. Another one may
-measure meanwhile: no total can suffer, and a window at most loses the event of that very moment.
+Pure: the caller passes the time, in seconds of any monotonic clock. One thread records. Another thread may measure
+concurrently: totals stay exact, and a window can lose at most the event that is being recorded.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ _MILLISECOND_S = 0.001
 
 
 class Windows(NamedTuple):
-    """How far back sensors look: metrics.num.samples and metrics.sample.window.ms."""
+    """The number and length of windows: metrics.num.samples and metrics.sample.window.ms."""
 
     number: int = 2
     length_s: float = 30.0
@@ -40,12 +39,12 @@ class _Sample(NamedTuple):
     maximum: float
     minimum: float
     began_s: float
-    # Of its last event, or when it began.
+    # The time of its last event; `began_s` if it has none.
     last_s: float
 
 
 class Sensor:
-    """Events with a value each. The newest sample lies open in attributes: `record` is called for every batch."""
+    """Statistics of events with a value each. The newest sample is kept in attributes, to make `record` fast."""
 
     __slots__ = (
         "_began_s",
@@ -68,10 +67,10 @@ class Sensor:
         self._length_s = max(windows.length_s, _MILLISECOND_S)
         self._number = windows.number
         self._span_s = windows.number * self._length_s
-        # The number, the sum and the time of the last of all events since the beginning.
+        # The number and the sum of all events since the beginning, and the time of the last one.
         self.count, self.total = 0, 0.0
         self.last_s: float | None = None
-        # None: there is no sample yet, not even an empty one.
+        # None: there is no sample yet, not even the newest.
         self._older: deque[_Sample] | None = None
         self._events, self._sum, self._maximum, self._minimum = 0, 0.0, -inf, inf
         self._began_s = 0.0
@@ -104,12 +103,12 @@ class Sensor:
         return nan if smallest == inf else float(smallest)
 
     def rate(self, now_s: float, unit_s: float = 1.0) -> float:
-        """The sum of values per second, or per another unit."""
+        """Return the sum of values per second, or per `unit_s`."""
         samples = self._begin_and_sample(now_s)
         return sum(sample.sum for sample in samples) * unit_s / self._width_s(samples, now_s)
 
     def count_rate(self, now_s: float, unit_s: float = 1.0) -> float:
-        """The number of events per second, or per another unit."""
+        """Return the number of events per second, or per `unit_s`."""
         samples = self._begin_and_sample(now_s)
         return sum(sample.events for sample in samples) * unit_s / self._width_s(samples, now_s)
 
@@ -119,14 +118,14 @@ class Sensor:
         return max(elapsed_s + max(missing, 0) * self._length_s, _MILLISECOND_S)
 
     def _begin_and_sample(self, now_s: float) -> list[_Sample]:
-        """A rate counts from the first time that somebody asked for it, even if nothing happened before."""
+        """Return the samples; begin the first one if there is none: a rate counts from its first measurement."""
         if self._older is None:
             self._older = deque(maxlen=self._number)
             self._open(now_s)
         return self._samples(now_s)
 
     def _samples(self, now_s: float) -> list[_Sample]:
-        """All samples, after emptying those that are too old."""
+        """Return all samples, after resetting those that are too old."""
         if self._older is None:
             return []
         for index, sample in enumerate(self._older):
@@ -143,7 +142,7 @@ class Sensor:
         return _Sample(self._events, self._sum, self._maximum, self._minimum, self._began_s, last_s)
 
     def _advance(self, now_s: float) -> None:
-        """Begin a new sample, since there is none or the newest is one window old."""
+        """Begin a new sample: there is none, or the newest is one window old."""
         if self._older is None:
             self._older = deque(maxlen=self._number)
         else:

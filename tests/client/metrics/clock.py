@@ -1,4 +1,4 @@
-"""A clock that the tests move."""
+"""A clock that the tests advance."""
 
 
 class Clock:
@@ -8,5 +8,5 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    def pass_(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now_s += seconds

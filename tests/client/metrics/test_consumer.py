@@ -29,21 +29,21 @@ def _value(metrics: ConsumerMetrics, name: str, group: str = FETCH, **tags: str)
 def test_polls(metrics: ConsumerMetrics, clock: Clock) -> None:
     assert _value(metrics, "last-poll-seconds-ago", "consumer-metrics") == -1
     metrics.poll_started()
-    clock.pass_(1)
+    clock.advance(1)
     metrics.poll_ended()
-    clock.pass_(2)
+    clock.advance(2)
     metrics.poll_started()
-    clock.pass_(1)
+    clock.advance(1)
     metrics.poll_ended()
-    clock.pass_(1.5)
+    clock.advance(1.5)
     assert _value(metrics, "time-between-poll-avg", "consumer-metrics") == 1500
     assert _value(metrics, "time-between-poll-max", "consumer-metrics") == 3000
-    # All of the first poll; a second of four at the other.
+    # The whole time of the first poll, and one second of four of the second.
     assert _value(metrics, "poll-idle-ratio-avg", "consumer-metrics") == (1 + 0.25) / 2
     assert _value(metrics, "last-poll-seconds-ago", "consumer-metrics") == 2
 
 
-def test_polls_that_take_no_time_divide_by_no_zero(metrics: ConsumerMetrics) -> None:
+def test_polls_that_take_no_time_do_not_divide_by_zero(metrics: ConsumerMetrics) -> None:
     metrics.poll_ended()
     metrics.poll_started()
     metrics.poll_ended()
@@ -62,7 +62,7 @@ def test_fetches(metrics: ConsumerMetrics) -> None:
     assert isnan(_value(metrics, "fetch-size-avg"))
 
 
-def test_a_fetch_is_what_was_consumed_before_the_next(metrics: ConsumerMetrics) -> None:
+def test_a_fetch_is_what_is_consumed_before_the_next_one(metrics: ConsumerMetrics) -> None:
     metrics.fetch(0.01, 0)
     metrics.fetched(FIRST, 10, 1000)
     metrics.fetched(SECOND, 20, 2000)
@@ -95,14 +95,14 @@ def test_lag_and_lead(metrics: ConsumerMetrics, clock: Clock) -> None:
     assert _value(metrics, "records-lead-avg", **first) == 7
     assert _value(metrics, "records-lead-min", **first) == 5
     assert _value(metrics, "records-lead-min") == 5
-    clock.pass_(1000)
+    clock.advance(1000)
     assert _value(metrics, "records-lag", **first) == 4
     assert isnan(_value(metrics, "records-lag-max", **first))
 
 
-def test_a_partition_that_goes_takes_its_metrics_along(metrics: ConsumerMetrics, clock: Clock) -> None:
+def test_the_metrics_of_a_removed_partition_are_removed(metrics: ConsumerMetrics, clock: Clock) -> None:
     metrics.lag(FIRST, 10)
-    clock.pass_(100_000)
+    clock.advance(100_000)
     metrics.lag(SECOND, 10)
     metrics.forget(SECOND)
     metrics.forget(OTHER)
@@ -145,18 +145,18 @@ def test_rates_of_the_group(metrics: ConsumerMetrics, call: str) -> None:
 def test_heartbeats(metrics: ConsumerMetrics, clock: Clock) -> None:
     assert _value(metrics, "last-heartbeat-seconds-ago", "consumer-coordinator-metrics") == -1
     metrics.heartbeat(0.005)
-    clock.pass_(3.7)
+    clock.advance(3.7)
     assert _value(metrics, "last-heartbeat-seconds-ago", "consumer-coordinator-metrics") == 3
     assert _value(metrics, "heartbeat-response-time-max", "consumer-coordinator-metrics") == 5
 
 
-def test_rebalances_by_the_hour(metrics: ConsumerMetrics, clock: Clock) -> None:
+def test_rebalances_per_hour(metrics: ConsumerMetrics, clock: Clock) -> None:
     assert _value(metrics, "last-rebalance-seconds-ago", "consumer-coordinator-metrics") == -1
     metrics.rebalance(2.0)
     metrics.failed_rebalance()
     assert _value(metrics, "rebalance-rate-per-hour", "consumer-coordinator-metrics") == 1
     assert _value(metrics, "failed-rebalance-rate-per-hour", "consumer-coordinator-metrics") == 1
-    clock.pass_(1800)
+    clock.advance(1800)
     assert _value(metrics, "rebalance-rate-per-hour", "consumer-coordinator-metrics") == pytest.approx(2 / 3)
     assert _value(metrics, "rebalance-total", "consumer-coordinator-metrics") == 1
     assert _value(metrics, "failed-rebalance-total", "consumer-coordinator-metrics") == 1
@@ -164,7 +164,7 @@ def test_rebalances_by_the_hour(metrics: ConsumerMetrics, clock: Clock) -> None:
     assert _value(metrics, "last-rebalance-seconds-ago", "consumer-coordinator-metrics") == 1800
 
 
-def test_the_rest(metrics: ConsumerMetrics) -> None:
+def test_other_metrics(metrics: ConsumerMetrics) -> None:
     metrics.assigned(5)
     metrics.commit_sync_time(0.5)
     metrics.committed_time(0.25)

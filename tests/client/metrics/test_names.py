@@ -1,5 +1,5 @@
-"""Our names against the Java clients': kafka_metrics.json has what `metrics()` of a KafkaProducer, a KafkaConsumer of
-each group protocol and an Admin of Apache Kafka 4.3.1 have as keys after they did something."""
+"""The names compared with the Java clients': kafka_metrics.json holds the keys of `metrics()` of a KafkaProducer, of a
+KafkaConsumer of each group protocol and of an Admin of Apache Kafka 4.3.1, after some use."""
 
 import json
 import re
@@ -14,15 +14,15 @@ from rookery.client.metrics.names import DESCRIPTIONS
 from tests.client.metrics.clock import Clock
 
 ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "kafka_metrics.json").read_text())
-# What we leave out of Kafka's, with the reason.
-LEFT_OUT = {
+# Kafka's metrics that are omitted, by reason.
+OMITTED = {
     "about the Java build": r"app-info .*",
-    "the number of metrics, which len() tells": r"kafka-metrics-count .*",
-    "there is no authentication so far": r"\S+ .*authentication-.*",
-    "times of Java's thread for IO; here the event loop belongs to the program": r"\S+ (io-|select-).*",
+    "the number of metrics, which is len()": r"kafka-metrics-count .*",
+    "authentication is not measured": r"\S+ .*authentication-.*",
+    "times of Java's IO thread; here the event loop belongs to the program": r"\S+ (io-|select-).*",
     "there is no two-phase commit": r"producer-metrics txn-prepare-.*",
     "queues between Java's two threads": r"consumer-metrics (application-event|background-event|unsent-requests).*",
-    "the other one of Java's two threads": r"consumer-metrics time-between-network-thread-poll.*",
+    "Java's network thread": r"consumer-metrics time-between-network-thread-poll.*",
 }
 
 
@@ -31,7 +31,7 @@ def _kafka(client: str) -> set[tuple[str, str, tuple[str, ...]]]:
         (row["group"], row["name"], tuple(row["tags"]))
         for row in ROWS
         if client in row["clients"]
-        and not any(re.fullmatch(pattern, f"{row['group']} {row['name']}") for pattern in LEFT_OUT.values())
+        and not any(re.fullmatch(pattern, f"{row['group']} {row['name']}") for pattern in OMITTED.values())
     }
 
 
@@ -64,7 +64,7 @@ def test_the_consumers_names_are_kafkas() -> None:
     assert _ours(_used_consumer().metrics()) == _kafka("classic")
 
 
-def test_with_the_new_protocol_the_names_of_the_old_one_stay() -> None:
+def test_the_consumer_protocol_keeps_the_names_of_the_classic_one() -> None:
     extra = {name for _, name, _ in _ours(_used_consumer().metrics()) - _kafka("consumer")}
     assert extra == {
         f"{call}-{what}" for call in ("join", "sync") for what in ("rate", "total", "time-avg", "time-max")
@@ -78,12 +78,12 @@ def test_the_admins_names_are_kafkas() -> None:
     assert _ours(metrics.metrics()) == _kafka("admin")
 
 
-@pytest.mark.parametrize("pattern", LEFT_OUT.values())
-def test_what_is_left_out_exists(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", OMITTED.values())
+def test_omitted_metrics_exist_in_kafka(pattern: str) -> None:
     assert any(re.fullmatch(pattern, f"{row['group']} {row['name']}") for row in ROWS)
 
 
-def test_every_metric_has_a_text_and_every_text_a_metric() -> None:
+def test_every_metric_has_a_description_and_every_description_a_metric() -> None:
     assert set(DESCRIPTIONS) == {name for client in ("producer", "classic", "admin") for _, name, _ in _kafka(client)}
     assert all(text.endswith(".") for text in DESCRIPTIONS.values())
 

@@ -115,7 +115,7 @@ def test_times_add_up(metrics: ProducerMetrics, call: str, name: str) -> None:
 def test_the_age_of_metadata(metrics: ProducerMetrics, clock: Clock) -> None:
     assert isnan(_of_producer(metrics, "metadata-age"))
     metrics.metadata_refreshed()
-    clock.pass_(7)
+    clock.advance(7)
     assert _of_producer(metrics, "metadata-age") == 7
 
 
@@ -125,7 +125,7 @@ def test_all_values_are_floats(metrics: ProducerMetrics) -> None:
     assert {type(value) for value in metrics.metrics().values()} == {float}
 
 
-def test_nothing_yet(metrics: ProducerMetrics) -> None:
+def test_values_before_any_event(metrics: ProducerMetrics) -> None:
     for name, value in metrics.metrics().items():
         if name.name == "metadata-age" or name.name.endswith(("-avg", "-max")):
             assert isnan(value), name
@@ -133,17 +133,17 @@ def test_nothing_yet(metrics: ProducerMetrics) -> None:
             assert value == 0, name
 
 
-def test_connections_are_a_part(metrics: ProducerMetrics) -> None:
+def test_connection_metrics_are_included(metrics: ProducerMetrics) -> None:
     metrics.connections.sent(NodeId(1), 100)
     assert _of_producer(metrics, "outgoing-byte-total") == 100
 
 
-def test_a_topic_without_traffic_is_forgotten_when_another_comes(metrics: ProducerMetrics, clock: Clock) -> None:
+def test_an_idle_topic_is_removed_when_another_is_added(metrics: ProducerMetrics, clock: Clock) -> None:
     _send(metrics, "old")
-    clock.pass_(IDLE_S - 1)
+    clock.advance(IDLE_S - 1)
     _send(metrics, "kept")
     assert _of_topic(metrics, "record-send-total", "old") == 30
-    clock.pass_(1)
+    clock.advance(1)
     _send(metrics, "new")
     topics = {dict(name.tags).get("topic") for name in metrics.metrics()}
     assert topics == {None, "kept", "new"}

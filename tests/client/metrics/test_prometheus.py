@@ -25,7 +25,7 @@ def test_names() -> None:
     assert prometheus_name(lag) == "kafka_consumer_fetch_manager_records_lag"
 
 
-def test_a_registry_takes_the_collector() -> None:
+def test_a_registry_accepts_the_collector() -> None:
     registry = CollectorRegistry(auto_describe=True)
     registry.register(MetricsCollector(_producer("a"), _producer("b")))
     assert registry.get_sample_value("kafka_producer_record_send_rate", {"client_id": "b"}) == 1

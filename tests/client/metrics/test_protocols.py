@@ -1,4 +1,4 @@
-"""Who is measured names what it calls in a Protocol of its own: mypy checks here that the metrics are those."""
+"""The modules that record metrics define Protocols of what they call: mypy checks here that the metrics match them."""
 
 from rookery.base.types import NodeId
 from rookery.client.consume.fetch_requests import FetchMetrics
@@ -8,7 +8,7 @@ from rookery.net.channel import ChannelObserver
 from tests.client.metrics.clock import Clock
 
 
-def test_the_metrics_are_what_the_measured_call() -> None:
+def test_the_metrics_implement_the_protocols() -> None:
     consumer = ConsumerMetrics(Clock(), "me")
     observer: ChannelObserver = ConnectionMetrics(Clock(), "me")
     fetches: FetchMetrics = consumer

@@ -1,4 +1,4 @@
-"""Client metrics with Kafka's names: windowed sensors, the metrics of each client, Prometheus."""
+"""Client metrics with Kafka's names: windowed sensors, the metrics of each client, export to Prometheus."""
 
 from rookery.client.metrics.connections import ConnectionMetrics, windows_of
 from rookery.client.metrics.consumer import ConsumerMetrics

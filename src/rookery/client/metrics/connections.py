@@ -1,4 +1,4 @@
-"""What goes over a client's connections: the observer of its cluster, and the whole of an admin client's metrics."""
+"""Metrics of a client's connections. An admin client has no others."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ def windows_of(settings: CommonSettings) -> Windows:
 
 
 class _Node:
-    """One broker. A number below 0 is a bootstrap server."""
+    """The metrics of one broker. A negative node id is a bootstrap server."""
 
-    __slots__ = ("incoming", "latency", "made_s", "outgoing", "registry")
+    __slots__ = ("created_s", "incoming", "latency", "outgoing", "registry")
 
     def __init__(self, registry: Registry, windows: Windows, now_s: float) -> None:
-        self.made_s = now_s
+        self.created_s = now_s
         self.registry = registry
         self.incoming, self.outgoing, self.latency = Sensor(windows), Sensor(windows), Sensor(windows)
         registry.add_meter("outgoing-byte", self.outgoing)
@@ -30,11 +30,11 @@ class _Node:
         registry.add_average_and_maximum("request-latency", self.latency)
 
     def last_s(self) -> float:
-        return max(self.made_s, self.outgoing.last_s or self.made_s, self.incoming.last_s or self.made_s)
+        return max(self.created_s, self.outgoing.last_s or self.created_s, self.incoming.last_s or self.created_s)
 
 
 class ConnectionMetrics:
-    """A `ConnectionObserver`: its calls come from the connections, one per request and one per response."""
+    """A `net.channel.ChannelObserver`: connections call it once per request and once per response."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ConnectionMetrics:
         kind: str = "admin-client",
         windows: Windows = DEFAULT_WINDOWS,
     ) -> None:
-        """`kind` is how Kafka's groups begin: producer, consumer or admin-client."""
+        """`kind` is the prefix of the metric groups: producer, consumer or admin-client."""
         self._clock_s = clock_s
         self._open = 0
         self._opened, self._closed = Sensor(windows), Sensor(windows)
@@ -55,7 +55,7 @@ class ConnectionMetrics:
                 Registry(f"{kind}-node-metrics", {"client_id": client_id, "node_id": f"node-{node}"}), windows, now_s
             )
         )
-        self._fill(self._registry)
+        self._register(self._registry)
 
     def opened(self, node: NodeId) -> None:
         now_s = self._clock_s()
@@ -83,7 +83,7 @@ class ConnectionMetrics:
         now_s = self._clock_s()
         return self._registry.read(now_s) | self._nodes.read(now_s)
 
-    def _fill(self, registry: Registry) -> None:
+    def _register(self, registry: Registry) -> None:
         incoming, outgoing = self._incoming, self._outgoing
         registry.add("connection-count", lambda _: float(self._open))
         registry.add_counter("connection-creation", self._opened)

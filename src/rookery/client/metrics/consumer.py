@@ -1,5 +1,5 @@
-"""A consumer's metrics. The fetcher, the membership and the consumer call it per fetch, per partition of it and per
-poll, never per record."""
+"""A consumer's metrics. The fetcher, the membership and the consumer call it per fetch, partition of a fetch and poll,
+never per record."""
 
 from collections.abc import Callable
 from math import floor
@@ -16,25 +16,25 @@ _FETCH_GROUP = "consumer-fetch-manager-metrics"
 
 
 class _Consumption:
-    """What was consumed, in all or of one topic.
+    """The consumed records of all topics, or of one topic.
 
-    Rates and totals count at once. The sizes of fetches are known when all that a fetch brought has been consumed; what
-    was consumed between two fetches that brought something stands for it.
+    Rates and totals count immediately. The size of a fetch is known only when its data is consumed: everything that is
+    consumed between two fetch responses counts as one fetch.
     """
 
     __slots__ = (
         "_pending_bytes",
         "_pending_records",
         "byte",
+        "created_s",
         "fetch_records",
         "fetch_size",
-        "made_s",
         "record",
         "registry",
     )
 
     def __init__(self, registry: Registry, windows: Windows, now_s: float) -> None:
-        self.made_s = now_s
+        self.created_s = now_s
         self.registry = registry
         self.byte, self.record = Sensor(windows), Sensor(windows)
         self.fetch_size, self.fetch_records = Sensor(windows), Sensor(windows)
@@ -56,11 +56,11 @@ class _Consumption:
         self._pending_bytes = self._pending_records = 0
 
     def last_s(self) -> float:
-        return self.made_s if self.byte.last_s is None else self.byte.last_s
+        return self.created_s if self.byte.last_s is None else self.byte.last_s
 
 
 class _Partition:
-    """An assigned partition: `forget` removes it, time does not."""
+    """The metrics of an assigned partition; only `forget` removes them, not the idle time."""
 
     __slots__ = ("_last_lag", "_last_lead", "lag", "lead", "read_replica", "registry")
 
@@ -91,14 +91,14 @@ class _Partition:
 
 
 class _Group:
-    """The group's part: joins, heartbeats, commits, the listener's calls."""
+    """The metrics of the group membership: joins, heartbeats, commits, calls of the listener."""
 
     def __init__(self, registry: Registry, windows: Windows) -> None:
         self.registry = registry
         self.join, self.sync, self.commit, self.heartbeat = (Sensor(windows) for _ in range(4))
-        # What happens a few times an hour is looked at by the hour.
+        # Rebalances are rare: their rates are per hour, over windows of an hour.
         hours = Windows(windows.number, SECONDS_PER_HOUR)
-        self.rebalance, self.rebalance_of_hours, self.failed = Sensor(windows), Sensor(hours), Sensor(hours)
+        self.rebalance, self.hourly_rebalance, self.failed = Sensor(windows), Sensor(hours), Sensor(hours)
         self.assigned, self.revoked, self.lost = (Sensor(windows) for _ in range(3))
         self.partitions = 0
         for name, sensor in (("join", self.join), ("sync", self.sync)):
@@ -112,20 +112,20 @@ class _Group:
         registry.add("assigned-partitions", lambda _: float(self.partitions))
         for name, sensor in (("assigned", self.assigned), ("revoked", self.revoked), ("lost", self.lost)):
             registry.add_average_and_maximum(f"partition-{name}-latency", sensor)
-        self._fill_rebalances(registry)
+        self._register_rebalances(registry)
 
-    def _fill_rebalances(self, registry: Registry) -> None:
+    def _register_rebalances(self, registry: Registry) -> None:
         registry.add_average_and_maximum("rebalance-latency", self.rebalance)
         registry.add("rebalance-latency-total", lambda _: self.rebalance.total)
         registry.add("rebalance-total", lambda _: float(self.rebalance.count))
-        registry.add("rebalance-rate-per-hour", lambda now_s: _per_hour(self.rebalance_of_hours, now_s))
+        registry.add("rebalance-rate-per-hour", lambda now_s: _per_hour(self.hourly_rebalance, now_s))
         registry.add("last-rebalance-seconds-ago", lambda now_s: _seconds_ago(self.rebalance.last_s, now_s))
         registry.add("failed-rebalance-total", lambda _: float(self.failed.count))
         registry.add("failed-rebalance-rate-per-hour", lambda now_s: _per_hour(self.failed, now_s))
 
 
 class ConsumerMetrics:
-    """`connections` is for the cluster, as its observer; `metrics` has its values too."""
+    """`connections` is the observer to pass to the cluster; `metrics` includes its values."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class ConsumerMetrics:
         self._since_last_poll_s = 0.0
         self._latency, self._throttle, self._lag, self._lead = (Sensor(windows) for _ in range(4))
         self._consumed = _Consumption(self._fetches, windows, 0.0)
-        # Topics of which something was consumed since the last fetch.
+        # The topics with consumed records since the last fetch response.
         self._unfinished: set[_Consumption] = set()
         self._topics: Family[TopicName, _Consumption] = Family(
             lambda topic, now_s: _Consumption(Registry(_FETCH_GROUP, tags | {"topic": topic}), windows, now_s)
@@ -155,7 +155,7 @@ class ConsumerMetrics:
             )
         )
         self._group = _Group(Registry("consumer-coordinator-metrics", tags), windows)
-        self._fill()
+        self._register()
 
     def poll_started(self) -> None:
         now_s = self._clock_s()
@@ -164,7 +164,7 @@ class ConsumerMetrics:
         self._between_polls.record(self._since_last_poll_s * 1000, now_s)
 
     def poll_ended(self) -> None:
-        """Kafka's ratio: of the time in this poll to that plus the time since the one before began."""
+        """Record Kafka's idle ratio: the time in this poll, divided by that plus the time since the last poll began."""
         now_s = self._clock_s()
         in_poll_s = 0.0 if self._poll_began_s is None else now_s - self._poll_began_s
         whole_s = in_poll_s + self._since_last_poll_s
@@ -172,19 +172,19 @@ class ConsumerMetrics:
             self._idle_ratio.record(in_poll_s / whole_s, now_s)
 
     def fetch(self, latency_s: float, throttle_time_ms: int = 0) -> None:
-        """The response of a fetch came."""
+        """Record a fetch response."""
         now_s = self._clock_s()
         self._latency.record(latency_s * 1000, now_s)
         self._throttle.record(throttle_time_ms, now_s)
         self._end_fetch(now_s)
 
     def fetched(self, tp: TopicPartition, records: int, size_bytes: int) -> None:
-        """What a fetch brought of one partition has been consumed."""
+        """Record that the fetched data of one partition has been consumed."""
         now_s = self._clock_s()
         self._consumed.add(records, size_bytes, now_s)
-        of_topic = self._topics.get(tp.topic, now_s)
-        of_topic.add(records, size_bytes, now_s)
-        self._unfinished.add(of_topic)
+        topic_metrics = self._topics.get(tp.topic, now_s)
+        topic_metrics.add(records, size_bytes, now_s)
+        self._unfinished.add(topic_metrics)
 
     def lag(self, tp: TopicPartition, lag: int) -> None:
         now_s = self._clock_s()
@@ -197,11 +197,11 @@ class ConsumerMetrics:
         self._partitions.get(tp, now_s).note_lead(lead, now_s)
 
     def read_replica(self, tp: TopicPartition, node: NodeId | None) -> None:
-        """Who is read from; None: the leader."""
+        """Set the replica that is read; None: the leader."""
         self._partitions.get(tp, self._clock_s()).read_replica = _LEADER if node is None else node
 
     def forget(self, tp: TopicPartition) -> None:
-        """A partition is not assigned any more."""
+        """Remove the metrics of a partition that is not assigned any more."""
         self._partitions.forget(tp)
 
     def join(self, seconds: float, /) -> None:
@@ -213,7 +213,7 @@ class ConsumerMetrics:
     def rebalance(self, seconds: float, /) -> None:
         now_s = self._clock_s()
         self._group.rebalance.record(seconds * 1000, now_s)
-        self._group.rebalance_of_hours.record(1, now_s)
+        self._group.hourly_rebalance.record(1, now_s)
 
     def failed_rebalance(self) -> None:
         self._group.failed.record(1, self._clock_s())
@@ -222,7 +222,7 @@ class ConsumerMetrics:
         self._group.heartbeat.record(seconds * 1000, self._clock_s())
 
     def commit(self, seconds: float, /) -> None:
-        """A request to commit was answered."""
+        """Record the response to an OffsetCommit."""
         self._group.commit.record(seconds * 1000, self._clock_s())
 
     def assigned(self, partitions: int, /) -> None:
@@ -238,11 +238,11 @@ class ConsumerMetrics:
         self._group.lost.record(seconds * 1000, self._clock_s())
 
     def commit_sync_time(self, seconds: float) -> None:
-        """A call of commit returned or failed."""
+        """Add the time of a call of `commit`, successful or not."""
         self._commit_s += seconds
 
     def committed_time(self, seconds: float) -> None:
-        """A call of committed returned or failed."""
+        """Add the time of a call of `committed`, successful or not."""
         self._committed_s += seconds
 
     def metrics(self) -> dict[MetricName, float]:
@@ -253,12 +253,12 @@ class ConsumerMetrics:
 
     def _end_fetch(self, now_s: float) -> None:
         if self._unfinished:
-            of_topics, self._unfinished = self._unfinished, set()
+            finished, self._unfinished = self._unfinished, set()
             self._consumed.end_fetch(now_s)
-            for of_topic in of_topics:
-                of_topic.end_fetch(now_s)
+            for topic_metrics in finished:
+                topic_metrics.end_fetch(now_s)
 
-    def _fill(self) -> None:
+    def _register(self) -> None:
         consumer, fetches = self._consumer, self._fetches
         consumer.add_average_and_maximum("time-between-poll", self._between_polls)
         consumer.add("poll-idle-ratio-avg", self._idle_ratio.average)

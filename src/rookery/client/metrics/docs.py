@@ -1,4 +1,4 @@
-"""Writes docs/client-metrics.md from the metrics there are: `python -m rookery.client.metrics.docs`."""
+"""Generates docs/client-metrics.md: `python -m rookery.client.metrics.docs > docs/client-metrics.md`."""
 
 import sys
 from itertools import groupby
@@ -15,9 +15,9 @@ _INTRODUCTION = """\
 
 <!-- Generated from src/rookery/client/metrics by `make docs`. Do not edit. -->
 
-`metrics()` of a `Producer`, `Consumer` or `Admin` answers `{MetricName: float}`. Names, groups and tags are those of
-Apache Kafka's Java clients, and so are the values: rates, averages, maxima and minima look back over
-`metrics.num.samples` windows of `metrics.sample.window.ms`; what was not measured in that time is NaN, rates are 0.
+`metrics()` of a `Producer`, `Consumer` or `Admin` returns `{MetricName: float}`. Names, groups and tags are those of
+Apache Kafka's Java clients, and so are the values: rates, averages, maxima and minima cover `metrics.num.samples`
+windows of `metrics.sample.window.ms`. Without events in that time, rates are 0 and all others NaN.
 
 ```python
 from rookery.client.metrics import metric_name
@@ -42,13 +42,13 @@ with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
     print(prometheus_text(producer))
 ```
 
-Different from the Java clients:
+Differences from the Java clients:
 
 - A topic with dots in its name has no second set of metrics with underscores.
 - A consumer counts the bytes of batches as they were fetched, compressed and with their headers, not those of records.
-- Its `fetch-size-*` and `records-per-request-avg` take what was consumed between two fetches that brought something
-  for one fetch.
-- `record-size-*` of a producer are sizes as written, not estimates of what is needed at most.
+- For a consumer's `fetch-size-*` and `records-per-request-avg`, all records that are consumed between two fetch
+  responses count as one fetch.
+- `record-size-*` of a producer are sizes as written, not upper estimates.
 - `request-latency-*` of a node covers every kind of request.
 - `metadata-age` is NaN, not the seconds since 1970, before there is metadata.
 - There are no metrics of authentication, of Java's threads and queues (`io-*`, `select-*`, `*-event-queue-*`,
@@ -68,7 +68,7 @@ def render() -> str:
 
 
 def _all_names() -> list[MetricName]:
-    """Of clients that did one of everything that brings metrics of its own."""
+    """Return the names of all metrics, by recording one event of each kind that creates metrics."""
     producer, consumer, admin = ProducerMetrics(_zero, ""), ConsumerMetrics(_zero, ""), ConnectionMetrics(_zero, "")
     tp = TopicPartition(TopicName("topic"), 0)
     producer.retries(tp.topic, 1)

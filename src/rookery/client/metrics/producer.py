@@ -11,15 +11,15 @@ from rookery.client.metrics.registry import Family, Registry
 from rookery.telemetry.sensors import DEFAULT_WINDOWS, Sensor, Windows
 
 _NANOSECONDS = 1_000_000_000
-# Calls whose time adds up, by the part of the metric's name.
+# The calls whose total time is measured, by the first part of the metric's name.
 _TIMED = ("flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets", "txn-commit", "txn-abort")
 
 
 class _Topic:
-    __slots__ = ("byte", "compression", "error", "made_s", "record", "registry", "retry")
+    __slots__ = ("byte", "compression", "created_s", "error", "record", "registry", "retry")
 
     def __init__(self, registry: Registry, windows: Windows, now_s: float) -> None:
-        self.made_s = now_s
+        self.created_s = now_s
         self.registry = registry
         self.record, self.byte, self.compression = Sensor(windows), Sensor(windows), Sensor(windows)
         self.retry, self.error = Sensor(windows), Sensor(windows)
@@ -31,11 +31,11 @@ class _Topic:
 
     def last_s(self) -> float:
         sensors = (self.record, self.retry, self.error)
-        return max(self.made_s if sensor.last_s is None else sensor.last_s for sensor in sensors)
+        return max(self.created_s if sensor.last_s is None else sensor.last_s for sensor in sensors)
 
 
 class ProducerMetrics:
-    """`connections` is for the cluster, as its observer; `metrics` has its values too."""
+    """`connections` is the observer to pass to the cluster; `metrics` includes its values."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class ProducerMetrics:
                 Registry("producer-topic-metrics", {"client_id": client_id, "topic": topic}), windows, now_s
             )
         )
-        self._fill_sent(self._registry)
-        self._fill_waited(self._registry)
+        self._register_sends(self._registry)
+        self._register_waits(self._registry)
 
     def batch_sent(
         self,
@@ -75,24 +75,24 @@ class ProducerMetrics:
         queue_time_s: float,
         compression_ratio: float,
     ) -> None:
-        """A batch leaves, for the first time or again; the ratio is its size over that without compression."""
+        """Record a batch that is sent or retried; `compression_ratio` is its size divided by the uncompressed size."""
         now_s = self._clock_s()
         self._records.record(records, now_s)
         self._batch_size.record(size_bytes, now_s)
         self._record_size.record(record_size_max, now_s)
         self._queue_time.record(queue_time_s * 1000, now_s)
         self._compression.record(compression_ratio, now_s)
-        of_topic = self._topics.get(topic, now_s)
-        of_topic.record.record(records, now_s)
-        of_topic.byte.record(size_bytes, now_s)
-        of_topic.compression.record(compression_ratio, now_s)
+        topic_metrics = self._topics.get(topic, now_s)
+        topic_metrics.record.record(records, now_s)
+        topic_metrics.byte.record(size_bytes, now_s)
+        topic_metrics.compression.record(compression_ratio, now_s)
 
     def request_sent(self, records: int) -> None:
-        """A produce request with this many records, of all its batches."""
+        """Record a produce request with `records` records in all its batches."""
         self._request_records.record(records, self._clock_s())
 
     def request_done(self, latency_s: float, throttle_time_ms: int = 0) -> None:
-        """The response of a produce request."""
+        """Record the response to a produce request."""
         now_s = self._clock_s()
         self._latency.record(latency_s * 1000, now_s)
         self._throttle.record(throttle_time_ms, now_s)
@@ -120,7 +120,7 @@ class ProducerMetrics:
         self._waiting = waiting
 
     def buffer_waited(self, seconds: float) -> None:
-        """A sender waited for room, whether it got some or not."""
+        """Record the time that a sender waited for memory, successfully or not."""
         self._buffer_wait.record(seconds, self._clock_s())
 
     def buffer_exhausted(self, records: int = 1) -> None:
@@ -154,7 +154,7 @@ class ProducerMetrics:
         now_s = self._clock_s()
         return self._registry.read(now_s) | self._topics.read(now_s) | self.connections.metrics()
 
-    def _fill_sent(self, registry: Registry) -> None:
+    def _register_sends(self, registry: Registry) -> None:
         registry.add_average_and_maximum("batch-size", self._batch_size)
         registry.add_average_and_maximum("record-size", self._record_size)
         registry.add_average_and_maximum("record-queue-time", self._queue_time)
@@ -168,7 +168,7 @@ class ProducerMetrics:
         registry.add_average_and_maximum("produce-throttle-time", self._throttle)
         registry.add("requests-in-flight", lambda _: float(self._in_flight))
 
-    def _fill_waited(self, registry: Registry) -> None:
+    def _register_waits(self, registry: Registry) -> None:
         registry.add("buffer-total-bytes", lambda _: float(self._buffer_total))
         registry.add("buffer-available-bytes", lambda _: float(self._buffer_available))
         registry.add("waiting-threads", lambda _: float(self._waiting))

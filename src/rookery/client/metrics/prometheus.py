@@ -1,12 +1,12 @@
-"""Clients' metrics for Prometheus: a collector for `prometheus_client`, and its text for whoever serves that himself.
+"""Exports the clients' metrics to Prometheus: a collector for `prometheus_client`, and the text format.
 
     registry.register(MetricsCollector(producer, consumer))
 
 A metric `record-send-rate` of the group `producer-metrics` is `kafka_producer_record_send_rate{client_id="..."}`:
 `kafka`, the group without `-metrics`, the name, joined by underscores; the tags are labels. Metrics whose names end in
-`-total` are counters, all others gauges. What has not been measured yet is NaN, as in Kafka. As there too, a consumer's
-fetch metrics have one name for the consumer, for each topic and for each partition: choose by the labels `topic` and
-`partition` before adding up.
+`-total` are counters, all others gauges. A metric without events is NaN, as in Kafka. As in Kafka, a consumer's fetch
+metrics have one name for the consumer, for each topic and for each partition: select by the labels `topic` and
+`partition` before you sum.
 """
 
 import re
@@ -27,7 +27,7 @@ class HasMetrics(Protocol):
 
 
 class MetricsCollector(Collector):
-    """Measures when it is asked. Several clients may share a collector; each has a client.id of its own."""
+    """Reads the metrics at each scrape. Several clients may share a collector if their client.ids differ."""
 
     def __init__(self, *clients: HasMetrics) -> None:
         self._clients = clients
@@ -45,12 +45,12 @@ class MetricsCollector(Collector):
         yield from families.values()
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there will be is not known before clients have done something."""
+        """Return nothing: the metrics are not known before the clients have done something."""
         return []
 
 
 def prometheus_text(*clients: HasMetrics) -> str:
-    """The metrics in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(MetricsCollector(*clients))
     return generate_latest(registry).decode()

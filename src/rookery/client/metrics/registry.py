@@ -1,8 +1,8 @@
-"""Which metrics there are: each a name and a function of the time that measures it.
+"""Registries of metrics: each metric is a name and a function that returns its value at a given time.
 
-A `Registry` belongs to one thing: a client, a topic of it, a node, a partition. What comes and goes, such as topics,
-has registries of its own in a `Family`, so that it can be forgotten. Measuring copies what it iterates: the thread of
-a Prometheus server may ask while the client goes on.
+A `Registry` belongs to one subject: a client, a topic, a node, a partition. Subjects that come and go, such as topics,
+have their own registries in a `Family`, which removes idle ones. Reading copies the dictionaries that it iterates over:
+the thread of a Prometheus server may read while the client runs.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -11,12 +11,12 @@ from typing import Generic, Protocol, TypeVar
 from rookery.client.metrics.names import MetricName, metric_name
 from rookery.telemetry.sensors import Sensor
 
-# As Kafka does: a topic or node without events for this long is forgotten.
+# As in Kafka, a topic or node without events for this long is removed.
 IDLE_S = 3600.0
 
 
 class Registry:
-    """Metrics of one group and with the same tags."""
+    """The metrics of one group with the same tags."""
 
     __slots__ = ("_group", "_measures", "_tags")
 
@@ -35,12 +35,12 @@ class Registry:
         self.add(f"{name}-max", sensor.maximum)
 
     def add_meter(self, name: str, sensor: Sensor) -> None:
-        """Rate and total of the values."""
+        """Add the rate and the total of the values."""
         self.add(f"{name}-rate", sensor.rate)
         self.add(f"{name}-total", lambda _: sensor.total)
 
     def add_counter(self, name: str, sensor: Sensor) -> None:
-        """Rate and total of the events."""
+        """Add the rate and the total of the events."""
         self.add(f"{name}-rate", sensor.count_rate)
         self.add(f"{name}-total", lambda _: float(sensor.count))
 
@@ -49,12 +49,12 @@ class Registry:
 
 
 class Member(Protocol):
-    """What a family has several of."""
+    """One subject of a family."""
 
     registry: Registry
 
     def last_s(self) -> float:
-        """When it was used last."""
+        """Return the time of its last event."""
         ...
 
 
@@ -63,12 +63,12 @@ _Member = TypeVar("_Member", bound=Member)
 
 
 class Family(Generic[_Key, _Member]):
-    """The metrics of topics, nodes or partitions, made when they are first used."""
+    """The metrics of topics, nodes or partitions, created at their first use."""
 
     __slots__ = ("_make", "_members")
 
     def __init__(self, make: Callable[[_Key, float], _Member]) -> None:
-        """`make` gets the key and the time."""
+        """`make` creates a member from its key and the current time."""
         self._make = make
         self._members: dict[_Key, _Member] = {}
 
