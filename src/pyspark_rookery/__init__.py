@@ -1,4 +1,4 @@
-"""Found by PySpark by its name: it makes `format("rookery")` work in every session, without a registration."""
+"""Makes `format("rookery")` work in every session without registration: PySpark loads packages named `pyspark_*`."""
 
 from rookery.spark.datasource import DefaultSource
 

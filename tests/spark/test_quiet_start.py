@@ -26,7 +26,7 @@ def test_a_jvm_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
     log = tmp_path / "pipelines" / "p.log"
     assert ran.returncode == 1
     assert ran.stderr == (
-        f"error: Spark did not start: Invalid maximum heap size: -Xmxnonsense. All that it wrote is in {log}\n"
+        f"error: Spark did not start: Invalid maximum heap size: -Xmxnonsense. Its whole output is in {log}\n"
     )
     assert "Invalid maximum heap size" in log.read_text()
 

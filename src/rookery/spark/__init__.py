@@ -1,4 +1,4 @@
-"""Topics in Spark: a data source and sink without jars, registry-aware columns, dead letters, pipelines."""
+"""Topics in Spark: a data source and a sink without jars, columns with schemas from a registry, dead letters."""
 
 from rookery.spark.exports import __getattr__
 

@@ -1,6 +1,6 @@
-"""A small job that has a JVM load what queries load: `class_archive` runs it to learn these classes.
+"""A small job whose JVM loads the classes that queries use. `class_archive` runs it to record these classes.
 
-It needs no broker: a source and a sink of its own stand for those of topics.
+The job needs no broker: it has its own source and sink in place of those for topics.
 """
 
 import sys
@@ -64,7 +64,7 @@ class Numbers(DataSource):
 
 
 def run(session: "SparkSession", directory: Path) -> None:
-    """A stream with state and a join, then files."""
+    """Run a stream with state and a join, then write and read Parquet files."""
     session.dataSource.register(Numbers)
     names = session.range(_ROWS).selectExpr("cast(id as int) as number", "concat('name ', id) as name")
     numbers = session.readStream.format("numbers").load().withWatermark("timestamp", "1 minute")
@@ -80,7 +80,7 @@ def run(session: "SparkSession", directory: Path) -> None:
 
 
 def main(name: str, value: str, directory: str) -> None:
-    """With one setting more, in a directory for what it writes."""
+    """Run the job in a session with the setting `name`=`value`; it writes its files to `directory`."""
     session = start_session("classes", settings={name: value})
     run(session, Path(directory))
     session.stop()

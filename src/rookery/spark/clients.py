@@ -1,7 +1,7 @@
-"""Clients of this process, one for each set of settings: Spark's Python processes serve many queries and tasks.
+"""The clients of this process, one for each set of settings: Spark's Python processes serve many queries and tasks.
 
-Connections and what is known of the cluster outlive a task this way. They end with the process: a forked child makes
-its own. Each kind of client takes the keys of `kafka.*` that it knows.
+Connections and metadata thus outlive a task. They end with the process; a forked child creates its own clients. Each
+kind of client takes the keys of `kafka.*` that it supports.
 """
 
 import os
@@ -16,9 +16,9 @@ from rookery.client.settings.producer import PRODUCER_KEYS
 from rookery.client.sync import Admin, Consumer, Producer
 from rookery.spark.failures import unreachable
 
-# How long a cluster may take to answer for the first time: a wrong address shows soon, a broker that starts is waited
-# for. Later on the client's own time-outs hold.
-_FIRST_ANSWER_MS: Final = 10_000
+# The limit for the first response of a cluster: short enough to report a wrong address soon, long enough for a broker
+# that is starting. Later requests use the client's own time-outs.
+_FIRST_RESPONSE_MS: Final = 10_000
 _LIMITS: Final = ("default.api.timeout.ms", "request.timeout.ms")
 
 Client = TypeVar("Client")
@@ -31,7 +31,7 @@ _producers: dict[_Key, Producer[bytes, bytes]] = {}
 
 
 def admin_for(config: Mapping[str, str]) -> Admin:
-    """Raises SourceError if no broker answers."""
+    """Return the shared admin client. Raises SourceError if no broker responds."""
 
     def make(settings: dict[str, str]) -> Admin:
         _check_reachable(settings)
@@ -41,7 +41,7 @@ def admin_for(config: Mapping[str, str]) -> Admin:
 
 
 def consumer_for(config: Mapping[str, str]) -> Consumer[bytes, bytes]:
-    """For one thread at a time, as Spark's workers are."""
+    """Return the shared consumer. Only one thread at a time may use it; Spark's workers have one thread."""
     return _find(_consumers, config, CONSUMER_KEYS, Consumer)
 
 
@@ -64,8 +64,8 @@ def _find(
 
 
 def _check_reachable(settings: Mapping[str, str]) -> None:
-    limits = {name: int(settings.get(name, _FIRST_ANSWER_MS)) for name in _LIMITS}
-    quick = {name: str(min(limit_ms, _FIRST_ANSWER_MS)) for name, limit_ms in limits.items()}
+    limits = {name: int(settings.get(name, _FIRST_RESPONSE_MS)) for name in _LIMITS}
+    quick = {name: str(min(limit_ms, _FIRST_RESPONSE_MS)) for name, limit_ms in limits.items()}
     admin = Admin({**settings, **quick})
     try:
         admin.describe_cluster()

@@ -1,8 +1,8 @@
-"""What each version of Spark has. The only module that compares versions: all others ask `has(Feature...)`.
+"""The features of each version of Spark. The only module that compares versions: all others call `has(Feature...)`.
 
-Spark has had data sources in Python since 4.0, and added to them since. `FIRST_VERSION` says in which version each
-part came that Rookery uses. Where a version lacks one, Rookery does without, or refuses with `lacking`, which names the
-version. docs/spark.md has the same table for users.
+Spark has data sources in Python since 4.0, and later versions extended them. `FIRST_VERSION` maps each feature that
+Rookery uses to the version that introduced it. Where the installed version lacks one, Rookery works without it, or
+fails with the sentence of `lacking`, which names the version. docs/spark.md has the same table for users.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class SparkVersion(NamedTuple):
-    """Patch versions add nothing."""
+    """Major and minor version; patch versions add no features."""
 
     major: int
     minor: int
@@ -22,7 +22,8 @@ class SparkVersion(NamedTuple):
 
 
 class Feature(Enum):
-    """The value is where PySpark keeps it: module and name. tests/spark/test_compat.py compares both with PySpark."""
+    """A feature. Its value is the module and the name of the feature in PySpark, which tests/spark/test_compat.py
+    compares with the installed PySpark."""
 
     PYTHON_DATA_SOURCES = "pyspark.sql.datasource:DataSource"
     ARROW_BATCH_WRITER = "pyspark.sql.datasource:DataSourceArrowWriter"
@@ -46,15 +47,18 @@ _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")
 
 
 def parse_version(text: str) -> SparkVersion:
-    """Vendors append to it: `4.1.0-amzn-0`."""
+    """Parse a version of PySpark. Vendors append to it: `4.1.0-amzn-0`."""
     numbers = _NUMBERS.match(text)
     if numbers is None:
-        raise ValueError(f"PySpark says that it is version {text!r}, which does not begin with two numbers")
+        raise ValueError(f"PySpark reports the version {text!r}, which does not begin with two numbers")
     return SparkVersion(int(numbers[1]), int(numbers[2]))
 
 
 def installed_version() -> SparkVersion:
-    """By PySpark itself: a cluster's own PySpark need not be installed by pip. Raises ImportError without any."""
+    """Return the version that PySpark itself reports: the PySpark of a cluster need not be installed by pip.
+
+    Raises ImportError if there is no PySpark.
+    """
     from pyspark.version import __version__
 
     return parse_version(__version__)
@@ -65,5 +69,5 @@ def has(feature: Feature) -> bool:
 
 
 def lacking(feature: Feature, what: str) -> str:
-    """The sentence of a refusal, to which the caller adds what to do instead."""
+    """Return the first sentence of an error message; the caller appends what to do instead."""
     return f"{what} needs Spark {FIRST_VERSION[feature]}, and this is Spark {installed_version()}"

@@ -1,7 +1,7 @@
-"""`format("rookery")`: what Spark asks for schema, readers and writers. Parts are imported by who needs them.
+"""`format("rookery")`: the class from which Spark gets the schema, the readers and the writers.
 
-Spark makes an instance in one process, pickles it, and asks it for a reader in another. An instance is therefore no
-more than its options.
+Spark creates an instance in one process, pickles it and requests a reader from it in another process. An instance
+therefore holds only its options. Each method imports the modules that it needs, so that a process loads only its part.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The name is the one that Spark looks for in the module `pyspark_rookery`."""
+    """The data source. Spark looks for a class of this name in the module `pyspark_rookery`."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,7 +70,7 @@ class DefaultSource(DataSource):
 
 
 def _topics(options: ReadOptions) -> frozenset[str]:
-    """For the names of subjects."""
+    """Return the selected topics; the names of subjects are derived from them."""
     from rookery.spark.source.lookups import Lookups
 
     return frozenset(tp.topic for tp in Lookups(options.client_config).existing_partitions(options.selection))

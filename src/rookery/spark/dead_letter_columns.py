@@ -1,8 +1,9 @@
-"""Dead letters as columns: of records that a task could not decode, and of rows that a query could not process.
+"""Dead letters as columns: for records that a task could not decode and for rows that a query could not process.
 
-Both make the same: the record's own bytes and headers, and behind these the block of `dead_letters.standard`.
-`dead_letter_table` is for Arrow data in a task, whose rows are all dead, so Python may look at each.
-`as_dead_letters` is made of Spark's expressions, and gives what the sink takes: key, value, headers, topic.
+Both kinds have the record's own bytes and headers, followed by the headers of `dead_letters.standard`.
+`dead_letter_table` takes Arrow data in a task; every row of it is a dead letter, so a Python loop over them is cheap
+enough. `as_dead_letters` consists of Spark expressions and returns the columns that the sink takes: key, value,
+headers, topic.
 """
 
 from collections.abc import Sequence
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-# The bytes as they were read, where the columns key and value hold what was decoded.
+# The columns with the bytes as they were read, for key and value columns that hold decoded values.
 _RAW: Final = {"key": "rawKey", "value": "rawValue"}
 _NEEDED: Final = ("topic", "partition", "offset", "timestamp")
-# How an error is told as one text: the name of its class, and the message.
+# An error as one text: the name of its class, and the message.
 _CLASS_AND_MESSAGE: Final = r"(?s)^([A-Za-z_][A-Za-z0-9_.$]*): (.*)$"
 _UNNAMED: Final = "Error"
 
 
 def dead_letter_table(rows: pa.RecordBatch, failures: Sequence[Failure], topic: str | None) -> pa.Table:
-    """For `Producer.send_arrow`: records as they were read, each with its failure. `topic` None: each origin's own."""
+    """Return a table for `Producer.send_arrow`: the records as they were read, each with the headers of its failure.
+
+    `topic` None: each letter goes to the dead-letter topic of the topic it came from.
+    """
     count = rows.num_rows
     own = rows.column("headers").to_pylist() if "headers" in rows.schema.names else [None] * count
     headers = [
@@ -40,17 +44,17 @@ def dead_letter_table(rows: pa.RecordBatch, failures: Sequence[Failure], topic: 
 
 
 def _topic_of(failure: Failure) -> str:
-    assert failure.origin is not None, "without origins the topic has to be named"
+    assert failure.origin is not None, "without origins the topic has to be given"
     return dead_letter_topic(failure.origin.topic)
 
 
 def as_dead_letters(
     df: "DataFrame", *, error_column: str, stage: str, pipeline: str | None, topic: str | None = None
 ) -> "DataFrame":
-    """The rows of a topic whose error is not null, as dead letters for the sink.
+    """Return the rows of a topic whose error is not null, as dead letters for the sink.
 
-    The error is a text, best "Class: message", or a struct of error_class and message. The rows have the columns of the
-    source; rawKey and rawValue, if they are there, are what is kept (the source's option includeRaw).
+    The error is a text, preferably "Class: message", or a struct of error_class and message. The rows have the columns
+    of the source; if rawKey and rawValue exist (the source's option includeRaw), the letters hold their bytes.
     """
     from pyspark.sql import functions as f
 
@@ -81,12 +85,12 @@ def _check_columns(df: "DataFrame") -> None:
 
     missing = [name for name in _NEEDED if name not in df.columns]
     if missing:
-        raise ValueError(f"column {missing[0]} is missing: dead letters say where they came from")
+        raise ValueError(f"column {missing[0]} is missing: the headers of a dead letter contain it")
     for name, raw in _RAW.items():
         kind = None if raw in df.columns or name not in df.columns else df.schema[name].dataType
         if raw not in df.columns and not isinstance(kind, BinaryType | StringType):
             raise ValueError(
-                f"there are no bytes of the {name} to keep: set the option includeRaw of the source to errors or always"
+                f"the bytes of the {name} are missing: set the option includeRaw of the source to errors or always"
             )
 
 
@@ -104,7 +108,7 @@ def _class_and_message(df: "DataFrame", error_column: str) -> "tuple[Column, Col
 
 
 def _attempt(headers: "Column") -> "Column":
-    """Of the last such header that is a number; the first attempt without."""
+    """Return the number in the last attempt header that holds one, or the first attempt if there is none."""
     from pyspark.sql import functions as f
 
     counts = f.transform(

@@ -1,6 +1,6 @@
-"""The names of `rookery.spark` that are loaded when they are first asked for: they need PySpark.
+"""The names that `rookery.spark` exports. They need PySpark and are imported on first access.
 
-`__init__.pyi` tells type checkers the same names.
+`__init__.pyi` declares the same names for type checkers.
 """
 
 

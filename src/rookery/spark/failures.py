@@ -1,6 +1,6 @@
-"""What went wrong with a cluster, in words that name the option to change. Pure.
+"""Errors of a cluster as messages that name the option to change. Pure.
 
-Spark shows the text of an exception that ends a query, and the user of a query knows its options only.
+Spark shows the message of the exception that ended a query. The user of the query sees its options, not the client.
 """
 
 import logging
@@ -14,8 +14,8 @@ from rookery.spark.offsets import describe
 from rookery.spark.query_error import QueryError
 
 _LOG: Final = logging.getLogger(__name__)
-# Answers of a broker after which the same request is refused again. A producer that was fenced has a successor, with
-# which it would fight.
+# Error codes after which the same request fails again. PRODUCER_FENCED is among them because a fenced producer has a
+# successor: a restart would fence that one in turn.
 LASTING_CODES: Final = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -30,23 +30,23 @@ LASTING_CODES: Final = frozenset(
 
 
 class SourceError(QueryError):
-    """A topic cannot be read, and what to do about it."""
+    """A topic cannot be read; the message says what to do."""
 
 
 class DataLossError(SourceError):
-    """Records are gone that the query was to read."""
+    """Records that the query has not read no longer exist."""
 
     is_lasting = True
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"data loss: {what}. Retention or somebody deleted what the query has not read. To go on with what is "
-            f"left, set the option failOnDataLoss to false"
+            f"data loss: {what}. The records were deleted, by retention or by a request, before the query read them. "
+            f"To continue with the remaining records, set the option failOnDataLoss to false"
         )
 
 
 def report_data_loss(what: str, *, is_fatal: bool) -> None:
-    """Records are gone: the end of the query, or a line in the log, as failOnDataLoss says."""
+    """Raise DataLossError if `is_fatal` (the option failOnDataLoss), else log a warning."""
     if is_fatal:
         raise DataLossError(what)
     _LOG.warning("data loss, and failOnDataLoss is false: %s", what)
@@ -70,9 +70,9 @@ def unknown_partitions(option: str, partitions: Iterable[TopicPartition]) -> Sou
 
 def blocked_by_transaction(what: str, partition: TopicPartition, stable: Offset) -> SourceError:
     return SourceError(
-        f"{what} was to be read with kafka.isolation.level=read_committed, and a transaction that is open holds "
-        f"{partition} up at {stable}. Wait for its end, or find it (rookery transactions list, rookery transactions "
-        f"find-hanging) and abort it. How long it is waited for is the option kafka.default.api.timeout.ms"
+        f"{what} cannot be read with kafka.isolation.level=read_committed: an open transaction blocks {partition} at "
+        f"offset {stable}. Wait until it ends, or find it (rookery transactions list, rookery transactions "
+        f"find-hanging) and abort it. The option kafka.default.api.timeout.ms limits how long the query waits for it"
     )
 
 
@@ -81,14 +81,14 @@ def dead_letters_failed(topic: TopicName, config: Mapping[str, str], error: ApiE
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
         return request_failed(what, config, error)
     return SourceError(
-        f"{what} failed: {error}. A record with the headers that tell its error must fit the option "
+        f"{what} failed: {error}. A record plus the headers that describe its error must fit the option "
         f"kafka.max.request.size ({config.get('max.request.size')}) and max.message.bytes of the topic {topic}: raise "
-        f"them, as with rookery configs alter"
+        f"them, the latter with rookery configs alter"
     )
 
 
 def request_failed(what: str, config: Mapping[str, str], error: ApiError) -> SourceError:
-    """Any other failure; most are of the network."""
+    """Return the error for any other failed request; most are network errors."""
     hint = "the options kafka.*"
     if isinstance(error, AuthenticationError):
         hint = "the options kafka.security.protocol, kafka.sasl.* and kafka.ssl.*"

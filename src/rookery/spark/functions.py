@@ -1,7 +1,7 @@
-"""Functions for columns: `from_registry` decodes what has its schema in a registry, `to_registry` encodes so.
+"""Column functions: `from_registry` decodes values whose schema is in a registry, `to_registry` encodes values.
 
-For data that does not come from a topic, or is decoded later: the source and the sink do the same by options, which is
-quicker, since rows then do not travel to Python and back once more.
+They are meant for data that does not come from a topic, or is decoded later. The options of the source and the sink do
+the same faster, because rows then do not make another trip to Python and back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -41,17 +41,19 @@ def from_registry(
     details: bool = False,
     on_error: OnError = "fail",
 ) -> "Column":
-    """The binary column decoded. Its type is found out now: from `schema`, or a version of the subject, by default the
-    latest of `<topic>-value`.
+    """Return the binary column, decoded. The call determines its type: from `schema`, or from a version of the
+    subject, by default the latest of `<topic>-value`.
 
-    With `details` it is a struct of value, error and schema_id, and no row is an error. `settings` are those of the
-    registry's client and of deserializers: docs/spark-formats.md.
+    With `details` the column is a struct of value, error and schema_id, and no row fails the query. `settings` are
+    those of the registry's client and of deserializers: docs/spark-formats.md.
     """
     options = _options(
         format, url, settings, subject=subject, version=version, schema=schema, message=message, details=details
     )
     if on_error not in ("fail", "null"):
-        raise FormatError(f"on_error is fail or null, and not {on_error}: dead letters are for the source's onError")
+        raise FormatError(
+            f"on_error must be fail or null, not {on_error}: only the source's option onError supports dead letters"
+        )
     decoder = plan_decoder(options, topics=[topic] if topic else [], is_key=is_key)
     kind = detailed_type(decoder.spark_type) if details else decoder.spark_type
     return _apply(_decode_function(decoder, topic or "", details=details, on_error=on_error), kind, column)
@@ -70,9 +72,9 @@ def to_registry(
     message: str | None = None,
     is_key: bool = False,
 ) -> "Column":
-    """The column encoded as binary, with `schema`, or a version of the subject, or what follows from its type.
+    """Return the column, encoded as binary: with `schema`, a version of the subject, or a schema derived from its type.
 
-    The schema is registered by the first task, under `subject` or `<topic>-value`.
+    The first task registers the schema under `subject` or `<topic>-value`.
     """
     encoding = plan_encoding(
         format=format,
@@ -100,16 +102,16 @@ def plan_encoding(
     url: str | None = None,
     version: int | Literal["latest"] = "latest",
 ) -> Encoding:
-    """What `to_registry` does to a column."""
+    """Return the function that `to_registry` applies to a column."""
     options = _options(format, url, settings, subject=subject, version=version, schema=schema, message=message)
     if topic is None and subject is None and format in ("avro", "json-schema", "protobuf"):
-        raise FormatError("give the topic or the subject, under which the schema is registered")
+        raise FormatError("give the topic or the subject under which the schema is registered")
     return _encode_function(options, topic or "", is_key=is_key)
 
 
 def encode_columns(rows: "DataFrame", encodings: Mapping[str, Encoding]) -> "DataFrame":
-    """`rows` with the columns that `encodings` names as binary. Works with every version of Spark: where functions of
-    columns cannot take Arrow, all columns go through Python."""
+    """Return `rows` with the columns of `encodings` encoded as binary. Works with every version of Spark: where column
+    functions cannot take Arrow, all columns pass through Python."""
     if not encodings:
         return rows
     if has(Feature.ARROW_COLUMN_FUNCTIONS):
@@ -139,7 +141,7 @@ def detailed_type(kind: DataType) -> StructType:
 
 
 def detailed_array(decoded: DecodedColumn, kind: DataType) -> Array:
-    """The struct of value, error and schema_id; the error is its class and its text."""
+    """Return a struct array of value, error and schema_id; an error is the class and the message in one text."""
     errors: list[str | None] = [None] * len(decoded.values)
     for each in decoded.errors:
         errors[each.row] = f"{each.error_class}: {each.message}"
@@ -159,7 +161,7 @@ def _options(
     details: bool = False,
 ) -> FormatOptions:
     if format not in FORMATS:
-        raise FormatError(f"there is no format {format}: give one of {', '.join(FORMATS)}")
+        raise FormatError(f"unknown format {format}: use one of {', '.join(FORMATS)}")
     url_key = f"{REGISTRY_PREFIX}url"
     registry = {key if key == url_key else key.removeprefix(REGISTRY_PREFIX): each for key, each in settings.items()}
     if url is not None:
@@ -182,7 +184,7 @@ def _apply(function: Callable[[Array], Array], kind: DataType, column: "Column |
         raise FormatError(f"{text}. The options keyFormat and valueFormat of source and sink do the same")
     from pyspark.sql.pandas.functions import arrow_udf
 
-    # Its stubs know no function whose arguments are Any.
+    # The stubs of arrow_udf accept no function whose arguments are Any.
     make: Any = arrow_udf
     made: Column = make(function, kind)(col(column) if isinstance(column, str) else column)
     return made
@@ -199,7 +201,7 @@ def _decode_function(
             row, error_class, text = decoded.errors[0]
             raise FormatError(
                 f"{len(decoded.errors)} of {len(column)} rows cannot be decoded. The first, row {row} of the batch, is "
-                f"{column[row].as_py()[:40]!r}: {error_class}: {text}. Give details=True, or on_error='null', to go on"
+                f"{column[row].as_py()[:40]!r}: {error_class}: {text}. Set details=True or on_error='null' to continue"
             )
         return decoded.values
 

@@ -1,8 +1,8 @@
-"""`rookery-spark-python`: the Python of Spark's processes, without the zip of PySpark that Spark puts on their path.
+"""`rookery-spark-python`: runs Python for Spark's processes without the zip of PySpark that Spark adds to their path.
 
-A query has a dozen of these processes, one started after the other, and each would compile the zip's modules anew:
-0.6 s of CPU. PySpark is installed where this script is, with its modules compiled. `session` uses it for local masters;
-on a cluster the workers' own Python is what counts.
+A query starts a dozen of these processes one after the other, and each would compile the modules of the zip again,
+which takes 0.6 s of CPU. The installation that contains this script has PySpark with compiled modules. `session` uses
+the script for local masters; on a cluster, the workers' own Python is used.
 """
 
 import os
@@ -16,7 +16,7 @@ _ZIPS: Final = re.compile(r"(?:pyspark|py4j-[\w.-]+)\.zip")
 
 
 def python_of_tasks() -> str:
-    """This script, if it is installed beside the running Python."""
+    """Return this script if it is installed next to the running Python, else the running Python."""
     script = Path(sys.executable).with_name(_SCRIPT)
     return str(script) if script.exists() else sys.executable
 

@@ -1,9 +1,9 @@
-"""Offsets as Spark's Kafka source writes them: options, checkpoints, and what must be true of them. Pure.
+"""Offsets in the JSON of Spark's Kafka source, as options and checkpoints have them, with their checks. Pure.
 
     {"clicks": {"0": 23, "1": -2}}      offsets (or times in ms) of partitions; -2 is the earliest, -1 the latest
     {"clicks": [0, 1]}                  partitions
 
-A `Bound` is where a read begins or ends before the cluster was asked; `lookups` makes numbers of it.
+A `Bound` says where a read starts or ends; `lookups` asks the cluster and resolves it to offsets.
 """
 
 import json
@@ -18,13 +18,13 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 Offsets: TypeAlias = dict[TopicPartition, Offset]
-# How offsets look in a checkpoint, and to Spark.
+# Offsets as Spark handles them and stores them in a checkpoint.
 OffsetJson: TypeAlias = dict[str, dict[str, int]]
 
 
 @value_class
 class Edge:
-    """The earliest or the latest of all partitions."""
+    """EARLIEST or LATEST, for all partitions."""
 
     offset: Offset
 
@@ -69,7 +69,7 @@ Selection: TypeAlias = NamedTopics | MatchingTopics | NamedPartitions
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, Offset]) -> OffsetJson:
-    """In order of topic and partition: Spark compares the text."""
+    """Return `offsets` ordered by topic and partition: Spark compares them as text."""
     found: OffsetJson = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -85,11 +85,11 @@ def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def parse_offsets(option: str, text: str) -> Offsets:
-    """The value of startingOffsets and its like; OptionError if it is none."""
+    """Parse the value of startingOffsets and similar options. Raises OptionError."""
     form = f'option {option} must be JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
     value = _parse_json(form, text)
     if not isinstance(value, dict) or not all(isinstance(rows, dict) for rows in value.values()):
-        raise OptionError(f"{form}, and not {text}")
+        raise OptionError(f"{form}, not {text}")
     for topic, rows in value.items():
         for partition, number in rows.items():
             if not partition.isdecimal() or not _is_whole(number):
@@ -98,11 +98,11 @@ def parse_offsets(option: str, text: str) -> Offsets:
 
 
 def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """The value of assign."""
+    """Parse the value of the option assign. Raises OptionError."""
     form = f'option {option} must be JSON such as {{"topic": [0, 1]}}'
     value = _parse_json(form, text)
     if not isinstance(value, dict):
-        raise OptionError(f"{form}, and not {text}")
+        raise OptionError(f"{form}, not {text}")
     found: set[TopicPartition] = set()
     for topic, partitions in value.items():
         if not isinstance(partitions, list) or not all(_is_whole(index) and index >= 0 for index in partitions):
@@ -125,7 +125,7 @@ def _is_whole(number: object) -> bool:
 
 
 def check_all_named(option: str, given: Collection[TopicPartition], existing: Collection[TopicPartition]) -> None:
-    """Spark's rule: who gives offsets gives one for each partition that is read, and for no other."""
+    """Raise OptionError unless `given` and `existing` are the same partitions, as in Spark's Kafka source."""
     missing, unknown = set(existing) - set(given), set(given) - set(existing)
     if missing:
         raise OptionError(
@@ -133,11 +133,11 @@ def check_all_named(option: str, given: Collection[TopicPartition], existing: Co
             f"(-1 stands for the latest, -2 for the earliest)"
         )
     if unknown:
-        raise OptionError(f"option {option} names {describe(unknown)}, which are not read: take them out of it")
+        raise OptionError(f"option {option} names {describe(unknown)}, which are not read: remove them from it")
 
 
 def describe(partitions: Iterable[TopicPartition]) -> str:
-    """`clicks-0, clicks-1`, at most ten of them."""
+    """Return a text such as `clicks-0, clicks-1`, with at most ten partitions."""
     names = [f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)]
     rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(names[:10]) + rest

@@ -1,4 +1,4 @@
-"""Writes docs/spark-options.md from the table: `python -m rookery.spark.option_docs > docs/spark-options.md`."""
+"""Writes docs/spark-options.md from the option table: `python -m rookery.spark.option_docs > docs/spark-options.md`."""
 
 import sys
 from collections.abc import Callable
@@ -11,11 +11,11 @@ _INTRODUCTION = """\
 
 <!-- Generated from src/rookery/spark/option_table.py by `make docs`. Do not edit. -->
 
-Options of `format("rookery")`; [spark.md](spark.md) shows how they are used. Names, defaults and meanings are those of
-Spark's own Kafka connector where it has them. Names are matched in any case. An unknown option is an error.
+Options of `format("rookery")`; [spark.md](spark.md) shows how to use them. Names, defaults and meanings are those of
+Spark's own Kafka connector where it has the option. Names are not case-sensitive. An unknown option is an error.
 
-`kafka.*` are settings of the [client](client-config.md), without the prefix; keys of another kind of client are left
-alone. `schema.registry.*` are settings of the [registry's client](serdes.md).
+`kafka.*` are settings of the [client](client-config.md), without the prefix; keys of another kind of client are
+ignored. `schema.registry.*` are settings of the [registry's client](serdes.md).
 """
 _PARTS: tuple[tuple[str, Callable[[Scope], bool]], ...] = (
     ("Reading and writing", lambda scopes: scopes is Scope.ALL),
@@ -24,7 +24,7 @@ _PARTS: tuple[tuple[str, Callable[[Scope], bool]], ...] = (
     ("Streams only", lambda scopes: scopes is Scope.STREAM_READ),
     ("Writing", lambda scopes: bool(scopes & Scope.WRITE) and scopes is not Scope.ALL),
 )
-_INERT = "Known, so that the options of Spark's connector are accepted.\n\n"
+_INERT = "Accepted for compatibility with Spark's connector, and ignored.\n\n"
 
 
 def render() -> str:

@@ -1,7 +1,7 @@
-"""Every option of the source and of the sink: one row each, from which they are checked and docs/spark-options.md made.
+"""The options of the source and of the sink, one row each: used to check options and to write docs/spark-options.md.
 
-Names, defaults and meanings are those of Spark's own Kafka connector as far as it has them; the rows below the others
-are ours. Spark hands options over in lower case, so that names are matched in any case.
+Names, defaults and meanings are those of Spark's own Kafka connector where it has the option. Spark converts the names
+of options to lower case, so that names are not case-sensitive.
 """
 
 import re
@@ -21,7 +21,7 @@ _INT: Final = ConfigType.INT
 _LONG: Final = ConfigType.LONG
 _STRING: Final = ConfigType.STRING
 
-# Everything with these goes to the client, or to the registry's client, without the prefix.
+# Options with these prefixes go to the client or to the registry's client, without the prefix.
 CLIENT_PREFIX: Final = "kafka."
 REGISTRY_PREFIX: Final = "schema.registry."
 
@@ -36,13 +36,13 @@ _SIZE_LETTERS: Final = ("", "k", "m", "g", "t", "p")
 
 
 class OptionError(QueryError):
-    """An option is wrong; the text names it and says what to change."""
+    """An option is invalid; the message names it and says what to change."""
 
     is_lasting = True
 
 
 class Scope(Flag):
-    """Where an option means something."""
+    """The operations that use an option."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -64,14 +64,14 @@ class Option:
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """`15m`, `90s`, `100ms` or milliseconds without a unit, as Spark writes times; None if it is none."""
+    """Parse a duration in Spark's form: `15m`, `90s`, `100ms`, or milliseconds without a unit. None if invalid."""
     match = _DURATION.fullmatch(text.strip().lower())
     unit_ms = _DURATION_MS.get(match[2]) if match else None
     return None if match is None or unit_ms is None else int(match[1]) * unit_ms
 
 
 def parse_size_bytes(text: str) -> int | None:
-    """`64m`, `64mb` or bytes without a unit; None if it is no size."""
+    """Parse a size: `64m`, `64mb`, or bytes without a unit. None if invalid."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or match[2].removesuffix("b") not in _SIZE_LETTERS:
         return None
@@ -80,7 +80,7 @@ def parse_size_bytes(text: str) -> int | None:
 
 def _duration(value: ConfigValue) -> str | None:
     duration_ms = parse_duration_ms(str(value))
-    return None if duration_ms is not None and duration_ms >= 0 else "must be a time such as 15m, 90s or 500ms"
+    return None if duration_ms is not None and duration_ms >= 0 else "must be a duration such as 15m, 90s or 500ms"
 
 
 def _size(value: ConfigValue) -> str | None:
@@ -118,16 +118,16 @@ _WHERE_ROWS: Final = (
         _STRING,
         None,
         Scope.ALL,
-        "Where the cluster is: host:port, several with commas. Required.",
+        "The brokers to connect to first: host:port, separated by commas. Required.",
     ),
-    _row("subscribe", _STRING, None, Scope.READ, "The topics to read, with commas."),
+    _row("subscribe", _STRING, None, Scope.READ, "The topics to read, separated by commas."),
     _row(
         "subscribePattern",
         _STRING,
         None,
         Scope.READ,
-        "A regular expression for whole names of topics to read, as Python's `re` has them (Java's `&&` in `[...]` and "
-        "`\\p{...}` are errors).",
+        "A regular expression of Python's `re` that matches the whole names of the topics to read (Java's `&&` in "
+        "`[...]` and `\\p{...}` are errors).",
     ),
     _row("assign", _STRING, None, Scope.READ, 'The partitions to read: `{"clicks": [0, 1]}`.'),
 )
@@ -137,9 +137,9 @@ _RANGE_ROWS: Final = (
         _STRING,
         None,
         Scope.READ,
-        "Where a new query begins: `earliest` (default of batches), `latest` (default of streams), or each partition's "
-        'offset, `{"clicks": {"0": 23, "1": -2}}`, where -2 is the earliest and -1 the latest. A restarted stream goes '
-        "on from its checkpoint.",
+        "Where a new query starts: `earliest` (default of batches), `latest` (default of streams), or each partition's "
+        'offset, `{"clicks": {"0": 23, "1": -2}}`, where -2 is the earliest and -1 the latest. A restarted stream '
+        "continues from its checkpoint.",
     ),
     _row(
         "endingOffsets",
@@ -153,7 +153,7 @@ _RANGE_ROWS: Final = (
         _LONG,
         None,
         Scope.READ,
-        "Begin with the first record of this time (ms) or later; before startingOffsetsByTimestamp.",
+        "Start with the first record of this time (ms) or later. Takes precedence over startingOffsetsByTimestamp.",
         minimum=0,
     ),
     _row(
@@ -161,7 +161,7 @@ _RANGE_ROWS: Final = (
         _LONG,
         None,
         Scope.BATCH_READ,
-        "End before the first record of this time (ms) or later, else at the latest.",
+        "End before the first record of this time (ms) or later; at the latest offset if there is none.",
         minimum=0,
     ),
     _row(
@@ -169,21 +169,21 @@ _RANGE_ROWS: Final = (
         _STRING,
         None,
         Scope.READ,
-        'A time (ms) for each partition, `{"clicks": {"0": 1000}}`; before startingOffsets.',
+        'A time (ms) for each partition, `{"clicks": {"0": 1000}}`. Takes precedence over startingOffsets.',
     ),
     _row(
         "endingOffsetsByTimestamp",
         _STRING,
         None,
         Scope.BATCH_READ,
-        "A time (ms) for each partition; before endingOffsets.",
+        "A time (ms) for each partition. Takes precedence over endingOffsets.",
     ),
     _row(
         "startingOffsetsByTimestampStrategy",
         _STRING,
         "error",
         Scope.READ,
-        "What to do where no record is as late as the time to begin at: fail, or begin at the latest.",
+        "If no record is as late as the time to start at: fail, or start at the latest offset.",
         choices=("error", "latest"),
     ),
     _row(
@@ -191,17 +191,25 @@ _RANGE_ROWS: Final = (
         _BOOLEAN,
         True,
         Scope.READ,
-        "Whether a query fails if data is gone that it has not read (retention, deleted topics), or warns and goes on.",
+        "Whether a query fails if data that it has not read no longer exists (retention, deleted topics), or logs a "
+        "warning and continues.",
     ),
 )
 _SPLIT_ROWS: Final = (
-    _row("minPartitions", _INT, None, Scope.READ, "Split ranges until there are about so many tasks.", minimum=1),
+    _row(
+        "minPartitions",
+        _INT,
+        None,
+        Scope.READ,
+        "Split ranges of offsets until there are about this many tasks.",
+        minimum=1,
+    ),
     _row(
         "maxRecordsPerPartition",
         _LONG,
         None,
         Scope.READ,
-        "Split ranges of more offsets than this one task's.",
+        "Split ranges that have more offsets than this.",
         minimum=1,
     ),
     _row(
@@ -209,7 +217,7 @@ _SPLIT_ROWS: Final = (
         _LONG,
         None,
         Scope.STREAM_READ,
-        "The most offsets of a micro-batch, shared among partitions in proportion to their lag.",
+        "The maximum number of offsets in a micro-batch, shared among partitions in proportion to their lag.",
         minimum=1,
     ),
     _row(
@@ -217,24 +225,25 @@ _SPLIT_ROWS: Final = (
         _LONG,
         None,
         Scope.STREAM_READ,
-        "The fewest offsets of a micro-batch, unless maxTriggerDelay has passed since the last one.",
+        "The minimum number of offsets in a micro-batch, unless maxTriggerDelay has passed since the last one.",
         minimum=1,
     ),
-    _row("maxTriggerDelay", _STRING, "15m", Scope.STREAM_READ, "How long minOffsetsPerTrigger may hold data back."),
+    _row("maxTriggerDelay", _STRING, "15m", Scope.STREAM_READ, "How long minOffsetsPerTrigger may delay data."),
     _row(
         "maxBytesPerTrigger",
         _STRING,
         None,
         Scope.STREAM_READ,
-        "About the most bytes of a micro-batch as the broker stores them, such as `64m`. Not in Spark's connector.",
+        "The approximate maximum number of bytes in a micro-batch as the broker stores them, such as `64m`. Not in "
+        "Spark's connector.",
     ),
     _row(
         "trigger",
         _STRING,
         None,
         Scope.STREAM_READ,
-        "The query's trigger, which Spark 4.0 and 4.1 do not tell a source: they need it where one of the limits above "
-        "is given. Newer ones do not need it. Not in Spark's connector.",
+        "The query's trigger, which Spark 4.0 and 4.1 do not pass to a source: there it is required if one of the "
+        "limits above is set. Newer versions do not need it. Not in Spark's connector.",
         choices=TRIGGERS,
     ),
 )
@@ -244,22 +253,23 @@ _READ_ROWS: Final = (
         _BOOLEAN,
         None,
         Scope.ALL,
-        "Whether there is a column headers when reading (default false), or one is written if there is (default true).",
+        "Reading: whether rows have a column headers (default false). Writing: whether that column, if it exists, is "
+        "written (default true).",
     ),
     _row(
         "groupId",
         _STRING,
         None,
         Scope.STREAM_READ,
-        "Offsets of finished micro-batches are committed to this group, so that its lag shows. Not in Spark's "
-        "connector.",
+        "The consumer group to which the offsets of finished micro-batches are committed, so that tools show its lag. "
+        "Not in Spark's connector.",
     ),
     _row(
         "groupIdPrefix",
         _STRING,
         None,
         Scope.READ,
-        "Prefix of the groups that Spark's connector makes up; there are none here.",
+        "Prefix of the groups that Spark's connector generates; Rookery generates none.",
         effective=False,
     ),
     _row("fetchOffset.numRetries", _INT, 3, Scope.READ, "The client retries until a time-out.", effective=False),
@@ -267,13 +277,13 @@ _READ_ROWS: Final = (
     _row("kafkaConsumer.pollTimeoutMs", _LONG, None, Scope.READ, "See kafka.request.timeout.ms.", effective=False),
 )
 _WRITE_ROWS: Final = (
-    _row("topic", _STRING, None, Scope.WRITE, "Where all rows go; wins over the column topic."),
+    _row("topic", _STRING, None, Scope.WRITE, "The topic of all rows. Takes precedence over the column topic."),
     _row(
         "delivery",
         _STRING,
         "exactly-once",
         Scope.WRITE,
-        "exactly-once: each batch is there as a whole and once, for readers of committed records; at-least-once: no "
+        "exactly-once: readers of committed records see each batch as a whole and once; at-least-once: no "
         "transactions, and repeated tasks repeat records.",
         choices=("exactly-once", "at-least-once"),
     ),
@@ -282,7 +292,7 @@ _WRITE_ROWS: Final = (
         _STRING,
         DEFAULT_LEDGER_TOPIC,
         Scope.WRITE,
-        "The compacted topic where the sink notes which batches are decided; made if it is missing.",
+        "The compacted topic in which the sink records its decided batches; created if it does not exist.",
     ),
     _row("txnAppId", _STRING, None, Scope.WRITE, "With txnVersion: a name for writes that must happen once."),
     _row(
@@ -290,13 +300,19 @@ _WRITE_ROWS: Final = (
         _LONG,
         None,
         Scope.BATCH_WRITE,
-        "A write is left out if its txnAppId has written this version, or a later one, to this topic.",
+        "A write is skipped if its txnAppId has already written this version, or a later one, to this topic.",
         minimum=0,
     ),
     _row("streamId", _STRING, None, Scope.BATCH_WRITE, "Set by `TopicSink`: the query whose batch is written."),
     _row("streamBatch", _LONG, None, Scope.BATCH_WRITE, "Set by `TopicSink`: the number of the batch.", minimum=0),
-    _row("checkpointLocation", _STRING, None, Scope.STREAM_WRITE, "Spark's own: where the query keeps its progress."),
-    _row("queryName", _STRING, None, Scope.STREAM_WRITE, "Spark's own: what `queryName()` was given."),
+    _row(
+        "checkpointLocation",
+        _STRING,
+        None,
+        Scope.STREAM_WRITE,
+        "Spark's own option: where the query stores its progress.",
+    ),
+    _row("queryName", _STRING, None, Scope.STREAM_WRITE, "Spark's own option: the name given with `queryName()`."),
 )
 
 
@@ -307,7 +323,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             _STRING,
             None,
             Scope.ALL,
-            f"What the column {part} holds: it is decoded when reading, and encoded when writing.",
+            f"The format of the column {part}: it is decoded when reading, and encoded when writing.",
             choices=FORMATS,
         ),
         _row(
@@ -315,7 +331,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             _STRING,
             None,
             Scope.ALL,
-            "The schema itself, instead of the registry's; for `json` a Spark schema as DDL or JSON.",
+            "The schema itself, instead of one from the registry; for `json` a Spark schema as DDL or JSON.",
         ),
         _row(f"{part}Subject", _STRING, None, Scope.ALL, f"The registry's subject; by default `<topic>-{part}`."),
         _row(
@@ -323,7 +339,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             _STRING,
             "latest",
             Scope.ALL,
-            "The version of the subject to read as: `latest`, as it is at the start, or a number.",
+            "The version of the subject: a number or `latest`, which a read resolves once, when the query starts.",
         ),
         _row(f"{part}Message", _STRING, None, Scope.ALL, "The name of the Protobuf message; by default the first."),
         _row(
@@ -331,7 +347,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
             _BOOLEAN,
             False,
             Scope.READ,
-            f"Whether the column {part} is a struct of value, error and schema_id.",
+            f"Whether the column {part} is a struct with the fields value, error and schema_id.",
         ),
     )
 
@@ -339,7 +355,7 @@ def _format_rows(part: str) -> tuple[Option, ...]:
 _FORMAT_ROWS: Final = (
     *_format_rows("key"),
     *_format_rows("value"),
-    _row("schema.registry.url", _STRING, None, Scope.ALL, "The schema registry, several addresses with commas."),
+    _row("schema.registry.url", _STRING, None, Scope.ALL, "The addresses of the schema registry, separated by commas."),
     _row(
         "onError",
         _STRING,
@@ -354,7 +370,7 @@ _FORMAT_ROWS: Final = (
         _STRING,
         "never",
         Scope.READ,
-        "Whether there are columns rawKey and rawValue with the bytes, of all records or of those with errors.",
+        "Whether rows have columns rawKey and rawValue with the bytes: for all records, or for those with errors.",
         choices=("never", "errors", "always"),
     ),
     _row(
@@ -362,9 +378,9 @@ _FORMAT_ROWS: Final = (
         _STRING,
         None,
         Scope.READ,
-        "Where onError=dead-letter sends records; by default `<topic>.dlq`.",
+        "The topic to which onError=dead-letter sends records; by default `<topic>.dlq`.",
     ),
-    _row("pipelineName", _STRING, None, Scope.READ, "The name that dead letters give as their origin."),
+    _row("pipelineName", _STRING, None, Scope.READ, "The name of the pipeline in the headers of dead letters."),
 )
 
 OPTIONS: Final[Mapping[str, Option]] = {
@@ -372,18 +388,18 @@ OPTIONS: Final[Mapping[str, Option]] = {
     for option in (*_WHERE_ROWS, *_RANGE_ROWS, *_SPLIT_ROWS, *_READ_ROWS, *_WRITE_ROWS, *_FORMAT_ROWS)
 }
 
-_OFFSETS_HINT: Final = "the source begins at startingOffsets and keeps its own offsets in the checkpoint"
-# Keys of the client that Spark's connector refuses as well, and why.
+_OFFSETS_HINT: Final = "the source starts at startingOffsets and stores its own offsets in the checkpoint"
+# Keys of the client that are errors, as in Spark's connector, and why.
 REFUSED_READ_KEYS: Final[Mapping[str, str]] = {
     "auto.offset.reset": "set startingOffsets instead: earliest, latest or offsets",
     "key.deserializer": "keys are bytes; set keyFormat to decode them, or cast the column",
     "value.deserializer": "values are bytes; set valueFormat to decode them, or cast the column",
     "enable.auto.commit": f"{_OFFSETS_HINT}; set groupId to have them committed for the lag",
-    "interceptor.classes": "interceptors could change records, which makes a repeated read differ",
+    "interceptor.classes": "interceptors could change records, and a repeated read would then differ",
 }
 REFUSED_WRITE_KEYS: Final[Mapping[str, str]] = {
     "key.serializer": "keys are bytes or strings; set keyFormat to encode them",
     "value.serializer": "values are bytes or strings; set valueFormat to encode them",
-    "transactional.id": "the sink makes a transactional id for each task; set txnAppId to name a write",
-    "interceptor.classes": "interceptors could change records, which makes a repeated write differ",
+    "transactional.id": "the sink generates a transactional id for each task; set txnAppId to name a write",
+    "interceptor.classes": "interceptors could change records, and a repeated write would then differ",
 }

@@ -1,10 +1,10 @@
-"""Options of the source and of the sink, as Spark hands them over, become checked values.
+"""Parses and checks the options of the source and of the sink, as Spark passes them.
 
-`option_table` has the rows. What is wrong with single options is told all at once; each sentence names its option as
-it is written, and an unknown one gets the nearest name. `kafka.*` goes to our client, under the rules of
-docs/client-config.md: keys of another kind of client are left out, so that one dictionary can serve source and sink.
-An option that means nothing here but does elsewhere (`topic` when reading) is left alone, for the same reason.
-Settings of a client are in no repr: there are passwords among them.
+`option_table` defines the options. One error reports the problems of all single options; each sentence names its
+option as users write it, and suggests the nearest name for an unknown one. `kafka.*` goes to Rookery's client, under
+the rules of docs/client-config.md: keys of another kind of client are dropped, so that one dictionary can serve source
+and sink. For the same reason, an option that has no effect here but has one elsewhere (`topic` when reading) is
+ignored. Settings of a client are excluded from every repr, because they may contain passwords.
 """
 
 import re
@@ -54,12 +54,14 @@ IncludeRaw: TypeAlias = Literal["never", "errors", "always"]
 Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 Settings: TypeAlias = Mapping[str, str]
 
-# A sink's transactions stay open from a task's end to the decision about the batch: as long as brokers allow.
+# A transaction of the sink stays open from the end of its task until the batch is decided. The default is the longest
+# time that brokers allow by default.
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
-# A record that could be read must fit, with the headers that say what is wrong with it: as much as buffer.memory holds.
+# Every record that could be read must fit, together with the headers that describe its error. This is the default of
+# buffer.memory, which limits a record anyway.
 _DEAD_LETTER_SIZE_MAX: Final = 33_554_432
 _DEAD_LETTER_KEYS: Final = {name: key for name, key in PRODUCER_KEYS.items() if name not in REFUSED_WRITE_KEYS}
-# Of a regular expression: single characters that are escaped, and sets such as [a-z].
+# Match escaped characters and sets such as [a-z] in a regular expression.
 _ESCAPED: Final = re.compile(r"\\.")
 _SETS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*")
 _CLIENT_KEYS: Final = CONSUMER_KEYS.keys() | PRODUCER_KEYS.keys() | ADMIN_KEYS.keys()
@@ -67,7 +69,7 @@ _CLIENT_KEYS: Final = CONSUMER_KEYS.keys() | PRODUCER_KEYS.keys() | ADMIN_KEYS.k
 
 @value_class(kw_only=True)
 class FormatOptions:
-    """How the column key or value is encoded."""
+    """The format of the column key or value."""
 
     format: str
     schema: str | None
@@ -76,20 +78,20 @@ class FormatOptions:
     message: str | None
     # Whether the column is a struct of value, error and schema_id.
     detailed: bool
-    # Settings of `rookery.serdes.RegistryClient`, with schema.registry.url; empty without a registry.
+    # Settings of `rookery.serdes.RegistryClient` and schema.registry.url; empty without a registry.
     registry: Settings = field(repr=False)
     on_error: OnError
 
 
 @value_class(kw_only=True)
 class ReadOptions:
-    # Of our Consumer.
+    # Settings of the Consumer.
     client_config: dict[str, str] = field(repr=False)
     selection: Selection
     starting: Bound
-    # None of a stream.
+    # None for a stream.
     ending: Bound | None
-    # Where no record is as late as the time to begin at: LATEST, or None for an error.
+    # For partitions without a record as late as the time to start at: LATEST, or None for an error.
     late_start: int | None
     fail_on_data_loss: bool
     min_partitions: int | None
@@ -98,7 +100,7 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     max_bytes_per_trigger: int | None
-    # One of TRIGGERS; None if it was not given.
+    # One of TRIGGERS; None if not set.
     trigger: str | None
     include_headers: bool
     group_id: str | None
@@ -107,14 +109,14 @@ class ReadOptions:
     on_error: OnError
     include_raw: IncludeRaw
     dead_letter_topic: str | None
-    # Of the Producer for dead letters.
+    # Settings of the Producer for dead letters.
     dead_letter_config: dict[str, str] = field(repr=False)
     pipeline: str | None
 
 
 @value_class(kw_only=True)
 class WriteOptions:
-    # Of our Producer, without a transactional.id.
+    # Settings of the Producer, without a transactional.id.
     client_config: dict[str, str] = field(repr=False)
     topic: str | None
     delivery: Delivery
@@ -123,7 +125,7 @@ class WriteOptions:
     include_headers: bool
     txn_app_id: str | None
     txn_version: int | None
-    # Of a micro-batch that is written by foreachBatch.
+    # Set for a micro-batch that foreachBatch writes.
     stream_id: str | None
     stream_batch: int | None
     key_format: FormatOptions | None
@@ -131,7 +133,7 @@ class WriteOptions:
 
 
 def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOptions:
-    """`streaming` is None where nobody knows yet: what either allows is allowed."""
+    """Parse the options of a read. `streaming` None: not known yet, so options of batches and streams are allowed."""
     given = _ParsedOptions(options)
     if streaming:
         given.refuse(("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"), "a stream has no end")
@@ -144,7 +146,7 @@ def parse_read_options(options: Settings, *, streaming: bool | None) -> ReadOpti
         raise OptionError(f"option minOffsetsPerTrigger ({low}) must not exceed maxOffsetsPerTrigger ({high})")
     size, on_error, include_raw = (given.text(name) for name in ("maxBytesPerTrigger", "onError", "includeRaw"))
     if on_error not in (None, "fail") and given.text("keyFormat") is None and given.text("valueFormat") is None:
-        given.refuse(("onError",), "it is about records that cannot be decoded, and needs keyFormat or valueFormat")
+        given.refuse(("onError",), "it applies to records that cannot be decoded, and needs keyFormat or valueFormat")
     return ReadOptions(
         client_config=_read_config(given),
         selection=_selection(given),
@@ -175,10 +177,12 @@ def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
     given = _ParsedOptions(options)
     app, version = given.text("txnAppId"), given.integer("txnVersion")
     if not streaming and (app is None) != (version is None):
-        raise OptionError("options txnAppId and txnVersion go together: the writer, and the number of its write")
+        raise OptionError("options txnAppId and txnVersion must be set together: a writer, and the number of its write")
     stream = given.text("streamId")
     if stream is not None and app is not None:
-        raise OptionError("options txnAppId and txnVersion are not for a TopicSink, which knows its query and batch")
+        raise OptionError(
+            "options txnAppId and txnVersion cannot be set for a TopicSink, which uses its query and batch"
+        )
     config = given.client_config(PRODUCER_KEYS, REFUSED_WRITE_KEYS)
     try:
         ProducerSettings.parse(config)
@@ -201,7 +205,7 @@ def parse_write_options(options: Settings, *, streaming: bool) -> WriteOptions:
 
 
 class _ParsedOptions:
-    """The options of a query by their rows; one OptionError tells everything that is wrong with single ones."""
+    """The options of a query, parsed by the option table. Raises one OptionError for all invalid options."""
 
     def __init__(self, options: Settings) -> None:
         self._values: dict[str, ConfigValue] = {}
@@ -236,7 +240,7 @@ class _ParsedOptions:
         return value
 
     def boolean(self, name: str, *, default: bool | None = None) -> bool:
-        """`default` is for those whose default depends on where they are used."""
+        """Return a boolean option. `default` is for options whose default depends on the operation."""
         value = self._value(name)
         value = default if value is None else value
         assert isinstance(value, bool), name
@@ -248,14 +252,14 @@ class _ParsedOptions:
     def refuse(self, names: tuple[str, ...], reason: str) -> None:
         for name in names:
             if name.lower() in self._values:
-                raise OptionError(f"option {name} makes no sense here: {reason}")
+                raise OptionError(f"option {name} cannot be used here: {reason}")
 
     @property
     def registry(self) -> dict[str, str]:
         return self._registry
 
     def client_config(self, keys: Mapping[str, ConfigKey], refused: Settings) -> dict[str, str]:
-        """`kafka.*` without the prefix, as far as this kind of client knows it."""
+        """Return `kafka.*` without the prefix, and without keys that only other kinds of clients support."""
         if not self._client.get("bootstrap.servers", "").strip():
             raise OptionError("option kafka.bootstrap.servers is required: host:port of one or more brokers")
         for name, reason in refused.items():
@@ -307,7 +311,7 @@ def _selection(given: _ParsedOptions) -> Selection:
     names = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
     if len(names) != 1:
         found = f"not {' and '.join(names)}" if names else "none was given"
-        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {found}")
+        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is required: {found}")
     text = given.text(names[0]) or ""
     if names[0] == "assign":
         return NamedPartitions(parse_partitions("assign", text))
@@ -321,7 +325,8 @@ def _selection(given: _ParsedOptions) -> Selection:
 
 def _checked_pattern(text: str) -> str:
     with warnings.catch_warnings():
-        # `[a-z&&[^b]]` and `[a[b]]` match other names in Python than in Java, and none that a topic can have.
+        # `[a-z&&[^b]]` and `[a[b]]` mean something else in Python than in Java: there they match no valid topic name,
+        # so the query would silently read nothing.
         warnings.simplefilter("error", FutureWarning)
         try:
             re.compile(text)
@@ -330,17 +335,17 @@ def _checked_pattern(text: str) -> str:
         except FutureWarning as warning:
             raise OptionError(
                 f"option subscribePattern: {str(warning).lower()} in {text}. Patterns are those of Python's re, "
-                f"which has no operations on sets of characters as Java has: write it without them"
+                f"which lacks Java's operations on sets of characters: rewrite the pattern without them"
             ) from None
         except re.error as error:
             raise OptionError(
-                f"option subscribePattern is no regular expression of Python's re, which differs from Java's: {error}"
+                f"option subscribePattern is not valid for Python's re, which differs from Java's: {error}"
             ) from None
     return text
 
 
 def _bound(given: _ParsedOptions, edge: str, default: Edge) -> Bound:
-    """The first of three options that is given, in Spark's order."""
+    """Return the bound of the first of three options that is set, in Spark's order of precedence."""
     time_ms = given.integer(f"{edge}Timestamp")
     if time_ms is not None:
         return SameTime(f"{edge}Timestamp", time_ms)
@@ -360,12 +365,12 @@ def _checked(option: str, text: str, *, least: int, hint: str) -> dict[TopicPart
     found = parse_offsets(option, text)
     for tp, number in found.items():
         if number < least:
-            raise OptionError(f"option {option}: {number} of {tp} makes no sense; {hint}")
+            raise OptionError(f"option {option}: {number} of {tp} is not valid; {hint}")
     return found
 
 
 def _check_batch_bounds(starting: Bound, ending: Bound | None) -> None:
-    """A batch cannot begin at the end, which moves, nor end at the beginning."""
+    """Raise OptionError for a batch that would start at the latest or end at the earliest offset."""
     if _uses(starting, LATEST):
         raise OptionError("option startingOffsets cannot be latest (-1) for a batch: it would read nothing")
     if ending is not None and _uses(ending, EARLIEST):
@@ -388,7 +393,7 @@ def _format(given: _ParsedOptions, part: str) -> FormatOptions | None:
         return None
     version = given.text(f"{part}SchemaVersion") or ""
     if version != "latest" and not version.isdecimal():
-        raise OptionError(f"option {part}SchemaVersion must be latest or a number, and not {version}")
+        raise OptionError(f"option {part}SchemaVersion must be latest or a number, not {version}")
     return FormatOptions(
         format=name,
         schema=given.text(f"{part}Schema"),

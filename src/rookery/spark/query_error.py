@@ -1,9 +1,9 @@
-"""Exceptions that end a query, with a note that brings their class through Spark. Pure.
+"""Exceptions that end a query, with a note that carries their class through Spark. Pure.
 
-What a Python worker or a function of foreachBatch raises reaches the driver as the text of a traceback, inside an
-exception of Java's. Its class is gone, and with it whether the query would fail in the same way if it were started
-again. A `QueryError` therefore carries a note (PEP 678), which Python writes below the message in every traceback: one
-line with JSON. `restore` finds it and makes the exception again.
+An exception in a Python worker or in a function of foreachBatch reaches the driver as the text of a traceback, inside
+a Java exception. The class is lost, and with it the information whether a restarted query would fail in the same way.
+A `QueryError` therefore carries a note (PEP 678), which Python prints below the message in every traceback: one line
+of JSON. `restore` finds the note and rebuilds the exception.
 """
 
 import json
@@ -18,8 +18,8 @@ _TRACEBACK: Final = "Traceback (most recent call last):\n"
 class QueryError(Exception):
     """The base of all exceptions that Rookery's sources and sinks raise inside a query.
 
-    `is_lasting`: a new start would fail in the same way, until a person changes the query, the data or a setting. A
-    class has its own default. `details` are texts for programs, such as the server's error code.
+    `is_lasting`: a restart would fail in the same way until the query, the data or a setting is changed. Each class
+    has a default. `details` are texts for programs, such as the server's error code.
     """
 
     is_lasting: bool = False
@@ -39,7 +39,7 @@ class QueryError(Exception):
 
     @classmethod
     def _restored(cls, message: str, payload: dict[str, Any]) -> "QueryError":
-        """Without `__init__`: subclasses make their message of other arguments."""
+        """Rebuild the exception without `__init__`: subclasses build their message from other arguments."""
         name, is_lasting = payload.pop("class"), payload.pop("lasting")
         kind = cls._classes.get(name, cls)
         error = kind.__new__(kind, message)
@@ -50,12 +50,12 @@ class QueryError(Exception):
 
 
 def qualified_name(kind: type) -> str:
-    """As tracebacks name a class."""
+    """Return the name of a class as tracebacks show it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def restore(text: str) -> QueryError | None:
-    """The exception whose note is the last in the text, if there is one: those before it are its causes."""
+    """Return the exception of the last note in `text`, or None. Earlier notes belong to its causes."""
     found: re.Match[str] | None = None
     for each in _NOTE.finditer(text):
         found = each
@@ -66,26 +66,30 @@ def restore(text: str) -> QueryError | None:
         title = f"{payload['class']}: "
         return QueryError._restored(_message(text[: found.start()], title), payload)
     except (KeyError, ValueError):
-        # Not by us: the text of a record may have looked like a note.
+        # Not a note that `QueryError` wrote: the text of a record may look like one.
         return None
 
 
 def _message(before: str, title: str) -> str:
-    """The lines from the exception's name to its note. The name may stand in the message again, but not above it."""
+    """Return the lines from the exception's name to its note.
+
+    The message may contain the name again, so the first occurrence counts."""
     traceback = before.rpartition(_TRACEBACK)[2]
     start = 0 if traceback.startswith(title) else traceback.find(f"\n{title}") + 1
     return traceback[start:].removeprefix(title).strip()
 
 
 class Raised(NamedTuple):
-    """What a traceback says of the exception: its class as it is named there, and its message."""
+    """The exception of a traceback: its class as the traceback names it, and its message."""
 
     class_name: str
     message: str
 
 
 def read_traceback(text: str) -> Raised | None:
-    """The exception of the last traceback in a text: the first line below it that is not indented, and what follows."""
+    """Return the exception of the last traceback in `text`, or None.
+
+    It is the first line after the header that is not indented, with all lines after it."""
     _, header, traceback = text.rpartition(_TRACEBACK)
     lines = traceback.splitlines()
     start = next((number for number, line in enumerate(lines) if line and not line[0].isspace()), None)

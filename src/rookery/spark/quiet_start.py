@@ -1,8 +1,8 @@
-"""Starts Spark's JVM so that what it and its Python processes write to standard error goes to a file.
+"""Starts Spark's JVM with the standard error of the JVM and its Python processes redirected to a file.
 
 Spark's launcher, log4j and the daemons that fork Python workers all write there: warnings about incubator modules and
-native libraries, and whole stack traces of failures that the driver is told of anyway. On a terminal they would stand
-before the one sentence that a user can do something with. Standard output stays as it is, for the console sink.
+native libraries, and stack traces of failures that the driver receives anyway. On a terminal, these would hide the one
+sentence that helps the user. Standard output is not redirected: the console sink writes to it.
 """
 
 import logging
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-# Lines of the JVM that stand in every log, and so never say why it did not start.
+# Lines that the JVM writes to every log; they never explain why it did not start.
 _ALWAYS: Final = (
     "WARNING: Using incubator modules",
     "Using Spark's default log4j profile",
@@ -21,7 +21,7 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class SparkStartError(Exception):
-    """The JVM ended before Spark could be reached."""
+    """The JVM exited before Spark could be reached."""
 
 
 def start_java(settings: Mapping[str, str], log: Path) -> None:
@@ -40,17 +40,17 @@ def start_java(settings: Mapping[str, str], log: Path) -> None:
             gateway = launch_gateway(conf, {"stderr": file})  # type: ignore[no-untyped-call]  # PySpark's own
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
     except PySparkRuntimeError:
-        raise SparkStartError(f"Spark did not start: {_reason(log)}. All that it wrote is in {log}") from None
+        raise SparkStartError(f"Spark did not start: {_reason(log)}. Its whole output is in {log}") from None
 
 
 def _reason(log: Path) -> str:
-    """The first line that is not in every log: what comes after it is a stack trace, or follows from it."""
+    """Return the first line that is not in every log: later lines are its stack trace, or consequences of it."""
     lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
-    return next((line for line in lines if line and not line.startswith(_ALWAYS)), "its JVM ended without a word")
+    return next((line for line in lines if line and not line.startswith(_ALWAYS)), "its JVM exited without any output")
 
 
 def is_java_gone(error: Exception) -> bool:
-    """Whether a call into the JVM failed because there is none any more. What Java threw has a class of its own."""
+    """Whether a call into the JVM failed because the JVM has exited. Exceptions of Java have their own class."""
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no stubs
 
     return isinstance(error, Py4JError | ConnectionError) and not isinstance(error, Py4JJavaError)
@@ -58,14 +58,14 @@ def is_java_gone(error: Exception) -> bool:
 
 @contextmanager
 def logging_to(log: Path) -> Iterator[None]:
-    """Send the log lines of this process's libraries to `log` too, and of them only Rookery's own to the terminal.
+    """Write the log lines of all libraries of this process to `log`; only those of Rookery still go to the terminal.
 
-    The bridge to Java logs each exception with its traceback, which stands before the sentence that explains it.
+    The bridge to Java logs each exception with its traceback, which would hide the sentence that explains it.
     """
     root, own = logging.getLogger(), logging.getLogger("rookery")
     handler = logging.FileHandler(log, delay=True)
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))
-    # What Python uses where there is no handler: the message alone, on standard error, from warnings upwards.
+    # Python's handler for loggers without one: it writes the bare message to standard error, from WARNING upwards.
     shown = logging.lastResort
     root.addHandler(handler)
     if shown is not None:

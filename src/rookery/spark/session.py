@@ -1,7 +1,6 @@
-"""Spark sessions as Rookery's tools start them: quiet, on the loopback, with this program's Python in every process.
+"""Starts the Spark sessions of Rookery's tools: little output, on the loopback, this program's Python in all processes.
 
-`local_settings` and `quiet_settings` are plain dictionaries, for who builds a session of their own. `start_session`
-looks for Java first, since Spark's own message about a missing one is a stack trace.
+`start_session` looks for Java first, because Spark reports a missing Java as a stack trace.
 """
 
 import logging
@@ -30,36 +29,37 @@ _QUIET: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 _LOCAL: Final = {
-    # Shuffles of a laptop; a cluster keeps Spark's default.
+    # Enough for one machine; a cluster keeps Spark's default.
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-# Both shorten a trigger by about a third: small files of a checkpoint are written in place, without checksums.
+# Both settings shorten a trigger by about a third: the small files of a checkpoint are written in place and without
+# checksums.
 _CHECKPOINTS_ON_LOCAL_DISKS: Final = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
-# PySpark logs each refused query as a page of JSON, and raises it, too.
+# PySpark logs each failed query as a page of JSON, although it raises the error as well.
 _ECHOES: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class SparkUnavailableError(Exception):
-    """Spark cannot be started here, and what to install."""
+    """Spark cannot be started; the message says what to install."""
 
 
 def start_session(
     name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None, log: Path | None = None
 ) -> "SparkSession":
-    """A new session, or the running one. `settings` win over those of this module.
+    """Return a new session, or the running one. `settings` override those of this module.
 
-    With `log`, what Spark writes to standard error goes to that file. Raises SparkUnavailableError.
+    With `log`, the standard error of Spark's processes goes to that file. Raises SparkUnavailableError.
     """
     _check_installed()
-    # Driver, executors and data sources must find the same packages.
+    # The driver, executors and data sources must find the same packages.
     is_local = master.startswith("local")
     python = os.environ.setdefault("PYSPARK_PYTHON", python_of_tasks() if is_local else sys.executable)
-    # First of all, as it loads while Java starts.
+    # The nursery is started first, because it loads its modules while Java starts.
     preloaded = preloaded_python() if is_local and python == python_of_tasks() else python
     from pyspark.sql import SparkSession
 
@@ -75,7 +75,7 @@ def start_session(
         builder = builder.config(key, value)
     for logger in _ECHOES:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    # For this session only: it ends with the process, and programs that this one starts would inherit it.
+    # Set for this session only: the nursery ends with this process, and child processes would inherit the variable.
     os.environ["PYSPARK_PYTHON"] = preloaded
     try:
         if log is not None:
@@ -96,6 +96,6 @@ def _check_installed() -> None:
         raise SparkUnavailableError(f"Spark {version} has no data sources in Python: Rookery needs {OLDEST} or newer")
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").exists():
-        raise SparkUnavailableError(f"JAVA_HOME is {home}, where there is no bin/java: Spark needs Java 17 or newer")
+        raise SparkUnavailableError(f"JAVA_HOME is {home}, which has no bin/java: Spark needs Java 17 or newer")
     if not home and shutil.which("java") is None:
-        raise SparkUnavailableError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
+        raise SparkUnavailableError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to its directory")

@@ -1,11 +1,11 @@
-"""SQLSTATE codes, which Spark's conditions and PostgreSQL's errors share: does a failure pass by itself? Pure.
+"""Classifies SQLSTATE codes of Spark's conditions and PostgreSQL's errors: is a failure lasting or transient? Pure.
 
 The first two characters are the class, by the SQL standard and by both programs' own tables.
 """
 
 from typing import Final
 
-# The query, its data or a setting has to be changed first.
+# Classes of failures that last until the query, its data or a setting is changed.
 _LASTING_CLASSES: Final = {
     "07": "dynamic SQL",
     "0A": "not supported",
@@ -16,14 +16,15 @@ _LASTING_CLASSES: Final = {
     "2B": "dependent objects",
     "3D": "no such database",
     "3F": "no such schema",
-    "42": "syntax, access rights, names that are not there",
+    "42": "syntax, access rights, names that do not exist",
     "44": "a view's check option",
     "46": "a Java routine",
     "54": "a limit of the program",
     "56": "a feature that is missing or off",
     "P0": "raised by a trigger or a function",
 }
-# Conditions of Spark's whose code says less than their name. Two drivers with one checkpoint would fight each other.
+# Conditions of Spark whose name is more precise than their code. CONCURRENT_STREAM_LOG_UPDATE means that two drivers
+# use one checkpoint: restarts would only make them stop each other again.
 _LASTING_CONDITIONS: Final = frozenset(
     {
         "CONCURRENT_STREAM_LOG_UPDATE",
@@ -36,7 +37,7 @@ _LASTING_CONDITIONS: Final = frozenset(
         "TRANSFORM_WITH_STATE_SCHEMA_MUST_BE_NULLABLE",
     }
 )
-# Spark's code for what Python raised: the traceback says more.
+# Spark's code for any exception that Python raised; the traceback is more precise.
 EXTERNAL: Final = "38000"
 
 
@@ -45,5 +46,5 @@ def is_lasting_state(sqlstate: str | None) -> bool:
 
 
 def is_lasting_condition(condition: str | None) -> bool:
-    """`condition` may have a part behind a dot."""
+    """`condition` may have a sub-condition after a dot."""
     return condition is not None and condition.partition(".")[0] in _LASTING_CONDITIONS

@@ -123,7 +123,7 @@ def test_a_first_micro_batch_that_is_repeated_is_known_as_such(
     query.run_batch(dies=True)
     admin.delete_records({TopicPartition(topic, 0): 3})
     query.restart()
-    with pytest.raises(DataLossError, match="would be read from 3 on now, and the first micro-batch ended at"):
+    with pytest.raises(DataLossError, match="would now be read from 3 on, but the first micro-batch ended at"):
         query.run_batch()
 
 

@@ -125,7 +125,7 @@ def test_a_query_that_dies_leaves_its_checkpoint_usable(
     query.processAllAvailable()
     # A topic that goes away ends it, and says why.
     admin.delete_topics([topic])
-    with pytest.raises(StreamingQueryException, match=r"does not exist any more.*failOnDataLoss"):
+    with pytest.raises(StreamingQueryException, match=r"no longer exists.*failOnDataLoss"):
         finish(query)
     assert sorted(seen) == [b"first", b"second"]
 

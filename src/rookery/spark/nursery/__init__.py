@@ -1,1 +1,1 @@
-"""Spark's Python processes, forked from one that has loaded what they need: `docs/decisions/0015`."""
+"""Spark's Python processes, forked from one process that has loaded their modules: `docs/decisions/0015`."""

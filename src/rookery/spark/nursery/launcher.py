@@ -1,8 +1,8 @@
-"""What Spark starts as its Python: it asks the nursery for a process, and stands for that process until it ends.
+"""The program that Spark starts as its Python: it requests a process from the nursery and represents it until it ends.
 
-`python -I -S launcher.py <socket> <plain Python> <arguments>...`, as `start` writes it down. It runs a dozen times
-at the start of a query, and so imports nothing but what is built in: `socket` and `signal` would treble its time.
-Whatever goes wrong before the nursery has given it a process, it becomes the plain Python.
+The script of `start` runs it as `python -I -S launcher.py <socket> <plain Python> <arguments>...`. It runs a dozen
+times at the start of a query, and so imports only built-in modules: `socket` and `signal` would triple its start time.
+On any failure before the nursery has returned a process, it replaces itself with the plain Python.
 """
 
 import _signal  # type: ignore[import-not-found]  # it has no stubs
@@ -30,7 +30,10 @@ def main(address: str, plain: str, *arguments: str) -> int:
 
 
 def _request_process(connection: _socket.socket, address: str, arguments: tuple[str, ...]) -> int | None:
-    """Hand over arguments, variables, directory and standard files, for a file that stands for the process."""
+    """Send arguments, variables, directory and standard files to the nursery.
+
+    Returns the pidfd of the new process, or None if the nursery did not start one.
+    """
     try:
         connection.connect(address)
         request = marshal.dumps((arguments, dict(os.environ), os.getcwd()))
@@ -48,12 +51,12 @@ def _terminate(process: int) -> None:
     try:
         _signal.pidfd_send_signal(process, _signal.SIGTERM)
     except ProcessLookupError:
-        # It has ended by itself, and we are about to hear of it.
+        # The process has already ended; the nursery is about to send its exit code.
         return
 
 
 def _wait_without_nursery(process: int) -> None:
-    """It was killed, and nobody will say how the process ended."""
+    """Wait for the end of the process after the nursery was killed. Its exit code is lost."""
     import select
 
     ends = select.poll()
@@ -62,5 +65,5 @@ def _wait_without_nursery(process: int) -> None:
 
 
 if __name__ == "__main__":
-    # Without what an interpreter does at its end: there is nothing to clean up.
+    # Skip the shutdown of the interpreter: there is nothing to clean up.
     os._exit(main(*sys.argv[1:]))

@@ -1,12 +1,12 @@
-"""What the nursery has loaded before it forks: the modules that Spark's processes import, and compiled kernels.
+"""Loads what the nursery needs before it forks: the modules that Spark's processes import, and compiled kernels.
 
-Nothing may be started here: no thread, event loop, client or connection lives through a fork.
+This module must start nothing: no thread, event loop, client or connection survives a fork.
 """
 
 import os
 from typing import Final
 
-# From the nursery comes Spark's daemon, from that a worker. Beyond, random numbers are the business of users.
+# The nursery forks Spark's daemon, and the daemon forks a worker. Forks by user code keep the state that they inherit.
 _FORKS: Final = 2
 
 
@@ -38,7 +38,10 @@ def preload() -> None:
 
 
 def reseed_in_forks() -> None:
-    """A worker that loads numpy itself has numbers of its own."""
+    """Reseed numpy's generator in the daemon and in workers.
+
+    A worker that loads numpy itself gets its own random numbers; forked ones must not all draw the same.
+    """
     import numpy
 
     left = _FORKS

@@ -1,9 +1,9 @@
-"""The process that Spark's Python processes are forked from: it has loaded what all of them need, once.
+"""The process from which Spark's Python processes are forked: it loads the modules that all of them need once.
 
-`start` starts one per driver, `launcher` asks it for processes, `docs/decisions/0015` says why. It has one thread,
-starts nothing, and ends with its driver. A request that it cannot serve as a new interpreter would, it turns down; the
-launcher then becomes that interpreter. A child must not notice that it was forked, so it leaves by the same door as any
-program: out of `main`, by the interpreter's own end.
+`start` starts one per driver, `launcher` requests processes from it, `docs/decisions/0015` explains why. The process
+has one thread, starts none, and ends with its driver. It rejects a request that it cannot serve as a new interpreter
+would; the launcher then replaces itself with that interpreter. A child must behave like a program that was not forked,
+so it returns from `main` and runs the interpreter's regular exit (atexit handlers included).
 """
 
 import atexit
@@ -25,11 +25,13 @@ from typing import Final, NamedTuple
 from rookery.spark.interpreter import without_zips
 from rookery.spark.nursery.preload import preload, reseed_in_forks, thread_count
 
-# Variables that the interpreter and libraries read when they are loaded; those of them that are Spark's own.
+# Prefixes of variables that the interpreter and libraries read when they are loaded: a request with other values cannot
+# be served. The exceptions: Spark's own PYTHON_*, PYTHONPATH, which `run_request` applies, and PYTHONUNBUFFERED, which
+# `start` sets.
 _READ_AT_START: Final = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "NPY_", "ARROW_", "LD_", "LC_", "LANG", "TZ")
 _READ_LATER: Final = ("PYTHON_", "PYTHONPATH", "PYTHONUNBUFFERED")
 _REQUEST_S_MAX: Final = 10
-# As shells do, and Java: what a signal ended has 128 and its number for an exit code.
+# The exit code of a process that was ended by a signal is 128 plus the signal's number, as in shells and in Java.
 _SIGNALLED: Final = 128
 
 
@@ -37,13 +39,13 @@ class Request(NamedTuple):
     arguments: tuple[str, ...]
     variables: dict[str, str]
     directory: str
-    # Its standard input, output and errors.
+    # The launcher's standard input, output and error.
     files: list[int]
 
 
 class _Child(NamedTuple):
     process_id: int
-    # Readable when it has ended.
+    # The pidfd, which becomes readable when the process has ended.
     process: int
     launcher: socket.socket
 
@@ -52,15 +54,15 @@ class Nursery:
     def __init__(self, listening: socket.socket, driver: int) -> None:
         self._listening = listening
         self._children: list[_Child] = []
-        # The only kind that shares nothing with children.
+        # poll() is the only kind of selector without kernel state: an epoll instance would be shared with children.
         self._selector = selectors.PollSelector()
         self._selector.register(driver, selectors.EVENT_READ)
         self._selector.register(listening, selectors.EVENT_READ, self._accept)
 
     def serve(self) -> Request | None:
-        """Returns None when the driver has ended; and once in each child, with what it is to be."""
+        """Serve requests. Returns None when the driver has ended; in each forked child, returns its request."""
         while True:
-            # One at a time, since it may close what others are about.
+            # Handle one event per select: a handler may close the files of other events.
             handle = self._selector.select()[0][0].data
             request: Request | None = handle() if handle else None
             if request or not handle:
@@ -86,7 +88,7 @@ class Nursery:
         self._children.append(child)
         self._selector.register(child.process, selectors.EVENT_READ, partial(self._reap, child))
         self._selector.register(child.launcher, selectors.EVENT_READ, partial(self._kill_child, child))
-        # If it is gone already, the selector tells.
+        # If the launcher is gone already, the selector reports it.
         with suppress(OSError):
             socket.send_fds(child.launcher, [b"\0"], [child.process])
 
@@ -102,7 +104,8 @@ class Nursery:
         child.launcher.close()
 
     def _kill_child(self, child: _Child) -> None:
-        """Launchers send nothing more, so this one was killed. That was meant for its process."""
+        """Kill the child. A launcher sends nothing after its request, so its socket is readable only when it was
+        killed, and the kill was meant for the process that it represents."""
         self._selector.unregister(child.launcher)
         signal.pidfd_send_signal(child.process, signal.SIGKILL)
 
@@ -114,7 +117,7 @@ class Nursery:
 
 
 def _receive(launcher: socket.socket) -> Request | None:
-    """None from a launcher that was killed meanwhile."""
+    """Read a request; None if the launcher was killed or sent an invalid one."""
     launcher.settimeout(_REQUEST_S_MAX)
     files: list[int] = []
     try:
@@ -133,7 +136,7 @@ def _close_files(files: Iterable[int]) -> None:
 
 
 def can_serve(request: Request, own: Mapping[str, str]) -> bool:
-    """Would a new interpreter load what we have loaded, and the same way?"""
+    """Whether a new interpreter would load the same modules in the same way as this process has loaded them."""
     asked = {
         name: value
         for name, value in request.variables.items()
@@ -143,7 +146,7 @@ def can_serve(request: Request, own: Mapping[str, str]) -> bool:
 
 
 def run_request(request: Request) -> None:
-    """What `python -m` does."""
+    """Run the requested module in this process as `python -m` would."""
     for number, file in enumerate(request.files):
         os.dup2(file, number)
         os.close(file)
@@ -161,11 +164,11 @@ def run_request(request: Request) -> None:
 
 
 class FastExit:
-    """Ends a process when all else is done, without taking apart what it has not loaded itself: that takes 0.2 s."""
+    """Exits the process after all atexit handlers, without destroying the preloaded modules, which would take 0.2 s."""
 
     def __init__(self) -> None:
         self._exit_code = 0
-        # The first to register is the last to run.
+        # atexit runs handlers in reverse order: the first registered runs last.
         atexit.register(self._exit)
 
     def __enter__(self) -> None:
@@ -184,7 +187,7 @@ class FastExit:
 
 
 def main(driver_id: str, listening: str, directory: str) -> None:
-    # As Spark's JVM does, whose processes inherit it: Ctrl-C is for the driver.
+    # Only the driver handles Ctrl-C. Spark's JVM ignores SIGINT too, and its child processes inherit that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with FastExit():
         driver = _watch(int(driver_id))
@@ -196,26 +199,28 @@ def main(driver_id: str, listening: str, directory: str) -> None:
 
 
 def _watch(driver_id: int) -> int | None:
-    """A file that is readable when the driver has ended; None if it has."""
+    """Return a pidfd that becomes readable when the driver ends; None if it has already ended."""
     with suppress(ProcessLookupError):
         driver = os.pidfd_open(driver_id)
-        # Otherwise the number is another's already.
+        # If the parent is another process, the driver has ended, and its id may belong to an unrelated process now.
         if os.getppid() == driver_id:
             return driver
     return None
 
 
 def _serve(driver: int, listening: int) -> Request | None:
-    # Objects that collections never look at stay in memory that is shared with children.
+    # Garbage collection writes to the objects it visits. Frozen objects are not visited, so their memory stays shared
+    # with the children.
     gc.disable()
     preload()
     gc.freeze()
     reseed_in_forks()
-    # Java allows itself, and what it starts, as many files as it may have.
+    # The JVM raises the limit of open files to its maximum, for itself and for the processes that it starts.
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if thread_count() > 1:
-        # Children would lack them. The directory stays: launchers find nobody in it, and do without.
+        # Threads do not survive a fork: a child would miss them, and deadlock on a lock that one of them held. The
+        # directory is kept: launchers cannot connect to its socket, and run the plain Python.
         sys.exit("Spark's processes are not preloaded: a library has started a thread")
     request = Nursery(socket.socket(fileno=listening), driver).serve()
     os.close(driver)

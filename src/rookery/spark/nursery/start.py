@@ -1,7 +1,7 @@
-"""Starts a nursery beside the driver, and writes the script that Spark runs as its Python.
+"""Starts a nursery for the driver and writes the script that Spark runs as its Python.
 
-Requests wait in the socket while the nursery loads. Where it cannot be had, or is gone, Spark's processes start as they
-do without it.
+Requests wait in the socket's backlog while the nursery loads. If it cannot be started, or has ended, Spark's processes
+start as they do without it.
 """
 
 import os
@@ -19,7 +19,7 @@ from rookery.spark.interpreter import python_of_tasks
 from rookery.spark.nursery import launcher
 
 OPT_OUT: Final = "ROOKERY_SPARK_PRELOAD"
-# As Spark starts Python; and so that the libraries that start threads when they are loaded do not.
+# The first is set as Spark sets it; the others keep libraries from starting threads when they are loaded.
 _VARIABLES: Final = {
     "PYTHONUNBUFFERED": "YES",
     "OMP_NUM_THREADS": "1",
@@ -33,7 +33,7 @@ class StartedNursery(NamedTuple):
 
 
 def preloaded_python() -> str:
-    """The Python of this driver's processes."""
+    """Return the program that Spark should start as Python for this driver's processes."""
     if sys.platform != "linux" or os.environ.get(OPT_OUT) == "0":
         return python_of_tasks()
     nursery = _nursery_of(os.getpid())
@@ -42,7 +42,7 @@ def preloaded_python() -> str:
 
 @cache
 def _nursery_of(driver_id: int) -> StartedNursery | None:
-    """One for all sessions of a process. A driver that was forked has its own."""
+    """Return the nursery of all sessions of a process; a forked driver gets its own. None if it cannot be started."""
     directory = tempfile.mkdtemp(prefix="rookery-spark-")
     try:
         return start_nursery(Path(directory), driver_id)
@@ -52,7 +52,7 @@ def _nursery_of(driver_id: int) -> StartedNursery | None:
 
 
 def start_nursery(directory: Path, driver_id: int) -> StartedNursery:
-    """`directory` is nobody else's, and the nursery's to remove. Raises OSError."""
+    """Start a nursery. `directory` must be private; the nursery removes it at its end. Raises OSError."""
     script, address = directory / "python", directory / "socket"
     command = [sys.executable, "-I", "-S", launcher.__file__, str(address), python_of_tasks()]
     script.write_text(f'#!/bin/sh\nexec {" ".join(map(quote, command))} "$@"\n')
@@ -68,7 +68,8 @@ def start_nursery(directory: Path, driver_id: int) -> StartedNursery:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[file],
-            # Who kills the driver's group must leave somebody to clean up.
+            # Its own process group: a signal that kills the driver's group must not kill the nursery, which removes
+            # the directory after the driver's end.
             process_group=0,
             env={"PYTHONHASHSEED": "0", **os.environ, **_VARIABLES},
         )

@@ -1,7 +1,7 @@
-"""How much a micro-batch takes of what is there: shares of a limit, and when to wait for more. Pure.
+"""Decides how many of the available offsets a micro-batch takes, and when it waits for more. Pure.
 
-Limits are counted in offsets, as in Spark's Kafka source. A limit in bytes becomes one in offsets by what the first
-offsets of each partition were found to take.
+Limits are counted in offsets, as in Spark's Kafka source. A limit in bytes is converted to offsets with the measured
+size of the first offsets of each partition.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,15 @@ class Limits:
 
 
 def lags(starts: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, int]:
-    """How many offsets there are to read, of partitions that have any."""
+    """Return the number of offsets to read, for the partitions that have any."""
     return {tp: end - starts[tp] for tp, end in ends.items() if tp in starts and end > starts[tp]}
 
 
 def share(limit: int, starts: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]) -> Offsets:
-    """Ends that leave about `limit` offsets, in proportion to the lags; no partition with a lag gets nothing."""
+    """Return ends with about `limit` offsets in total, shared in proportion to the lags.
+
+    Each partition with a lag gets at least one offset.
+    """
     behind = lags(starts, ends)
     total = sum(behind.values())
     if total <= limit:
@@ -38,9 +41,9 @@ def share(limit: int, starts: Mapping[TopicPartition, Offset], ends: Mapping[Top
 def offsets_within(
     size_bytes: int, behind: Mapping[TopicPartition, int], samples: Mapping[TopicPartition, StoredRun]
 ) -> int | None:
-    """The number of offsets that take about so many bytes; None if all do.
+    """Return the number of offsets that take about `size_bytes`; None if all offsets together do not take more.
 
-    A partition without a sample is taken to be as the others are.
+    A partition without a sample is assumed to have records of the average size of the others.
     """
     expected, measured = 0.0, 0
     for tp, run in samples.items():
@@ -55,15 +58,18 @@ def offsets_within(
 
 
 class Gate:
-    """Holds micro-batches back that would have fewer offsets than the minimum, for a time."""
+    """Delays micro-batches with fewer offsets than the minimum, up to `Limits.max_delay_s`."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        # What is there at the first look is not held back.
+        # None until the first call, which is never delayed.
         self._opened_s: float | None = None
 
     def opens(self, lag: int, limits: Limits) -> bool:
-        """As in Spark's Kafka source, the time also runs from a look that found nothing."""
+        """Whether a micro-batch with `lag` offsets may start now.
+
+        As in Spark's Kafka source, the delay restarts at every call that is not held back, even with a lag of 0.
+        """
         now_s = self._clock.monotonic()
         waited = self._opened_s is None or now_s - self._opened_s >= limits.max_delay_s
         if not waited and lag < (limits.min_offsets or 0):

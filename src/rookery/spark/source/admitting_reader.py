@@ -1,7 +1,7 @@
-"""A stream under Spark 4.2 and newer, which have admission control for sources in Python.
+"""The stream reader for Spark 4.2 and newer, which have admission control for sources in Python.
 
-Spark tells the reader where the query is and whether there may be another micro-batch, and runs Trigger.AvailableNow in
-as many micro-batches as limits ask for.
+Spark passes the position of the query to the reader and whether another micro-batch may follow. It runs
+Trigger.AvailableNow in as many micro-batches as the limits require.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from rookery.spark.offsets import OffsetJson
 from rookery.spark.source.stream_reader import StreamReader
 
-# Not ReadAllAvailable, which is what Trigger.Once asks for.
+# Not ReadAllAvailable: that is the limit by which Trigger.Once is recognized.
 _NO_LIMIT: Final = ReadMaxRows(2**63 - 1)
 
 
@@ -27,7 +27,7 @@ class AdmittingReader(StreamReader, SupportsTriggerAvailableNow):
         self.stop_at_current_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """One of the limits: Spark gives it back to `latestOffset`, which keeps all of them."""
+        """Return one of the limits. Spark passes it to `latestOffset`, which applies all of them."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)

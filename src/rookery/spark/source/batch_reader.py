@@ -1,4 +1,4 @@
-"""A batch read: the range of each partition is found out when the query is planned, then tasks read."""
+"""A batch read: the range of each partition is determined when the query is planned; tasks then read the ranges."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, value: OffsetRange) -> None:
         super().__init__(value)
@@ -49,6 +49,6 @@ class BatchReader(DataSourceReader):
         return tasks_for(options, ranges_between(starts, ends))
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        # Spark asks for one task at least, with nothing in it.
+        # If there are no partitions, Spark still runs one task, with an empty InputPartition.
         if isinstance(partition, RangePartition):
             yield from self._plan.read(partition.range)

@@ -1,7 +1,7 @@
-"""The offsets of finished micro-batches, committed to a consumer group: so that any Kafka tool shows the query's lag.
+"""Commits the offsets of finished micro-batches to a consumer group, so that any Kafka tool shows the query's lag.
 
-The query itself never reads them. A commit that fails is a line in the log, and is left alone for a while: a query does
-not wait for a coordinator that is away.
+The query itself never reads them. A failed commit is logged and not retried for a while, so that a query does not wait
+for an unavailable coordinator.
 """
 
 import logging
@@ -31,7 +31,7 @@ class GroupOffsets:
         self._paused_until_s = 0.0
 
     def commit(self, offsets: Offsets) -> None:
-        """What changed since the last time."""
+        """Commit the offsets that changed since the last commit."""
         changed = {tp: offset for tp, offset in offsets.items() if self._committed.get(tp) != offset}
         if not changed or self._clock.monotonic() < self._paused_until_s:
             return

@@ -1,7 +1,7 @@
-"""Questions of the driver to the cluster: which partitions there are, where they begin and end, and where bounds lie.
+"""The driver's requests to the cluster: which partitions exist, where they start and end, and the offsets of bounds.
 
-Answers are plain dictionaries of offsets; what cannot be answered is an `OptionError` or `SourceError` that names the
-option to change.
+Results are plain dictionaries of offsets; a failure is an `OptionError` or `SourceError` that names the option to
+change.
 """
 
 import re
@@ -32,22 +32,22 @@ _READ_COMMITTED = "read_committed"
 
 
 class Lookups:
-    """Of one query. Nothing is asked before it is needed."""
+    """The lookups of one query. The constructor sends no request."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
         self._read_committed = config.get("isolation.level") == _READ_COMMITTED
-        # Of topics that were found, by the last look; none of brokers before Kafka 2.8.
+        # The ids of the topics that the last lookup found; brokers before Kafka 2.8 return none.
         self.topic_ids: dict[TopicName, TopicId] = {}
 
     def partitions(self, selection: Selection) -> frozenset[TopicPartition]:
-        """What there is of a selection. A topic that is named but does not exist has no partitions."""
+        """Return the existing partitions of a selection. A topic that does not exist has no partitions."""
         topics = self._topics(selection)
         found = frozenset(TopicPartition(topic.name, each.index) for topic in topics for each in topic.partitions)
         return found & frozenset(selection.partitions) if isinstance(selection, NamedPartitions) else found
 
     def existing_partitions(self, selection: Selection) -> frozenset[TopicPartition]:
-        """The same, for a query that begins: everything that is named must exist."""
+        """Return the partitions of a selection for a query that starts: raises SourceError if one does not exist."""
         found = self.partitions(selection)
         if isinstance(selection, NamedTopics):
             missing = set(selection.names) - {tp.topic for tp in found}
@@ -77,7 +77,8 @@ class Lookups:
         return found
 
     def resolve(self, bound: Bound, partitions: Collection[TopicPartition], *, late: int | None = LATEST) -> Offsets:
-        """The offsets of a bound. Where no record is as late as a time, `late` counts, or it is an error."""
+        """Return the offsets of a bound. `late`: the offset for partitions without a record as late as the bound's
+        time; None raises OptionError."""
         if isinstance(bound, Edge):
             return self.edges(partitions, bound.offset)
         if isinstance(bound, PartitionOffsets):
@@ -91,7 +92,7 @@ class Lookups:
         return self._by_time(bound.option, bound.times_ms, late)
 
     def resolve_known(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
-        """As far as `resolve` can: of partitions that are named, and the latest where no record is as late."""
+        """Return the offsets of the partitions that the bound names, LATEST where no record is as late as its time."""
         if isinstance(bound, PartitionOffsets):
             offsets = {tp: bound.offsets[tp] for tp in partitions if tp in bound.offsets}
             return self.resolve(PartitionOffsets(bound.option, offsets), offsets)
@@ -101,7 +102,7 @@ class Lookups:
         return self.resolve(bound, partitions)
 
     def edges(self, partitions: Collection[TopicPartition], edge: int) -> Offsets:
-        """EARLIEST or LATEST of each. A partition that vanished meanwhile is left out."""
+        """Return the EARLIEST or LATEST offset of each partition. Partitions that no longer exist are omitted."""
         return self._list(dict.fromkeys(partitions, edge))
 
     def _by_time(self, option: str, times_ms: Mapping[TopicPartition, TimestampMs], late: int | None) -> Offsets:

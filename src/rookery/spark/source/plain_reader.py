@@ -1,12 +1,12 @@
-"""A stream under Spark 4.0 and 4.1, which have no admission control for sources in Python.
+"""The stream reader for Spark 4.0 and 4.1, which have no admission control for sources in Python.
 
-Spark asks for the latest offset and says neither where the query is nor what its trigger is. The reader keeps the
-position itself. It is the end that it gave last, which Spark always takes as the end of the next micro-batch; a query
-that is started again is asked for the partitions of its last micro-batch first, whose end is the position.
+Spark requests the latest offset and passes neither the position of the query nor its trigger. The reader tracks the
+position itself: it is the end that the reader returned last, which Spark always uses as the end of the next
+micro-batch. After a restart, Spark first requests the partitions of the last micro-batch, whose end is the position.
 
-The trigger cannot be found out. Spark runs Trigger.AvailableNow as a single micro-batch here, like Trigger.Once: what a
-limit leaves out of it would stay unread, though the query ends as if it had read all. Without the option trigger, a
-micro-batch therefore takes all there is, and limits are refused.
+The reader cannot determine the trigger. These versions of Spark run Trigger.AvailableNow as a single micro-batch, like
+Trigger.Once: records beyond a limit would stay unread, although the query ends as if it had read all. Without the
+option trigger, a micro-batch therefore takes all available records, and limits are an error.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rookery.spark.source.task_reader import ReadPlan
 
 _REMEDY: Final = (
-    "Set the option trigger as well: processing-time keeps the limits; available-now and once read everything in one "
+    "Set the option trigger as well: processing-time applies the limits; available-now and once read everything in one "
     "micro-batch, which is what this version of Spark does with these triggers"
 )
 

@@ -1,8 +1,8 @@
-"""Ranges of offsets, and how they are split into tasks: the arithmetic of Spark's Kafka source. Pure.
+"""Splits ranges of offsets into tasks, with the arithmetic of Spark's Kafka source. Pure.
 
-Without options there is a task for each partition that has something to read. `maxRecordsPerPartition` splits ranges
-that are longer; if there are fewer ranges than `minPartitions` then, the longest are split in proportion to their
-length, and short ones stay whole. Parts of a range differ by one offset at most.
+Without options there is one task for each partition with records to read. `maxRecordsPerPartition` splits longer
+ranges. If there are still fewer ranges than `minPartitions`, the longest are split in proportion to their length, and
+short ones stay whole. The parts of a range differ by at most one offset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from rookery.base.types import Offset, TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """From `start`, before `end`."""
+    """The offsets from `start` to before `end`."""
 
     partition: TopicPartition
     start: Offset
@@ -27,7 +27,7 @@ class OffsetRange(NamedTuple):
 
 
 def ranges_between(starts: Mapping[TopicPartition, Offset], ends: Mapping[TopicPartition, Offset]) -> list[OffsetRange]:
-    """Those with something in them, in order."""
+    """Return the ranges that are not empty, in order."""
     ranges = [OffsetRange(tp, starts[tp], ends[tp]) for tp in sorted(starts.keys() & ends.keys())]
     return [each for each in ranges if each.size > 0]
 
@@ -35,7 +35,7 @@ def ranges_between(starts: Mapping[TopicPartition, Offset], ends: Mapping[TopicP
 def split_ranges(
     ranges: Sequence[OffsetRange], *, min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """One for each task."""
+    """Return one range for each task."""
     parts = [each for each in ranges if each.size > 0]
     if max_records is not None:
         parts = _flatten(_divide(each, -(-each.size // max_records)) for each in parts)
@@ -50,7 +50,7 @@ def split_ranges(
 
 
 def _share(size: int, total: int, count: int) -> int:
-    """Half rounds up, as in Java."""
+    """Return the number of parts of a range; halves are rounded up, as in Java."""
     return max(int(size / total * count + 0.5), 1)
 
 

@@ -1,8 +1,8 @@
-"""Records as the client gives them become rows of the source's schema: cast, decoded, without those that failed. Pure.
+"""Converts records in the client's columns to rows of the source's schema: casts, decodes, removes failed rows. Pure.
 
-Python looks at single rows only where they cannot be decoded. What happens to them then: the query fails (`fail`), the
-column is null (`null`), or the row is left out and goes to the dead-letter topic (`dead-letter`). With details, the
-column says itself what is wrong, so that `fail` fails no query.
+Python code runs per row only for rows that cannot be decoded. For such a row the query fails (`fail`), the column is
+null (`null`), or the row is removed and goes to the dead-letter topic (`dead-letter`). With details, the column itself
+holds the error, so that `fail` does not fail the query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from rookery.spark.source.schema import Decoders
 if TYPE_CHECKING:
     from rookery.spark.formats import ColumnDecoder, RowError
 
-# In microseconds it has 64 bits.
+# The largest time whose microseconds fit 64 bits.
 _TIME_MS_MAX: Final = (2**63 - 1) // 1000
 _STAGES: Final = {"key": KEY_CONVERTER, "value": VALUE_CONVERTER}
 
@@ -32,7 +32,7 @@ class DecodingError(QueryError):
 
 class Shaped(NamedTuple):
     rows: pa.RecordBatch
-    # Records that are not among the rows, as the client gave them, and why each is not.
+    # Records that were removed from the rows, as the client returned them, and the failure of each.
     dead: pa.RecordBatch | None = None
     failures: Sequence[Failure] = ()
 
@@ -49,7 +49,7 @@ class _Error(NamedTuple):
 
 
 def shape(records: pa.RecordBatch, schema: pa.Schema, decoders: Decoders, options: ReadOptions) -> Shaped:
-    """`records` are of one topic, and there is at least one."""
+    """Convert `records`, which must be of one topic and not empty."""
     key = _decode(records, "key", decoders.key, options.key_format)
     value = _decode(records, "value", decoders.value, options.value_format)
     errors = _by_row({"key": key, "value": value})
@@ -66,7 +66,10 @@ def shape(records: pa.RecordBatch, schema: pa.Schema, decoders: Decoders, option
 
 
 def _batch(records: pa.RecordBatch, columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """Columns that are not given are those of the records. A cast to the same type costs nothing."""
+    """Return a batch of the schema. Columns that are not in `columns` come from the records.
+
+    A cast to the same type costs nothing.
+    """
     found = [columns[name] if name in columns else records.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(
         [
@@ -78,7 +81,7 @@ def _batch(records: pa.RecordBatch, columns: Mapping[str, pa.Array], schema: pa.
 
 
 def _cast_times(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Producers may send any number of milliseconds; what no timestamp can hold becomes the nearest that one can."""
+    """Cast timestamps. Producers may send any number of milliseconds; one out of range becomes the nearest in range."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:
@@ -114,7 +117,7 @@ def _decoding_error(records: pa.RecordBatch, name: str, error: "RowError") -> De
 
 
 def _by_row(columns: Mapping[str, _Column]) -> dict[int, _Error]:
-    """The first error of each row."""
+    """Return the first error of each row."""
     found: dict[int, _Error] = {}
     for name, column in columns.items():
         for error in column.errors:
@@ -131,7 +134,7 @@ def _raw(column: pa.Array, shown: pa.Array | None) -> pa.Array:
 
 
 def _failures(dead: pa.RecordBatch, errors: Mapping[int, _Error], pipeline: str | None) -> list[Failure]:
-    """In the order of the rows that are dead."""
+    """Return the failures, in the order of the rows of `dead`."""
     columns = (dead.column(name) for name in ("topic", "partition", "offset"))
     places = zip(
         *(column.to_pylist() for column in columns), dead.column("timestamp").cast(pa.int64()).to_pylist(), strict=True

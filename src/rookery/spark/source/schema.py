@@ -1,8 +1,8 @@
-"""The columns of the source: those of Spark's Kafka source, decoded ones in place of key and value, and raw ones.
+"""The columns of the source: those of Spark's Kafka source, with decoded key and value columns, and raw columns.
 
-The schema is made in one process and used in others, at other times. What a decoder reads records as (its pin) is
-therefore kept in the metadata of its column, and is not looked up again: a schema that somebody registers meanwhile
-changes nothing before the query is started anew.
+The schema is created in one process and used later in others. The reader's schema of a decoder (its pin) is therefore
+stored in the metadata of its column and not looked up again: a schema that is registered meanwhile has no effect until
+the query is restarted.
 """
 
 from collections.abc import Callable, Collection
@@ -34,7 +34,7 @@ PIN_KEY: Final = "rookery.pin"
 
 @value_class
 class Decoders:
-    """None where a column stays as it is."""
+    """The decoders of the columns; None for a column that is not decoded."""
 
     key: "ColumnDecoder | None" = None
     value: "ColumnDecoder | None" = None
@@ -43,7 +43,7 @@ class Decoders:
 def plan_decoders(
     options: ReadOptions, topics: Callable[[], Collection[TopicName]], schema: StructType | None = None
 ) -> Decoders:
-    """Asks for the topics and the registry, unless `schema` says what it answered before."""
+    """Return the decoders. Calls `topics` and the registry unless `schema` holds the pins of an earlier call."""
 
     def plan(format_options: FormatOptions | None, *, is_key: bool) -> "ColumnDecoder | None":
         if format_options is None:
@@ -94,9 +94,9 @@ def _column(name: str, decoder: "ColumnDecoder | None", options: FormatOptions |
 
 
 def check_schema(expected: StructType, given: StructType) -> None:
-    """Spark would take any schema that the user gives, and then fail at the first row."""
+    """Raise OptionError if the user gave another schema: Spark would accept it and fail at the first row."""
     if [(each.name, each.dataType) for each in given] != [(each.name, each.dataType) for each in expected]:
         raise OptionError(
-            f"the columns of a topic are fixed: leave .schema(...) out, or give {expected.simpleString()}; the options "
+            f"the columns of a topic are fixed: omit .schema(...), or give {expected.simpleString()}; the options "
             f"includeHeaders, includeRaw, keyFormat and valueFormat change them"
         )

@@ -1,14 +1,15 @@
-"""A stream: Spark asks how far it may read, then for the tasks of that range, again and again.
+"""The stream reader: Spark repeatedly requests the end of the next micro-batch, then the tasks that read up to it.
 
-Spark's checkpoint has the end of every micro-batch and is the only thing that a restart goes by. The beginning of the
-first micro-batch is not in it, and a query that dies in its first micro-batch asks for it again. Whatever says where to
-begin may then mean another offset, as records come and retention takes others away, and what lies between would be
-lost. A query therefore begins with an empty micro-batch, whose end is where the query begins. Trigger.Once has one
-micro-batch only: its query begins at once, with all partitions that do not begin at the latest offset.
+A restart depends only on Spark's checkpoint, which holds the end of every micro-batch. It does not hold the start of
+the first one: a query that dies in its first micro-batch resolves its starting offsets again. By then the same option
+may resolve to other offsets, because records were added and retention deleted others, and the records in between would
+be lost. A query therefore starts with an empty micro-batch, whose end is the query's start. Trigger.Once has only one
+micro-batch: it starts reading immediately, for all partitions that do not start at the latest offset.
 
-A topic that is deleted and made again has another id. The checkpoint has no ids: only a query that is running notices.
+A topic that is deleted and created again gets another id. The checkpoint has no ids, so only a running query detects
+this.
 
-An idle query waits in `next_end`, in a fetch that the broker answers as soon as there is something.
+An idle query waits in `next_end`, in a fetch request to which the broker responds as soon as a record arrives.
 """
 
 import logging
@@ -51,19 +52,19 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-# How long an idle query waits for the first record before it tells Spark that there is none.
+# How long an idle query waits for the first record before it reports to Spark that there is none.
 _IDLE_WAIT_S: Final = 0.5
-# After a fetch that failed: what is wrong shows when offsets are looked up, but not more often than this.
+# The pause after a failed fetch. The lookup of offsets that follows raises the error if it lasts.
 _PAUSE_S: Final = 0.1
-# Enough to see some batches of usual size.
+# Enough for several record batches of usual size.
 _SAMPLE_BYTES: Final = 64 * 1024
 
 
 class StreamReader(DataSourceStreamReader):
-    """What all versions of Spark have in common. How they ask for the end of a micro-batch differs: `admitting_reader`
-    and `plain_reader`.
+    """The common part for all versions of Spark. They request the end of a micro-batch in different ways:
+    `admitting_reader` and `plain_reader`.
 
-    Methods that Spark calls have its names. A reader is pickled into tasks, which use `read` alone.
+    Methods that Spark calls have Spark's names. A reader is pickled into tasks, which call only `read`.
     """
 
     def __init__(self, plan: "ReadPlan", *, clock: Clock | None = None) -> None:
@@ -76,28 +77,30 @@ class StreamReader(DataSourceStreamReader):
         if plan.options.group_id is not None:
             self._group = GroupOffsets(plan.options.client_config, plan.options.group_id, clock=self._clock)
         self._initial: Offsets | None = None
-        # Of `_initial`: what was the latest offset then, and would be another if it were looked up again.
+        # The partitions of `_initial` that start at the offset that was the latest then; a later lookup would return
+        # another one.
         self._begun_at_latest: frozenset[TopicPartition] = frozenset()
-        # What is wrong with the options to begin by. A query that has begun does not need them any more.
+        # The error in the options for the start, if any. It is not raised for a restarted query, which ignores them.
         self._option_error: OptionError | None = None
         self._has_started = False
-        # What the last look-up found.
+        # The ends that the last lookup found.
         self._latest: Offsets = {}
-        # Of topics that the positions may belong to: several, since brokers do not all hear of a new one at once.
+        # The ids of the topics to which the positions may belong. There can be several for one name, because brokers
+        # learn of a recreated topic at different times.
         self._topic_ids: dict[TopicName, set[TopicId]] = {}
-        # Whether all partitions that are named are gone.
+        # Whether none of the selected partitions exists any more.
         self._all_partitions_gone = False
-        # Of AvailableNow: nothing behind this is read.
+        # The ends at which a query with Trigger.AvailableNow stops.
         self._target: Offsets | None = None
 
-    # Where to begin, and how far to go.
+    # The start of the query and the ends of micro-batches.
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         if self._initial is None:
             options = self._options
             found = self._lookups.existing_partitions(options.selection)
             self._record_topic_ids()
-            # Before the offsets: what comes in between counts as later.
+            # Looked up before the offsets: a record that arrives in between counts as later than the start.
             ends = self._lookups.edges(found, LATEST) if _depends_on_now(options) else None
             try:
                 offsets = self._lookups.resolve(options.starting, found, late=options.late_start)
@@ -105,7 +108,7 @@ class StreamReader(DataSourceStreamReader):
                 self._option_error = error
                 offsets = self._lookups.resolve_known(options.starting, found)
             if self._target is not None and _depends_on_now(options):
-                # What came since then is not read: neither records nor partitions.
+                # Records and partitions that were added after `stop_at_current_ends` are not read.
                 self._target = self._target or self._ends()
                 offsets = {tp: min(offsets[tp], end) for tp, end in self._target.items() if tp in offsets}
             self._initial = offsets
@@ -114,10 +117,10 @@ class StreamReader(DataSourceStreamReader):
         return offsets_to_json(self._initial)
 
     def next_end(self, start: OffsetJson, *, takes_all: bool) -> OffsetJson:
-        """The end of the micro-batch that begins at `start`, which is the very same object if there is nothing to read.
+        """Return the end of the micro-batch that starts at `start`: the same object `start` if it is empty.
 
-        `takes_all`: the query may have no further micro-batch, so that this one keeps no limits, and is not left empty
-        unless the query begins at the latest offsets.
+        `takes_all`: the query may have no further micro-batch. This one then ignores the limits, and is empty only if
+        the query starts at the latest offsets.
         """
         starts = offsets_from_json(start)
         if self._group is not None:
@@ -132,8 +135,8 @@ class StreamReader(DataSourceStreamReader):
             self._latest = self._find_ends(starts)
             ends = self._admit(starts, limits)
             if is_first and ends is not None:
-                # If the query died in this micro-batch, these partitions would begin at its end when it is repeated:
-                # what it read of them would be lost.
+                # These partitions must not advance in the first micro-batch. If the query died in it, the repeated one
+                # would start them at its end, and the records that it had read of them would be lost.
                 ends |= {tp: starts[tp] for tp in self._begun_at_latest & ends.keys()}
             if ends is not None:
                 self._record_topic_ids()
@@ -142,11 +145,11 @@ class StreamReader(DataSourceStreamReader):
                 return start
 
     def stop_at_current_ends(self) -> None:
-        """What comes later is not read."""
+        """Read no records that arrive after this call."""
         self._target = self._ends()
 
     def latest_seen(self) -> OffsetJson:
-        """The ends of all partitions, as the last call of `next_end` found them."""
+        """Return the ends of all partitions, as the last call of `next_end` found them."""
         return offsets_to_json(self._latest)
 
     def _limits(self, *, takes_all: bool) -> Limits:
@@ -155,14 +158,14 @@ class StreamReader(DataSourceStreamReader):
             return Limits()
         return Limits(
             max_offsets=options.max_offsets_per_trigger,
-            # Nothing comes that would be worth waiting for.
+            # With a fixed target there are no later records to wait for.
             min_offsets=None if self._target is not None else options.min_offsets_per_trigger,
             max_delay_s=options.max_trigger_delay_ms / 1000,
             max_bytes=options.max_bytes_per_trigger,
         )
 
     def _is_first_batch(self, starts: Offsets) -> bool:
-        """Whether this is the first micro-batch of a query."""
+        """Whether this is the first micro-batch of a query. Raises the error of its starting options, if any."""
         is_first = starts == self._initial and not self._has_started
         self._has_started = True
         if is_first and self._option_error is not None:
@@ -173,40 +176,48 @@ class StreamReader(DataSourceStreamReader):
         return self._lookups.edges(self._lookups.partitions(self._options.selection), LATEST)
 
     def _find_ends(self, starts: Offsets) -> Offsets:
-        """The ends of all partitions that there are now. What is gone since the last time fails or is left out."""
+        """Return the current ends of all partitions.
+
+        Partitions that no longer exist fail the query or are omitted, as failOnDataLoss says.
+        """
         ends = self._ends() if self._target is None else self._target
         if starts.keys() - ends.keys():
-            # A broker that has just started may not know all topics yet.
+            # A broker that has just started may not have the metadata of all topics yet.
             _pause(_IDLE_WAIT_S)
             found = self._ends()
             ends = {**{tp: found[tp] for tp in starts.keys() & found.keys()}, **ends}
             self._target = None if self._target is None else ends
         gone = starts.keys() - ends.keys()
         was_waiting = self._all_partitions_gone
-        # Without any partition all positions would be forgotten, and everything be read again if this is a mistake.
+        # If all named partitions are gone, keep the positions. With an empty set of partitions the checkpoint would
+        # lose them, and if the topics reappear, their records would all be read again.
         self._all_partitions_gone = bool(gone) and not ends and not isinstance(self._options.selection, MatchingTopics)
         if gone and not was_waiting:
-            self._report_data_loss(f"{describe(gone)} does not exist any more")
+            self._report_data_loss(f"{describe(gone)} no longer exists")
         if self._all_partitions_gone:
             return starts
         for tp in _truncated(starts, ends):
             self._report_data_loss(
-                f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was made again, or "
+                f"{tp} ends at {ends[tp]}, and the query is at {starts[tp]}; the topic was created again, or "
                 f"startingOffsets is wrong"
             )
         return {**ends, **self._recreated_starts(starts, ends)}
 
     def _recreated_starts(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """The first offsets of partitions that are others than before, though long enough to look the same.
+        """Return the first offsets of partitions that were recreated but already reach the query's position.
 
-        They are the ends of a micro-batch without records, so that the next one begins there."""
+        They become the ends of a micro-batch without records, so that the next one starts there. Without this check,
+        the records before the position would silently be skipped.
+        """
         found = self._lookups.topic_ids
         others = {topic for topic in found if found[topic] not in self._topic_ids.setdefault(topic, {found[topic]})}
         suspects = {tp for tp in starts.keys() & ends.keys() if tp.topic in others} - _truncated(starts, ends)
         firsts = self._lookups.edges(suspects, EARLIEST)
         again = {tp: first for tp, first in firsts.items() if first < starts[tp]}
         for tp in sorted(again):
-            self._report_data_loss(f"{tp} was deleted and made again; the query is at {starts[tp]} of the one before")
+            self._report_data_loss(
+                f"{tp} was deleted and created again; the query is at {starts[tp]} of the deleted partition"
+            )
         return again
 
     def _record_topic_ids(self) -> None:
@@ -214,12 +225,12 @@ class StreamReader(DataSourceStreamReader):
             self._topic_ids.setdefault(topic, set()).add(topic_id)
 
     def _admit(self, starts: Offsets, limits: Limits) -> Offsets | None:
-        """The ends of the next micro-batch; None if there is none yet."""
+        """Return the ends of the next micro-batch; None if there is none yet."""
         begins = self._beginnings(starts, self._latest)
         ends = {tp: end for tp, end in self._latest.items() if tp in begins}
         behind = lags(begins, ends)
         if not self._gate.opens(sum(behind.values()), limits):
-            # That partitions came, went or began anew is noted even if none of their records is read yet.
+            # Partitions that were added, deleted or recreated go into the checkpoint even if no record is read yet.
             noted = {tp: begins[tp] for tp in ends}
             return None if noted == starts else noted
         if limits.max_offsets is not None:
@@ -230,12 +241,12 @@ class StreamReader(DataSourceStreamReader):
         return ends
 
     def _beginnings(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Where to read from: new partitions, and those that were made again, from their first offset."""
+        """Return where to read from: new and recreated partitions start at their first offset."""
         again, new = _truncated(starts, ends), ends.keys() - starts.keys()
         firsts = self._lookups.edges(again | new, EARLIEST)
         for tp in sorted(new & firsts.keys()):
             if firsts[tp] > 0:
-                self._report_data_loss(f"the new partition {tp} begins at {firsts[tp]} and not at 0")
+                self._report_data_loss(f"the new partition {tp} begins at {firsts[tp]}, not at 0")
         return {**starts, **firsts}
 
     def _report_data_loss(self, what: str) -> None:
@@ -250,7 +261,7 @@ class StreamReader(DataSourceStreamReader):
             return {}
 
     def _wait(self, deadline_s: float) -> bool:
-        """Whether something came before the time was over."""
+        """Wait for records until the deadline. Returns whether to look up the ends again."""
         left_s = deadline_s - self._clock.monotonic()
         if left_s <= 0:
             return False
@@ -263,12 +274,13 @@ class StreamReader(DataSourceStreamReader):
             _pause(_PAUSE_S)
             return True
 
-    # What to read.
+    # The tasks of a micro-batch.
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         if start == end and self._initial is None:
-            # Before a restarted query replays its last micro-batch, Spark 4.0 asks for this to tell where that ends. If
-            # it counted as the query's beginning, the replay of a first micro-batch would not be known as one.
+            # Before a restarted query replays its last micro-batch, Spark 4.0 makes this call to pass the end of it. If
+            # the call counted as the start of the query, the replay of a first micro-batch would not be recognized, and
+            # its starting offsets would not be limited to its end.
             return []
         starts, ends = offsets_from_json(start), offsets_from_json(end)
         if starts == self._initial and not self._has_started:
@@ -276,15 +288,15 @@ class StreamReader(DataSourceStreamReader):
         self._has_started = True
         begins = self._beginnings(starts, ends)
         for tp in sorted(ends.keys() - begins.keys()):
-            self._report_data_loss(f"{tp} does not exist any more; it was to be read to {ends[tp]}")
+            self._report_data_loss(f"{tp} no longer exists; it was to be read up to {ends[tp]}")
         return tasks_for(self._options, ranges_between(begins, ends))
 
     def _repeat_first(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Where the first micro-batch begins was looked up again, and may lie behind its end."""
+        """Return the starts of a repeated first micro-batch. They were resolved again, and may be after its end."""
         if not _depends_on_now(self._options):
             for tp in sorted(_truncated(starts, ends)):
                 self._report_data_loss(
-                    f"{tp} would be read from {starts[tp]} on now, and the first micro-batch ended at {ends[tp]}"
+                    f"{tp} would now be read from {starts[tp]} on, but the first micro-batch ended at {ends[tp]}"
                 )
         return {tp: min(offset, ends.get(tp, offset)) for tp, offset in starts.items()}
 
@@ -298,7 +310,7 @@ def _pause(duration_s: float) -> None:
 
 
 def _depends_on_now(options: ReadOptions) -> bool:
-    """Whether the offsets to begin at are others if they are looked up later."""
+    """Whether a later lookup can resolve the starting offsets to other values."""
     bound = options.starting
     if isinstance(bound, Edge):
         return bound.offset == LATEST

@@ -1,7 +1,7 @@
-"""A range of offsets in a task: fetched as raw batches, turned into Arrow columns by the compiled kernel, shaped as the
-schema says. No Python runs per row, except for rows that cannot be decoded.
+"""Reads a range of offsets in a task: fetches raw batches, converts them to Arrow columns with the compiled kernel and
+shapes them to the schema. No Python code runs per row, except for rows that cannot be decoded.
 
-Made on the driver, pickled, used in tasks: a plan holds no client and no connection.
+A `ReadPlan` is created on the driver, pickled and used in tasks, so it holds no client and no connection.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from rookery.spark.source.row_shape import Shaped, shape
 from rookery.spark.source.schema import Decoders
 
 _PORTION_BYTES: Final = 16 * 1024 * 1024
-# Between looks whether a transaction has ended.
+# The interval at which an open transaction is checked.
 _PAUSE_S: Final = 0.2
 
 
@@ -44,7 +44,10 @@ class ReadPlan:
 
 
 def _send_dead_letters(options: ReadOptions, shaped: Shaped) -> None:
-    """At least once, before the rows that are left are handed on: a task that fails is tried again."""
+    """Send the dead letters before the remaining rows are returned, so that none is lost.
+
+    Delivery is at least once: a failed task is tried again and sends them again.
+    """
     from rookery.spark.dead_letter_columns import dead_letter_table
 
     table = dead_letter_table(shaped.dead, shaped.failures, options.dead_letter_topic)
@@ -56,13 +59,16 @@ def _send_dead_letters(options: ReadOptions, shaped: Shaped) -> None:
 
 
 def _portions(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Whole, unless it is what became of well compressed batches: Spark holds the whole of one in memory."""
+    """Split a batch that is large because its records were well compressed: Spark holds a whole batch in memory."""
     count = max(rows.num_rows * _PORTION_BYTES // max(rows.nbytes, 1), 1)
     return (rows.slice(start, count) for start in range(0, rows.num_rows, count))
 
 
 def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range, in the client's columns. What is gone of it fails or is left out."""
+    """Yield the records of a range, in the client's columns.
+
+    Records that no longer exist fail the query or are skipped, as failOnDataLoss says.
+    """
     config = options.client_config
     consumer = consumer_for(config)
     tp = wanted.partition
@@ -79,14 +85,16 @@ def fetch(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise request_failed(f"reading {wanted}", config, error) from error
-            report_data_loss(
-                f"{tp} does not exist any more; {wanted} was to be read", is_fatal=options.fail_on_data_loss
-            )
+            report_data_loss(f"{tp} no longer exists; {wanted} was to be read", is_fatal=options.fail_on_data_loss)
             return
 
 
 def _check_end(options: ReadOptions, wanted: OffsetRange) -> None:
-    """What is there but belongs to open transactions is waited for, where only committed records are read."""
+    """Wait until the end of the range can be read.
+
+    With read_committed, records before `wanted.end` may belong to open transactions. Without the wait, the range would
+    be read only up to the last stable offset, although the checkpoint says that it was read completely.
+    """
     config, tp = options.client_config, wanted.partition
     consumer = consumer_for(config)
     if consumer.end_offsets([tp])[tp] >= wanted.end:
