@@ -170,7 +170,7 @@ async def start(path: Path, *, config: Mapping[str, str], files: Files, director
     pending, flusher = Pending(asyncio.get_running_loop()), Flusher()
     replicas = ReplicaManager(logs, node_id=NODE_ID, static_config=config, pending=pending, flusher=flusher)
     replicas.start(metadata.image, metadata.removed_topics)
-    metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.settle))
+    metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.delete_removed_logs))
     coordination = build_coordination(
         layers,
         node_id=NODE_ID,

@@ -110,7 +110,7 @@ def test_consumers_stop_at_the_high_watermark_and_followers_do_not(tmp_path: Pat
             await broker.create_topic("orders")
             state = broker.replica("orders").state
             broker.append("orders", b"a")
-            state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+            state.set_leader(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
             broker.append("orders", b"b")
             result = only(fetch(broker, ("orders", [partition()])))
             assert (bases(result.records), result.high_watermark) == ([0], 1)
@@ -156,7 +156,7 @@ def test_fenced_epoch_names_the_leader_since_v16(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             topic_id = await broker.create_topic("orders")
-            broker.replica("orders").state.lead(1, leader_epoch=5, partition_epoch=1, replicas=(1,), isr=(1,))
+            broker.replica("orders").state.set_leader(1, leader_epoch=5, partition_epoch=1, replicas=(1,), isr=(1,))
             for version in (15, 16):
                 response = fetch(broker, (topic_id, [partition(current_leader_epoch=2)]), version=version)
                 result = only(response)
@@ -174,7 +174,7 @@ def test_diverging_epoch(tmp_path: Path) -> None:
             await broker.create_topic("orders")
             state = broker.replica("orders").state
             broker.append("orders", b"a", b"b")
-            state.lead(1, leader_epoch=3, partition_epoch=1, replicas=(1,), isr=(1,))
+            state.set_leader(1, leader_epoch=3, partition_epoch=1, replicas=(1,), isr=(1,))
             broker.append("orders", b"c")
 
             def diverging(offset: int, epoch: int) -> tuple[int, int, int]:
@@ -354,7 +354,7 @@ def test_followers_wake_on_records_that_are_not_committed(tmp_path: Path) -> Non
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
             state = broker.replica("orders").state
-            state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+            state.set_leader(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
             follower = await waiting(poll(broker, ("orders", [partition()]), replica_id=2))
             consumer = await waiting(poll(broker, ("orders", [partition()])))
             broker.append("orders", b"a")
@@ -415,7 +415,7 @@ def test_long_poll_ends_when_the_epoch_changes(tmp_path: Path) -> None:
             await broker.create_topic("orders")
             task = await waiting(poll(broker, ("orders", [partition(current_leader_epoch=0)])))
             replica = broker.replica("orders")
-            replica.state.lead(1, leader_epoch=1, partition_epoch=1, replicas=(1,), isr=(1,))
+            replica.state.set_leader(1, leader_epoch=1, partition_epoch=1, replicas=(1,), isr=(1,))
             broker.services.pending.wake(replica.state.topic_partition)
             assert only(await response_of(task)).error_code == ErrorCode.FENCED_LEADER_EPOCH
 

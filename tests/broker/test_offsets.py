@@ -43,7 +43,7 @@ def test_list_offsets_errors(tmp_path: Path, arguments: dict[str, Any], expected
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
-            broker.replica("orders").state.lead(1, leader_epoch=2, partition_epoch=1, replicas=(1,), isr=(1,))
+            broker.replica("orders").state.set_leader(1, leader_epoch=2, partition_epoch=1, replicas=(1,), isr=(1,))
             result = list_offset(broker, **arguments)
             assert result.error_code == expected
             if expected is not ErrorCode.NONE:
@@ -72,7 +72,7 @@ def test_latest_is_the_high_watermark_for_consumers(tmp_path: Path) -> None:
             await broker.create_topic("orders")
             broker.append("orders", b"a", timestamp_ms=1_699_999_999_000)
             state = broker.replica("orders").state
-            state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+            state.set_leader(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
             broker.append("orders", b"b", timestamp_ms=1_700_000_000_000)
             assert list_offset(broker, -1).offset == 1
             assert list_offset(broker, -1, isolation_level=1).offset == 1
@@ -89,9 +89,9 @@ def test_new_leader_that_catches_up(tmp_path: Path, version: int, expected: str)
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
             state = broker.replica("orders").state
-            state.lead(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+            state.set_leader(1, leader_epoch=0, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
             broker.append("orders", b"a")
-            state.lead(1, leader_epoch=1, partition_epoch=2, replicas=(1, 2), isr=(1, 2))
+            state.set_leader(1, leader_epoch=1, partition_epoch=2, replicas=(1, 2), isr=(1, 2))
             assert ErrorCode(list_offset(broker, -1, version=version).error_code).name == expected
             assert list_offset(broker, -2, version=version).error_code == ErrorCode.NONE
 
@@ -149,9 +149,9 @@ def test_offset_for_leader_epoch(
             await broker.create_topic("orders")
             state = broker.replica("orders").state
             broker.append("orders", b"a", b"b")
-            state.lead(1, leader_epoch=2, partition_epoch=1, replicas=(1,), isr=(1,))
+            state.set_leader(1, leader_epoch=2, partition_epoch=1, replicas=(1,), isr=(1,))
             broker.append("orders", b"c")
-            state.lead(1, leader_epoch=4, partition_epoch=2, replicas=(1,), isr=(1,))
+            state.set_leader(1, leader_epoch=4, partition_epoch=2, replicas=(1,), isr=(1,))
             wanted = Message(partition=0, current_leader_epoch=current, leader_epoch=leader_epoch)
             missing = Message(partition=9, current_leader_epoch=-1, leader_epoch=0)
             response = broker.call_now(

@@ -264,7 +264,7 @@ def test_truncated_or_silent_old_requests_close(tmp_path: Path, cut: int) -> Non
 
 def have_followers(broker: Broker, *, isr: tuple[int, ...], epoch: int = 0) -> None:
     """Pretend that the controller put other replicas beside ours."""
-    broker.replica("orders").state.lead(1, leader_epoch=epoch, partition_epoch=1, replicas=(1, 2, 3), isr=isr)
+    broker.replica("orders").state.set_leader(1, leader_epoch=epoch, partition_epoch=1, replicas=(1, 2, 3), isr=isr)
 
 
 @pytest.mark.parametrize(("acks", "expected"), [(-1, ErrorCode.NOT_ENOUGH_REPLICAS), (1, ErrorCode.NONE)])

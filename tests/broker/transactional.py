@@ -105,7 +105,7 @@ async def await_state(broker: Broker, expected: str) -> None:
 def lead_with_follower(replica: Replica) -> None:
     """From now on nothing is committed before the follower has read it."""
     replicas = (NODE_ID, FOLLOWER)
-    replica.state.lead(NODE_ID, leader_epoch=0, partition_epoch=1, replicas=replicas, isr=replicas)
+    replica.state.set_leader(NODE_ID, leader_epoch=0, partition_epoch=1, replicas=replicas, isr=replicas)
 
 
 class SlowCoordinator:

@@ -19,7 +19,7 @@ from rookery.records.control import Marker
 from rookery.records.record import Record, decode_records
 from rookery.replication.replica import Replica
 from tests.broker.harness import NODE_ID, Broker, batch, running
-from tests.replication.elections import FOLLOWER, forget_leader_epochs, lead, lose_and_win_election
+from tests.replication.elections import FOLLOWER, forget_leader_epochs, lose_and_win_election, set_leader
 
 TOPIC = "__key_values"
 Pair = tuple[bytes, bytes | None]
@@ -230,7 +230,7 @@ def test_waiting_requests_fail_when_the_coordinator_moves(tmp_path: Path) -> Non
 async def write_over_elections(broker: Broker, coordinator: Coordinator[KeyValueShard]) -> tuple[Any, Any]:
     """Return the response to a write whose records were truncated, and the state when this node leads again."""
     replica = broker.replica(TOPIC, coordinator.partition_of("k"))
-    lead(replica, leader=NODE_ID, leader_epoch=5)
+    set_leader(replica, leader=NODE_ID, leader_epoch=5)
     coordinator.apply(broker.services.image)
     written = coordinator.write("k", put(b"ours", b"1"))
     assert not written.done()
@@ -267,7 +267,7 @@ def test_a_shard_decides_nothing_after_its_epoch(tmp_path: Path) -> None:
         assert coordinator.leads("k", replica.state.leader_epoch)
         for leader in (FOLLOWER, NODE_ID):
             epoch = replica.state.leader_epoch
-            lead(replica, leader=leader, leader_epoch=epoch + 1)
+            set_leader(replica, leader=leader, leader_epoch=epoch + 1)
             assert coordinator.write("k", put(b"a", b"1")).result() is ErrorCode.NOT_COORDINATOR
             ended = coordinator.end_transaction(coordinator.partition_of("k"), Marker(7, 0, True, epoch))
             assert ended.result() is ErrorCode.NOT_COORDINATOR
@@ -381,7 +381,7 @@ def test_a_divisible_result_may_exceed_a_batch(tmp_path: Path) -> None:
 def hold_back(replica: Replica) -> Callable[[Offset], None]:
     """Add a follower that fetches only when the returned function is called with its end offset."""
     state = replica.state
-    state.lead(
+    state.set_leader(
         NODE_ID,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch + 1,

@@ -1,4 +1,4 @@
-"""What happens to a partition with several replicas, for tests on one node: elections that are lost and won again."""
+"""Elections of a partition with several replicas, simulated on one node: a leader is deposed and elected again."""
 
 from collections.abc import Mapping
 
@@ -14,30 +14,32 @@ from rookery.replication.replica import Replica
 FOLLOWER = 2
 
 
-def lead(replica: Replica, *, leader: int, leader_epoch: int, node_id: int = 1) -> None:
-    """Apply what the metadata would say of a partition with a follower that is in sync."""
+def set_leader(replica: Replica, *, leader: int, leader_epoch: int, node_id: int = 1) -> None:
+    """Set the leader of a partition that has one follower, which is in sync."""
     replicas = (node_id, FOLLOWER)
-    replica.state.lead(leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=replicas, isr=replicas)
+    replica.state.set_leader(
+        leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=replicas, isr=replicas
+    )
 
 
 def lose_and_win_election(replica: Replica, other: Buffer, *, node_id: int = 1) -> None:
-    """Depose the leader, truncate all that it appended, elect it again, and commit `other` records in their place.
+    """Depose the leader, truncate its whole log, elect it again, and commit `other` records at the same offsets.
 
-    Nothing of it waits: to waiters, all of it happens in one turn of the event loop.
+    This function does not await: waiters see all of it in one turn of the event loop.
     """
     epoch = replica.state.leader_epoch
-    lead(replica, leader=FOLLOWER, leader_epoch=epoch + 1, node_id=node_id)
+    set_leader(replica, leader=FOLLOWER, leader_epoch=epoch + 1, node_id=node_id)
     replica.log.truncate_to(0)
     replica.state.local_end_moved(replica.log.end_offset)
-    lead(replica, leader=node_id, leader_epoch=epoch + 2, node_id=node_id)
+    set_leader(replica, leader=node_id, leader_epoch=epoch + 2, node_id=node_id)
     assert replica.append(bytearray(other), acks=1, now_ms=0, is_inspected=True).error_code is ErrorCode.NONE
     replica.read(replica.log.end_offset, 1, node_id=FOLLOWER)
     assert replica.state.high_watermark == replica.log.end_offset
 
 
-def find_lost(replica: Replica, answers: Mapping[bytes, ErrorCode]) -> set[bytes]:
-    """The checker: values that were acknowledged, though the log does not have them. `answers` are by value."""
-    return {value for value, code in answers.items() if code is ErrorCode.NONE} - _values(replica)
+def find_lost(replica: Replica, error_codes: Mapping[bytes, ErrorCode]) -> set[bytes]:
+    """Return the values that were acknowledged but are not in the log. `error_codes` maps values to responses."""
+    return {value for value, code in error_codes.items() if code is ErrorCode.NONE} - _values(replica)
 
 
 def _values(replica: Replica) -> set[bytes]:
@@ -55,5 +57,5 @@ def _values(replica: Replica) -> set[bytes]:
 
 
 def forget_leader_epochs(patch: pytest.MonkeyPatch) -> None:
-    """Plant a bug: waiters remember that this node led, not in which epoch."""
+    """Plant a bug: a waiter checks only whether this node leads now, not the epoch of its append."""
     patch.setattr(Partition, "still_leads", lambda self, leader_epoch: self.is_leader)

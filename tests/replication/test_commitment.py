@@ -1,4 +1,4 @@
-"""Waiting for commits on a loop that the test turns by hand; also over elections that are lost and won again."""
+"""Waiting for commits on an event loop that the test steps manually, also across elections that are lost and won."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from rookery.base.errors import ErrorCode
 from rookery.replication.commitment import when_committed
 from rookery.replication.pending import Pending
 from rookery.replication.replica import Replica
-from tests.replication.elections import FOLLOWER, find_lost, forget_leader_epochs, lead, lose_and_win_election
+from tests.replication.elections import FOLLOWER, find_lost, forget_leader_epochs, lose_and_win_election, set_leader
 from tests.replication.test_pending import ManualLoop
 from tests.replication.test_replica_transactions import Leader
 from tests.storage.samples import START_MS, batch
@@ -63,7 +63,7 @@ def test_not_wanted_any_more() -> None:
 
 def test_deposed() -> None:
     wait = Wait()
-    lead(wait.replica, leader=FOLLOWER, leader_epoch=6)
+    set_leader(wait.replica, leader=FOLLOWER, leader_epoch=6)
     assert wait.wake() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 

@@ -1,4 +1,4 @@
-"""The hosted partitions follow the image, also over restarts."""
+"""The hosted partitions follow the cluster image, also after restarts."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ def test_partitions_and_high_watermarks_survive_a_restart(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_deleted_and_made_anew(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_and_created_again_starts_empty(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders", partitions=2)
@@ -54,7 +54,7 @@ def test_deleted_and_made_anew(tmp_path: Path) -> None:
 
 
 def names_of(path: Path, topic: str) -> list[str]:
-    """The directories of a topic's partitions, whatever they are called by now."""
+    """Return the directories of a topic's partitions, including renamed ones."""
     return sorted(child.name for child in path.iterdir() if child.name.startswith(f"{topic}-"))
 
 
@@ -66,7 +66,7 @@ def test_the_log_of_a_topic_that_was_removed_is_set_aside_at_start(tmp_path: Pat
             broker.append("orders", b"a")
             shutil.copytree(data, copy)
             await delete(broker, "orders")
-        # As if the node had gone down between the two: the metadata log has the removal, the disk has the log.
+        # The state after a crash during the deletion: the metadata log has the removal, the disk still has the log.
         copy.rename(data)
         async with running(tmp_path) as broker:
             assert len(broker.services.replicas) == 0
@@ -76,7 +76,7 @@ def test_the_log_of_a_topic_that_was_removed_is_set_aside_at_start(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_a_log_that_the_metadata_has_never_heard_of_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_log_whose_topic_is_not_in_the_metadata_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")
@@ -87,14 +87,14 @@ def test_a_log_that_the_metadata_has_never_heard_of_stays_where_it_is(tmp_path: 
             with captured_logs() as lines:
                 async with running(tmp_path) as broker:
                     assert len(broker.services.replicas) == 1
-            (told,) = [line for line in lines if line["log_level"] == "error"]
-            assert told["partition"] == "foreign-0"
+            (error,) = [line for line in lines if line["log_level"] == "error"]
+            assert error["partition"] == "foreign-0"
             assert names_of(tmp_path / "disk0", "foreign") == ["foreign-0"]
 
     asyncio.run(main())
 
 
-def test_a_directory_with_an_id_that_the_metadata_does_not_know_is_not_served_under_its_name(tmp_path: Path) -> None:
+def test_a_directory_with_an_unknown_topic_id_is_not_served_under_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         partition = TopicPartition("orders", 0)
         async with running(tmp_path) as broker:
@@ -111,7 +111,7 @@ def test_a_directory_with_an_id_that_the_metadata_does_not_know_is_not_served_un
     asyncio.run(main())
 
 
-def test_partition_elsewhere_is_not_ours(tmp_path: Path) -> None:
+def test_a_partition_on_another_node_is_not_hosted(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_topic("orders")

@@ -1,4 +1,4 @@
-"""The high watermark, and who may be served, as a table of situations."""
+"""The high watermark, and the checks of leader epochs and followers, as a table of situations."""
 
 import pytest
 from hypothesis import given
@@ -13,11 +13,11 @@ _TP = TopicPartition("orders", 0)
 
 def make(*, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] | None = None, leader: int = 1) -> Partition:
     partition = Partition(_TP, NO_TOPIC_ID, node_id=1)
-    partition.lead(leader, leader_epoch=5, partition_epoch=9, replicas=replicas or isr, isr=isr)
+    partition.set_leader(leader, leader_epoch=5, partition_epoch=9, replicas=replicas or isr, isr=isr)
     return partition
 
 
-def test_one_replica_commits_at_once() -> None:
+def test_one_replica_commits_immediately() -> None:
     partition = make()
     assert partition.local_end_moved(10)
     assert partition.high_watermark == 10
@@ -38,7 +38,7 @@ def test_a_replica_that_left_the_isr_does_not_hold_others_back() -> None:
     partition = make(isr=(1, 2))
     partition.local_end_moved(10)
     assert partition.high_watermark == 0
-    assert partition.lead(1, leader_epoch=5, partition_epoch=10, replicas=(1, 2), isr=(1,))
+    assert partition.set_leader(1, leader_epoch=5, partition_epoch=10, replicas=(1, 2), isr=(1,))
     assert partition.high_watermark == 10
 
 
@@ -46,7 +46,7 @@ def test_followers_are_unknown_after_a_new_election() -> None:
     partition = make(isr=(1, 2))
     partition.local_end_moved(10)
     partition.follower_fetched(2, 10)
-    partition.lead(1, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1, 2))
+    partition.set_leader(1, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1, 2))
     assert partition.epoch_start_offset == 10
     partition.local_end_moved(12)
     assert partition.high_watermark == 10
@@ -55,8 +55,8 @@ def test_followers_are_unknown_after_a_new_election() -> None:
 
 def test_new_leader_catches_up() -> None:
     partition = Partition(_TP, NO_TOPIC_ID, node_id=1)
-    partition.start(high_watermark=3, start_offset=0, end_offset=8)
-    partition.lead(1, leader_epoch=1, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+    partition.restore(high_watermark=3, start_offset=0, end_offset=8)
+    partition.set_leader(1, leader_epoch=1, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
     assert partition.is_catching_up
     assert partition.follower_fetched(2, 8)
     assert not partition.is_catching_up
@@ -67,7 +67,7 @@ def test_new_leader_catches_up() -> None:
 )
 def test_start_keeps_the_checkpoint_within_the_log(checkpointed: int, start: int, end: int, expected: int) -> None:
     partition = Partition(_TP, NO_TOPIC_ID, node_id=1)
-    partition.start(high_watermark=checkpointed, start_offset=start, end_offset=end)
+    partition.restore(high_watermark=checkpointed, start_offset=start, end_offset=end)
     assert partition.high_watermark == expected
 
 

@@ -1,4 +1,4 @@
-"""Parked requests on a loop that the test turns by hand."""
+"""Parked requests on an event loop that the test steps manually."""
 
 from collections.abc import Callable, Set
 
@@ -48,7 +48,7 @@ class ManualLoop:
 
 
 class Recorder:
-    """A waiter's two callbacks, and what they were told."""
+    """The two callbacks of a waiter, with a record of their calls."""
 
     def __init__(self, *, completes_after: int) -> None:
         self.attempts: list[set[TopicPartition]] = []
@@ -81,7 +81,7 @@ def test_wakes_of_one_turn_are_one_attempt() -> None:
     assert [timer.cancelled for timer in loop.timers] == [True]
 
 
-def test_attempt_that_fails_goes_on_waiting() -> None:
+def test_a_request_stays_parked_after_an_unsuccessful_attempt() -> None:
     loop = ManualLoop()
     pending = Pending(loop)
     recorder = Recorder(completes_after=2)
@@ -115,7 +115,7 @@ def test_wake_without_waiters_schedules_nothing() -> None:
     assert loop.ready == []
 
 
-def test_cancelled_waiter_is_forgotten() -> None:
+def test_a_cancelled_waiter_is_removed() -> None:
     loop = ManualLoop()
     pending = Pending(loop)
     recorder = Recorder(completes_after=1)

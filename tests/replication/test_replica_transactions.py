@@ -1,4 +1,4 @@
-"""What a leader does with transactional batches, a coordinator's batches and markers."""
+"""A leader's handling of transactional batches, coordinator batches and markers."""
 
 from collections.abc import Callable
 
@@ -20,16 +20,16 @@ UNVERIFIED = Verification(5, 0, None)
 
 
 class Leader:
-    """A replica on node 1, and how often its waiters were woken and its flusher asked."""
+    """A replica on node 1, with a record of its wake-ups and flush requests."""
 
     def __init__(self, *, isr: tuple[int, ...] = (1,), config: LogConfig | None = None, log: Log | None = None) -> None:
         self.changes: list[Replica] = []
         self.flushes: list[Replica] = []
         state = Partition(PARTITION, NO_TOPIC_ID, node_id=1)
         log = log or open_log(CrashFiles(), config=config or LogConfig(retention_ms=-1))
-        state.start(high_watermark=0, start_offset=log.start_offset, end_offset=log.end_offset)
+        state.restore(high_watermark=0, start_offset=log.start_offset, end_offset=log.end_offset)
         self.replica = Replica(state, log, changed=self.changes.append, flush=self._flush)
-        state.lead(1, leader_epoch=5, partition_epoch=9, replicas=isr, isr=isr)
+        state.set_leader(1, leader_epoch=5, partition_epoch=9, replicas=isr, isr=isr)
 
     def _flush(self, replica: Replica) -> None:
         replica.is_flushing = True
@@ -97,20 +97,20 @@ def test_a_marker_waits_for_its_flush() -> None:
     assert leader.stable == 2
 
 
-def test_a_late_batch_cannot_begin_a_transaction_that_nobody_ends() -> None:
+def test_a_late_batch_cannot_begin_a_transaction_that_no_marker_ends() -> None:
     leader = Leader()
     data = batch(producer_id=5, epoch=0, sequence=0, transactional=True)
-    verification = leader.replica.verification_of(data)
+    verification = leader.replica.needed_verification(data)
     leader.end()
     assert leader.append(0, verification=verification).error_code == ErrorCode.INVALID_TXN_STATE
     assert leader.append(0, verification=None).error_code == ErrorCode.INVALID_TXN_STATE
-    again = leader.replica.verification_of(data)
+    again = leader.replica.needed_verification(data)
     assert leader.append(0, verification=again).error_code == ErrorCode.NONE
-    assert leader.replica.verification_of(data) is None
-    # A repeated batch is a duplicate, verified or not; after the end it is none.
+    assert leader.replica.needed_verification(data) is None
+    # A repeated batch is a duplicate, verified or not. After the end of the transaction it is not.
     assert leader.append(0, verification=None) == Appended(ErrorCode.NONE, 1, 2, log_start_offset=0)
     leader.end()
-    assert leader.replica.verification_of(data) is None
+    assert leader.replica.needed_verification(data) is None
     assert leader.append(0, verification=None).error_code == ErrorCode.TRANSACTION_ABORTABLE
     assert leader.append(0, verification=again).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
@@ -121,7 +121,7 @@ def test_a_late_batch_cannot_begin_a_transaction_that_nobody_ends() -> None:
     ids=["nothing", "zeros", "plain", "idempotent", "without a producer"],
 )
 def test_what_needs_no_verification(records: bytes) -> None:
-    assert Leader().replica.verification_of(records) is None
+    assert Leader().replica.needed_verification(records) is None
 
 
 def test_other_batches_of_the_producer() -> None:
@@ -149,12 +149,12 @@ def test_markers_are_fenced() -> None:
         lambda leader: leader.replica.append_coordinated(batch(), now_ms=START_MS),
     ],
 )
-def test_only_a_leader_with_enough_replicas_takes_them(append: Callable[[Leader], Appended]) -> None:
+def test_only_a_leader_with_enough_replicas_appends(append: Callable[[Leader], Appended]) -> None:
     follower = Leader()
-    follower.replica.state.lead(2, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1, 2))
+    follower.replica.state.set_leader(2, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1, 2))
     assert append(follower).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     lonely = Leader(isr=(1,), config=LogConfig(retention_ms=-1, min_insync_replicas=2))
-    lonely.replica.state.lead(1, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1,))
+    lonely.replica.state.set_leader(1, leader_epoch=6, partition_epoch=10, replicas=(1, 2), isr=(1,))
     assert append(lonely).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -186,8 +186,8 @@ def test_a_failed_disk() -> None:
     assert leader.replica.read(0, 1000, read_committed=True).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_damage_that_hides_the_producers_concerns_readers_of_committed_records_only() -> None:
-    """The producers are to be read again from the log, since their snapshots are torn; its first segment is damaged."""
+def test_unreadable_producer_state_affects_read_committed_readers_only() -> None:
+    """All snapshots are torn: the state must be rebuilt from the log, but the log's first segment is damaged."""
     files = CrashFiles()
     log = open_log(files)
     append(log, batch())

@@ -110,12 +110,12 @@ class Inspections:
                 inspection = _begin(replica, batch, judge, now_ms, replica.policy.decompressed_size_max)
                 return await _run(inspection, slices)
             except InvalidBatchError as error:
-                return replica.refuse(error)
+                return replica.reject(error)
 
     def _judge(self, replica: Replica, batch: Buffer) -> SchemaJudge | None:
         """None where no schemas are checked: a batch that is in the log already keeps its answer."""
         rules = replica.log.config.schema_rules
-        if rules is None or replica.is_known(read_header(batch)):
+        if rules is None or replica.is_duplicate(read_header(batch)):
             return None
         return self._schemas.judge(replica.state.topic_partition.topic, rules)
 
@@ -142,7 +142,7 @@ def _inspect_small(
     try:
         return finish(inspection, payload)
     except InvalidBatchError as error:
-        return replica.refuse(error)
+        return replica.reject(error)
 
 
 def _begin(

@@ -161,7 +161,9 @@ class Node:
         services.replicas.start(metadata.image, metadata.removed_topics)
         replicas = self._replicas = services.replicas
         metadata.add(Publisher("settings", self._configure))
-        metadata.add(Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.settle))
+        metadata.add(
+            Publisher("replicas", replicas.apply, prepare=replicas.prepare, settle=replicas.delete_removed_logs)
+        )
         await self._register(controller, identity, is_clean=summary.is_clean)
         # After the registration, which begins new leader epochs if the last stop was not clean: a shard is loaded again
         # in each epoch.

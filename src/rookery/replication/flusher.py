@@ -1,7 +1,7 @@
-"""Fsyncs that acknowledgements wait for: in worker threads, and one at a time per log.
+"""The fsyncs that acknowledgements wait for. They run in worker threads, one at a time per log.
 
-While a log's fsync runs, more records arrive; they share the next one. So a busy partition with `flush.messages=1` does
-one fsync per disk round trip, whatever the number of producers.
+Records that arrive while a log's fsync runs share the next one. So a busy partition with `flush.messages=1` does one
+fsync per disk round trip, whatever the number of producers.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ logger = structlog.get_logger(__name__)
 
 
 class Flusher:
-    """Runs the flushes that replicas ask for. The event loop that calls `request` runs them."""
+    """Runs the flushes that replicas request, as tasks of the event loop that calls `request`."""
 
     def __init__(self, executor: Executor | None = None) -> None:
         self._executor = executor
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self, replica: Replica) -> None:
-        """Flush a replica's log soon; what is asked for while a flush runs is done by the next one."""
+        """Start to flush a replica's log. A request during a flush does nothing: `Replica.flushed` repeats it."""
         if replica.is_flushing:
             return
         replica.is_flushing = True
@@ -33,7 +33,7 @@ class Flusher:
         task.add_done_callback(self._tasks.discard)
 
     async def wait(self) -> None:
-        """Wait for the flushes under way."""
+        """Wait until no flush is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -43,7 +43,7 @@ class Flusher:
         except StorageError as error:
             logger.error("flush failed", partition=str(replica.state.topic_partition), error=str(error))
             replica.is_flushing = False
-            replica.failed()
+            replica.notify_failure()
             return
         replica.is_flushing = False
         replica.flushed(end_offset)

@@ -1,12 +1,13 @@
-"""The partitions that this node hosts: made from the cluster image, found by the handlers.
+"""The partitions that this node hosts: created from the cluster image, looked up by the handlers.
 
-`apply` is the image listener: it gives partitions their leader, epoch and configs. What takes long with many partitions
-is done around it in slices: `prepare` makes the logs of new partitions before the image is published, and `settle`
-removes the logs of deleted ones afterwards. A topic that was deleted and created again under its name has another id;
-the old log is removed before the new one is made, so records never pass from one to the other.
+`apply` is the image listener: it sets the leader, epoch and configs of partitions. The work that takes long with many
+partitions is done in slices before and after it: `prepare` creates the logs of new partitions before the image is
+published, and `delete_removed_logs` deletes those of removed partitions afterwards. A topic that was deleted and
+created again under the same name has another id; the old log is deleted before the new one is created, so that no
+record passes from one to the other.
 
-High watermarks are checkpointed per log directory as Kafka does (`replication-offset-checkpoint`); a partition starts
-from there, and a single replica moves on to the end of its log at once.
+High watermarks are checkpointed per log directory as in Kafka (`replication-offset-checkpoint`). After a restart a
+partition's high watermark starts from there; a leader without followers advances it to the end of its log immediately.
 """
 
 import asyncio
@@ -62,10 +63,10 @@ class ReplicaManager:
         self._replicas: dict[TopicPartition, Replica] = {}
         # Replicas of an image that is about to be published.
         self._prepared: dict[TopicPartition, Replica] = {}
-        # Partitions that are gone from the image, and whose logs are still to be removed.
-        self._doomed: list[TopicPartition] = []
+        # Partitions that the image no longer has, and whose logs are still to be deleted.
+        self._removed: list[TopicPartition] = []
         self._high_watermarks: dict[TopicPartition, Offset] = {}
-        # What the checkpoint files hold, so that an idle node leaves its disks alone.
+        # The content of the checkpoint files: an idle node does not rewrite them.
         self._checkpointed: dict[Path, dict[TopicPartition, Offset]] = {}
 
     def __iter__(self) -> Iterator[Replica]:
@@ -79,42 +80,44 @@ class ReplicaManager:
         return self._logs.directories
 
     def volume_bytes(self, directory: LogDirectory) -> tuple[int, int]:
-        """Total and free bytes of the volume that a log directory lies on."""
+        """Return the total and the free bytes of a log directory's volume."""
         return self._files.total_bytes(directory.path), self._files.free_bytes(directory.path)
 
     def find(self, partition: TopicPartition) -> Replica | ErrorCode:
-        """The replica, or why there is none to serve."""
+        """Return the replica, or the error code if this node cannot serve it."""
         replica = self._replicas.get(partition)
         if replica is None:
-            return self._why_missing(partition)
+            return self._missing_error(partition)
         if replica.log.log_directory.failure is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return replica
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether the cluster has this partition, here or elsewhere."""
+        """Return whether the cluster has this partition, on this node or another one."""
         topic = self._image.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
     def topic_name(self, topic_id: TopicId) -> TopicName | None:
         return self._image.topic_names.get(topic_id)
 
-    def _why_missing(self, partition: TopicPartition) -> ErrorCode:
+    def _missing_error(self, partition: TopicPartition) -> ErrorCode:
+        """Return the error code for a partition without a replica on this node."""
         topic = self._image.topics.get(partition.topic)
         found = topic.partitions.get(partition.partition) if topic is not None else None
         if found is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # A replica of ours that has no log lies in a directory that failed.
+        # This node should have the replica: its log is in a directory that failed, or is quarantined. The error is
+        # retriable; UNKNOWN_TOPIC_OR_PARTITION would let clients conclude that the records are gone.
         return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in found.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def start(self, image: ClusterImage, removed_topics: Mapping[TopicId, TopicName]) -> None:
-        """Host what the image says, with the logs that were found on disk.
+        """Host the partitions of the image, with the logs that were found on disk.
 
-        `removed_topics` are those that the metadata log has removed. Only their logs are set aside: one that the
-        metadata has never heard of may be all that is left of a topic whose metadata was lost.
+        `removed_topics` are the topics that the metadata log has removed. Only their logs are set aside: a log whose
+        topic the metadata does not contain at all may be the only remains of a topic whose metadata was lost.
         """
         self._high_watermarks = self._read_checkpoints()
-        self._remember(image)
+        self._set_image(image)
         self._logs.resolve_missing(self._topic_id_here)
         for partition, topic_id in self._logs.strays(self._topic_id_here).items():
             if self._is_obsolete(partition, topic_id, removed_topics):
@@ -122,26 +125,28 @@ class ReplicaManager:
                 self._logs.set_aside(partition)
             else:
                 logger.error(
-                    "a log whose topic the metadata does not know is not served and stays as it is",
+                    "the topic of a log is not in the metadata: the log is not served, its files are kept",
                     partition=str(partition),
                     topic_id=str(topic_id),
                     to_do="restore the metadata log, or move the directory out of the log directory",
                 )
+                # If it stayed open, a topic with the same name would be served with the records of another topic.
                 self._logs.quarantine(
-                    partition, f"its directory is of topic id {topic_id}, which the metadata does not know"
+                    partition, f"its directory belongs to topic id {topic_id}, which is not in the metadata"
                 )
         for topic in image.topics.values():
             self._host(topic, topic.partitions, is_new=False)
         self._high_watermarks = {}
 
     async def prepare(self, image: ClusterImage, delta: Delta) -> None:
-        """Make the logs that an image to come asks for. `apply` follows, with the same image."""
+        """Create the logs of new partitions before `image` is published. `apply` follows, with the same image."""
         configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
         deleted = {topic.name for topic in delta.deleted}
         new = [
             (topic, index)
             for topic in self._touched_topics(image, delta)
-            # Its old log, which has the same directory, is removed when the image is published.
+            # A topic that is deleted and created again in one change: the directory of its old log has the same name
+            # and is still in use. `apply` deletes it and creates the new one.
             if topic.name not in deleted
             for index in topic.partitions
             if self._node_id in topic.partitions[index].replicas
@@ -153,7 +158,7 @@ class ReplicaManager:
                 try:
                     replica = self._create(topic, partition, configs.get(image.topic_config(topic.name)), is_new=True)
                 except (StorageError, CorruptionError):
-                    # `apply` tries again, and tells of it.
+                    # `apply` tries again, and logs the error if that fails too.
                     continue
                 self._prepared[partition] = replica
 
@@ -165,21 +170,21 @@ class ReplicaManager:
             if topic is not None:
                 yield topic
 
-    async def settle(self) -> None:
-        """Remove the logs of partitions that `apply` let go."""
-        doomed, self._doomed = self._doomed, []
-        async for some in self._slices.of(doomed, PARTITIONS_PER_SLICE):
+    async def delete_removed_logs(self) -> None:
+        """Delete the logs of the partitions that `apply` removed."""
+        removed, self._removed = self._removed, []
+        async for some in self._slices.of(removed, PARTITIONS_PER_SLICE):
             for partition in some:
                 self._delete(partition)
 
     def apply(self, image: ClusterImage, delta: Delta) -> None:
-        """Follow the cluster from one image to the next."""
+        """Update the hosted partitions to `image`. `delta` is the difference to the image before."""
         brokers_before = self._image.broker_config(self._node_id), self._image.broker_default_config()
-        self._remember(image)
+        self._set_image(image)
         for topic in delta.deleted:
             self._remove(topic.name, topic.partitions)
         for topic in delta.created:
-            self._delete_remains(topic)
+            self._delete_previous_logs(topic)
             self._host(topic, topic.partitions)
         for topic_id, partitions in delta.changed.items():
             topic_changed = image.topic_by_id(topic_id)
@@ -191,12 +196,12 @@ class ReplicaManager:
             self._configure(resource.name for resource in delta.configs if resource.type == ResourceType.TOPIC)
         self._prepared.clear()
 
-    def _remember(self, image: ClusterImage) -> None:
+    def _set_image(self, image: ClusterImage) -> None:
         self._image = image
         self._configs = LogConfigs(broker_layers(image, self._node_id, self._static_config))
 
     def _topic_id_here(self, partition: TopicPartition) -> TopicId | None:
-        """The id of the topic whose partition this node should have; None if it should not."""
+        """Return the id of the partition's topic if this node should host the partition, else None."""
         topic = self._image.topics.get(partition.topic)
         found = topic.partitions.get(partition.partition) if topic is not None else None
         if topic is None or found is None or self._node_id not in found.replicas:
@@ -206,9 +211,9 @@ class ReplicaManager:
     def _is_obsolete(
         self, partition: TopicPartition, topic_id: TopicId, removed_topics: Mapping[TopicId, TopicName]
     ) -> bool:
-        """Whether the metadata shows that a log on disk is of no use here any more."""
+        """Return whether the metadata shows that this node no longer needs a log on its disk."""
         if topic_id == NO_TOPIC_ID:
-            # The file with the id was lost in a crash; the topic's name is all there is to go by.
+            # The file with the topic id was lost in a crash: only the name is left to identify the topic.
             return partition.topic in removed_topics.values()
         topic = self._image.topic_by_id(topic_id)
         found = topic.partitions.get(partition.partition) if topic is not None else None
@@ -229,29 +234,29 @@ class ReplicaManager:
             except StorageError as error:
                 logger.error("partition is offline", partition=str(partition), error=str(error))
                 continue
-            self._lead(replica, state)
+            self._update_state(replica, state)
 
     def _create(self, topic: TopicImage, partition: TopicPartition, config: LogConfig, *, is_new: bool) -> Replica:
         log = self._logs.create(partition, topic.topic_id, config, is_new=is_new)
         state = Partition(partition, topic.topic_id, node_id=self._node_id)
-        state.start(
+        state.restore(
             high_watermark=self._high_watermarks.get(partition, 0),
             start_offset=log.start_offset,
             end_offset=log.end_offset,
         )
         lost = self._high_watermarks.get(partition, 0) - log.end_offset
         if lost > 0:
-            # A power loss may do that to what was never synced; so does damage behind the recovery point.
+            # A power loss removes records that were never synced; damage after the recovery point has the same effect.
             logger.error(
-                "the end of a log is gone: records that consumers could read are lost",
+                "the end of a log is missing: records that consumers could read are lost",
                 partition=str(partition),
                 offset=log.end_offset,
                 records=lost,
             )
         return Replica(state, log, changed=self._changed, flush=self._flusher.request)
 
-    def _lead(self, replica: Replica, state: PartitionImage) -> None:
-        replica.state.lead(
+    def _update_state(self, replica: Replica, state: PartitionImage) -> None:
+        replica.state.set_leader(
             state.leader,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
@@ -264,22 +269,25 @@ class ReplicaManager:
         for index in indexes:
             partition = TopicPartition(topic, index)
             if self._replicas.pop(partition, None) is not None or self._logs.is_quarantined(partition):
-                self._doomed.append(partition)
+                self._removed.append(partition)
                 self._pending.wake(partition)
 
-    def _delete_remains(self, topic: TopicImage) -> None:
-        """Remove the logs of a topic that was deleted in the same change: the new one takes their directories."""
-        remains = [partition for partition in self._doomed if partition.topic == topic.name]
-        if remains:
-            self._doomed = [partition for partition in self._doomed if partition.topic != topic.name]
-            for partition in remains:
+    def _delete_previous_logs(self, topic: TopicImage) -> None:
+        """Delete the logs of a deleted topic with the same name, because the new topic uses the same directories.
+
+        Without this, `LogManager.create` would return the old log, and the new topic would have the old records.
+        """
+        previous = [partition for partition in self._removed if partition.topic == topic.name]
+        if previous:
+            self._removed = [partition for partition in self._removed if partition.topic != topic.name]
+            for partition in previous:
                 self._delete(partition)
 
     def _delete(self, partition: TopicPartition) -> None:
         try:
             self._logs.delete(partition)
         except StorageError as error:
-            logger.error("could not remove a log", partition=str(partition), error=str(error))
+            logger.error("could not delete a log", partition=str(partition), error=str(error))
 
     def _configure(self, topics: Iterable[TopicName]) -> None:
         for name in topics:
@@ -298,19 +306,19 @@ class ReplicaManager:
             try:
                 found |= read_offsets(self._files, directory.path / HIGH_WATERMARK_FILE)
             except CorruptionError as error:
-                # The high watermark then starts low and catches up with the in-sync replicas.
+                # The high watermark then starts at the log's start and catches up with the in-sync replicas.
                 logger.warning("ignoring a checkpoint", directory=str(directory.path), reason=str(error))
             except OSError as error:
                 directory.fail(error)
         return found
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, in a worker thread: to collect those of thousands of partitions takes a while."""
+        """Write all high watermarks, in a worker thread: collecting those of thousands of partitions takes long."""
         replicas = list(self._replicas.values())
         await asyncio.get_running_loop().run_in_executor(self._executor, self._write_checkpoints, replicas)
 
     def _write_checkpoints(self, replicas: Iterable[Replica]) -> None:
-        """A high watermark may move on meanwhile; any value that it had is a good one."""
+        """Write the checkpoint files. A high watermark may advance meanwhile; each value that it had is valid."""
         by_directory: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         for replica in replicas:
             offsets = by_directory.setdefault(replica.log.log_directory, {})

@@ -1,14 +1,15 @@
-"""One partition's replication state: who leads, who is in sync, and how far its records are committed.
+"""One partition's replication state: its leader, its in-sync replicas, and its high watermark.
 
-Pure: events in (a new leadership, an append, a follower's fetch), the new high watermark out. The log itself belongs
-to storage; `manager.ReplicaManager` owns the pairs of state and log and is the only caller.
+Pure: the input is events (a new leader, an append, a follower's fetch), the output is the new high watermark. The log
+itself belongs to storage. `Replica` pairs the state with the log and calls this module; `ReplicaManager` applies the
+metadata.
 
 Theory of operation
-- The high watermark is the smallest end offset among the in-sync replicas, and it never goes back while one leader
-  leads. The leader's own end offset counts as soon as the log says that it may (`local_end_offset`): at once, or
-  after the fsync that `flush.messages` asks for. With one replica the high watermark therefore follows the log.
-- A new leader does not know how far its followers are: they count from `UNKNOWN_END_OFFSET` until they fetch.
-- Offsets at or above the high watermark are not shown to consumers, and an `acks=all` is answered when the high
+- The high watermark is the smallest end offset among the in-sync replicas, and it never decreases while a node leads.
+  The leader's own end offset (`local_end_offset`) moves with the append, or after the fsync that `flush.messages`
+  demands. With one in-sync replica the high watermark therefore follows the log.
+- A new leader does not know the end offsets of its followers: they count as `UNKNOWN_END_OFFSET` until they fetch.
+- Consumers do not see records at or above the high watermark, and an `acks=all` request is acknowledged when the high
   watermark has passed its last record.
 """
 
@@ -18,7 +19,7 @@ from rookery.base.errors import ErrorCode
 from rookery.base.types import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 
 UNKNOWN_END_OFFSET: Offset = -1
-# A name of its own for the hot path: Python 3.11 takes ten times as long to look up an enum's member.
+# A module-level name for the hot path: in Python 3.11 the lookup of an enum member takes ten times as long.
 _OK = ErrorCode.NONE
 
 
@@ -57,21 +58,22 @@ class Partition:
         self.isr: tuple[NodeId, ...] = ()
         self.high_watermark: Offset = 0
         self.local_end_offset: Offset = 0
-        # Where the log ended when this leadership began: until the high watermark reaches it, "latest" is unknown.
+        # The end of the log when this node became the leader. Until the high watermark reaches it, the previous
+        # leader's high watermark, and with it the answer to "latest", is unknown.
         self.epoch_start_offset: Offset = 0
         self._follower_end_offsets: dict[NodeId, Offset] = {}
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether a new leader's high watermark still lags behind the records that it may have committed."""
+        """Whether a new leader's high watermark is below the end of the log that it took over."""
         return self.high_watermark < self.epoch_start_offset
 
-    def start(self, *, high_watermark: Offset, start_offset: Offset, end_offset: Offset) -> None:
-        """Take the log as it was found: the checkpointed high watermark, kept within the log's bounds."""
+    def restore(self, *, high_watermark: Offset, start_offset: Offset, end_offset: Offset) -> None:
+        """Set the state from the log on disk. `high_watermark` is the checkpointed one, and is limited to the log."""
         self.high_watermark = min(max(high_watermark, start_offset), end_offset)
         self.local_end_offset = end_offset
 
-    def lead(
+    def set_leader(
         self,
         leader: NodeId,
         *,
@@ -80,11 +82,13 @@ class Partition:
         replicas: Sequence[NodeId],
         isr: Sequence[NodeId],
     ) -> bool:
-        """Apply what the metadata says; True if the high watermark moved by it."""
+        """Set the partition's leader and replicas from the metadata; returns whether the high watermark moved."""
         new_epoch = leader_epoch > self.leader_epoch
         self.leader, self.leader_epoch, self.partition_epoch = leader, leader_epoch, partition_epoch
         self.is_leader = leader == self._node_id
         self.replicas, self.isr = tuple(replicas), tuple(isr)
+        # A new epoch forgets the follower offsets: since then a follower may have truncated its log. With the old
+        # offset the high watermark could pass records that the follower no longer has, and they would be acknowledged.
         known = {} if new_epoch else self._follower_end_offsets
         self._follower_end_offsets = {
             node: known.get(node, UNKNOWN_END_OFFSET) for node in self.replicas if node != self._node_id
@@ -94,8 +98,9 @@ class Partition:
         return self._advance()
 
     def local_end_moved(self, end_offset: Offset) -> bool:
-        """The log may count up to `end_offset`; True if the high watermark moved."""
+        """Set the end of the local records that count as stored; returns whether the high watermark moved."""
         self.local_end_offset = end_offset
+        # The hot path: a leader without followers in sync. Same result as `_advance`, without its generator.
         if self.is_leader and len(self.isr) == 1:
             moved = end_offset > self.high_watermark
             if moved:
@@ -104,12 +109,12 @@ class Partition:
         return self._advance()
 
     def follower_fetched(self, node: NodeId, end_offset: Offset) -> bool:
-        """A follower asked for `end_offset`, so it has all before; True if the high watermark moved."""
+        """Record that a follower fetches from `end_offset`, so it has all records before; returns as `set_leader`."""
         self._follower_end_offsets[node] = end_offset
         return self._advance()
 
     def still_leads(self, leader_epoch: LeaderEpoch) -> bool:
-        """Whether this node leads and `leader_epoch`, in which records were appended, has not ended.
+        """Return whether this node leads and `leader_epoch`, in which records were appended, has not ended.
 
         Every waiter for acknowledgement checks this before it looks at an offset. Without the epoch, a node that was
         deposed and elected again before the waiter ran would look like one that had led all the time. In between, it
@@ -119,7 +124,7 @@ class Partition:
         return self.is_leader and self.leader_epoch == leader_epoch
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> ErrorCode:
-        """Whether a client that believes in this epoch may be served (KIP-320)."""
+        """Return the error for a client that assumes this leader epoch, NONE if the epoch is current (KIP-320)."""
         if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
             return _OK
         if current_leader_epoch < self.leader_epoch:
@@ -127,14 +132,17 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def check_leader(self, current_leader_epoch: LeaderEpoch) -> ErrorCode:
-        """As `check_epoch`, and this node must lead."""
+        """Return the error of `check_epoch`, or NOT_LEADER_OR_FOLLOWER if this node does not lead."""
         error = self.check_epoch(current_leader_epoch)
         if error is _OK and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error
 
     def check_follower(self, node: NodeId, current_leader_epoch: LeaderEpoch) -> ErrorCode:
-        """Whether `node` may fetch as a replica. A stranger is told to look again, as it may know more than we do."""
+        """Return NONE if `node` may fetch as a replica, else a retriable error.
+
+        The node may already have metadata that makes it a replica and that this leader has not seen yet.
+        """
         if node in self._follower_end_offsets:
             return ErrorCode.NONE
         if current_leader_epoch == NO_LEADER_EPOCH:
@@ -145,6 +153,8 @@ class Partition:
         if not self.is_leader:
             return False
         committed = min(self._in_sync_end_offsets(), default=self.local_end_offset)
+        # After an election the minimum is -1 until every in-sync follower has fetched. The high watermark must not
+        # fall: consumers have already read up to it.
         if committed <= self.high_watermark:
             return False
         self.high_watermark = committed

@@ -1,10 +1,11 @@
-"""Requests that wait: acknowledgements for replicas or an fsync, and fetches for data (a long poll).
+"""Waiting requests: acknowledgements that wait for replicas or an fsync, and fetches that wait for data (a long poll).
 
-A waiter names the partitions whose change may complete it, and a deadline. A change marks its partition; all marks of
-one turn of the event loop are worked off together at the turn's end, so that a request which appends to a hundred
-partitions, or a hundred appends to one, wake a waiter once.
+A waiter names the partitions whose change may complete it, and a deadline. A change marks its partition. All marks of
+one turn of the event loop are processed together at the end of the turn: a request that appends to a hundred
+partitions, or a hundred appends to one partition, wake a waiter once.
 
-Pure: the loop's `call_soon` and `call_later` are injected. Waiters report by callback; who wants a future makes one.
+Pure: the loop's `call_soon` and `call_later` are injected. Waiters complete by callback; a caller that needs a future
+creates one.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -18,7 +19,7 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """The part of an event loop that is needed here."""
+    """The part of an event loop that `Pending` uses."""
 
     def call_soon(self, callback: Callable[[], object], /) -> object: ...
 
@@ -28,11 +29,12 @@ class Timers(Protocol):
 class Waiter:
     """One parked request.
 
-    `attempt(changed)` is called with the partitions that changed; it completes the request and answers True, or False
-    to go on waiting. `expire()` completes the request at its deadline. Exactly one of the two completes it.
+    `attempt(changed)` is called with the partitions that changed. It either completes the request and returns True, or
+    returns False, and the request stays parked. `expire()` completes the request at its deadline. Exactly one of the
+    two completes it.
     """
 
-    __slots__ = ("_parked", "_timer", "attempt", "expire", "partitions")
+    __slots__ = ("_pending", "_timer", "attempt", "expire", "partitions")
 
     def __init__(
         self,
@@ -45,12 +47,13 @@ class Waiter:
         self.attempt = attempt
         self.expire = expire
         self._timer: Timer | None = None
-        self._parked: Pending | None = None
+        # None unless the request is parked.
+        self._pending: Pending | None = None
 
     def cancel(self) -> None:
-        """Forget the request, because its connection is gone. No error if it is complete already."""
-        if self._parked is not None:
-            self._parked.remove(self)
+        """Drop the request because its connection was closed. Does nothing if the request is already complete."""
+        if self._pending is not None:
+            self._pending.remove(self)
 
 
 class Pending:
@@ -59,7 +62,8 @@ class Pending:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiters: dict[TopicPartition, dict[Waiter, None]] = {}
-        # In the order in which they changed: who is answered first does not depend on how sets are iterated.
+        # An ordered set: with a `set`, the order of the responses would depend on string hashes, and a simulated run
+        # could not be repeated.
         self._changed: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
@@ -68,18 +72,18 @@ class Pending:
     def park(self, waiter: Waiter, *, timeout_seconds: float) -> None:
         for partition in waiter.partitions:
             self._waiters.setdefault(partition, {})[waiter] = None
-        waiter._parked = self
+        waiter._pending = self
         waiter._timer = self._timers.call_later(timeout_seconds, lambda: self._expire(waiter))
 
     def wake(self, partition: TopicPartition) -> None:
-        """Something changed here: an append, the high watermark, the leadership, a deletion, a failed disk."""
+        """Mark a partition as changed: by an append, a new high watermark or leader, a deletion, or a disk failure."""
         if partition in self._waiters:
             if not self._changed:
                 self._timers.call_soon(self._attempt_changed)
             self._changed[partition] = None
 
     def remove(self, waiter: Waiter) -> None:
-        waiter._parked = None
+        waiter._pending = None
         if waiter._timer is not None:
             waiter._timer.cancel()
         for partition in waiter.partitions:
@@ -90,15 +94,18 @@ class Pending:
                     del self._waiters[partition]
 
     def _attempt_changed(self) -> None:
+        # Swapped before the attempts: an attempt may change partitions itself, and that schedules the next call. If the
+        # marks were cleared afterwards, these changes would be lost and their waiters would time out.
         changed, self._changed = self._changed, {}
         candidates = {waiter: None for partition in changed for waiter in self._waiters.get(partition, ())}
         failures: list[Exception] = []
         for waiter in candidates:
             try:
-                if waiter._parked is not None and waiter.attempt(changed.keys()):
+                # An earlier attempt of this turn may have cancelled the waiter; it must not complete after that.
+                if waiter._pending is not None and waiter.attempt(changed.keys()):
                     self.remove(waiter)
             except Exception as error:
-                # A bug; those who wait beside it shall not wait for ever.
+                # A bug in one waiter must not end the loop: the other waiters' marks are gone and they would time out.
                 self.remove(waiter)
                 failures.append(error)
         if failures:

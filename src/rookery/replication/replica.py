@@ -1,12 +1,12 @@
-"""One hosted partition: its replication state together with its log, and what a leader does with the two.
+"""One hosted partition: its replication state and its log, and the leader's operations on the two.
 
-Every outcome that a client may cause is a value with an `ErrorCode`; a failing disk becomes KAFKA_STORAGE_ERROR here.
-`ReplicaManager` makes replicas, the handlers of Produce, Fetch, ListOffsets, DeleteRecords and OffsetForLeaderEpoch
-call them. All of it runs on the event loop and none of it waits: an append is one write to the page cache, and a read
-gives ranges of files, not bytes.
+Every outcome that a client can cause is a value with an `ErrorCode`; a disk failure becomes KAFKA_STORAGE_ERROR here.
+`ReplicaManager` creates the replicas; the handlers of Produce, Fetch, ListOffsets, DeleteRecords and
+OffsetForLeaderEpoch call them. All methods run on the event loop and none of them blocks: an append is one write to the
+page cache, and a read returns ranges of files, not bytes.
 
-`flush.messages`: when the log says that it needs an fsync, the new records do not count for the high watermark until
-`Flusher` reports that they are on disk. Consumers do not see them and acknowledgements wait for them.
+`flush.messages`: when the log reports that it needs an fsync, the new records do not count for the high watermark until
+`Flusher` reports that they are on disk. Until then consumers do not see them and acknowledgements wait.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ ACKS_NONE = 0
 CONSUMER_NODE_ID: NodeId = -1
 DEBUGGING_NODE_ID: NodeId = -2
 
-# What ListOffsets asks for by a timestamp below zero.
+# The offsets that ListOffsets requests by a negative timestamp.
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -51,11 +51,12 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
+# In DeleteRecords: delete everything before the high watermark.
 HIGH_WATERMARK: Offset = -1
 
 
 class Appended(NamedTuple):
-    """The outcome of one append. `end_offset` is what the high watermark must reach for `acks=all`."""
+    """The outcome of one append. With `acks=all` it is acknowledged when the high watermark reaches `end_offset`."""
 
     error_code: ErrorCode
     base_offset: Offset = NO_OFFSET
@@ -63,12 +64,12 @@ class Appended(NamedTuple):
     log_append_time_ms: TimestampMs = NO_TIMESTAMP
     log_start_offset: Offset = NO_OFFSET
     message: str | None = None
-    # (index, message) of the records at fault.
+    # (index, message) of each invalid record.
     record_errors: Sequence[tuple[int, str]] = ()
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ended; both -1 where that is not known."""
+    """The end offset of a leader epoch; both fields are -1 if it is unknown."""
 
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     end_offset: Offset = NO_OFFSET
@@ -84,12 +85,12 @@ class Fetched(NamedTuple):
     slices: Sequence[FileSlice] = ()
     size_bytes: int = 0
     diverging_epoch: EpochEnd | None = None
-    # (producer id, first offset) by first offset; None unless the reader wants committed records only.
+    # (producer id, first offset), sorted by first offset; None unless the read is `read_committed`.
     aborted_transactions: Sequence[tuple[ProducerId, Offset]] | None = None
 
 
 class OffsetFound(NamedTuple):
-    """The outcome of a search for an offset; offset -1 and no error where there is none."""
+    """The outcome of a search for an offset. If no record matches, the offset is -1 and there is no error."""
 
     error_code: ErrorCode
     offset: Offset = NO_OFFSET
@@ -102,16 +103,20 @@ class RecordsDeleted(NamedTuple):
     low_watermark: Offset = NO_OFFSET
 
 
-# A name of its own for the hot path: Python 3.11 takes ten times as long to look up an enum's member.
+# A module-level name for the hot path: in Python 3.11 the lookup of an enum member takes ten times as long.
 _OK = ErrorCode.NONE
 _STORAGE_APPENDED = Appended(ErrorCode.KAFKA_STORAGE_ERROR)
-# Nothing was appended: the topic wants the batch to be inspected first, which may take too long to be done here.
+# Nothing was appended: the batch has to be inspected first, and that may take too long for the event loop.
 NOT_INSPECTED = Appended(ErrorCode.UNKNOWN_SERVER_ERROR)
 _STORAGE_FETCHED = Fetched(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Replica:
-    """A partition whose log this node has."""
+    """A partition with a log on this node.
+
+    `changed(replica)` is called after every change that may complete a waiting request; `flush(replica)` requests an
+    fsync, whose end the callee reports with `flushed` or `notify_failure`.
+    """
 
     __slots__ = ("_changed", "_flush", "is_flushing", "log", "policy", "state")
 
@@ -146,13 +151,18 @@ class Replica:
         is_inspected: bool = False,
         verification: Verification | None = None,
     ) -> Appended:
-        """Take one produced batch into the log. `verification` is what `verification_of` asked for.
+        """Append one produced batch to the log. `verification` is the result of `needed_verification`, confirmed.
 
-        `NOT_INSPECTED`: the caller has to inspect the batch and come again, with `is_inspected` and what came of it.
+        Returns `NOT_INSPECTED` if the batch must be inspected first: the caller inspects it and calls `append` again
+        with the resulting batch and `is_inspected`.
         """
         state, log = self.state, self.log
+        # A follower's log is a copy of its leader's. A record that is appended here would be truncated as a divergence,
+        # although it was acknowledged.
         if not state.is_leader:
             return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Checked before the write: an append that is rejected afterwards stays in the log, and the producer's retry
+        # would store its records twice.
         if acks == ACKS_ALL and not self.has_enough_replicas:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
@@ -161,34 +171,41 @@ class Replica:
                 return NOT_INSPECTED
             header, batch = prepared
             if header.producer_id >= 0 or header.is_transactional:
-                known = log.producers.check(header)
-                if header.is_transactional and (known is None or isinstance(known, ErrorCode)):
-                    known = log.producers.check_transaction(header, verification) or known
-                if known is not None:
-                    return self._answer_known(known)
+                obstacle = log.producers.check(header)
+                # A duplicate belongs to the open transaction, and a late one is rejected in any case. Any other batch
+                # outside its producer's transaction would begin one that no marker ends, and `read_committed` readers
+                # would never get past it.
+                if header.is_transactional and (obstacle is None or isinstance(obstacle, ErrorCode)):
+                    obstacle = log.producers.check_transaction(header, verification) or obstacle
+                if obstacle is not None:
+                    return self._not_written(obstacle)
             base_offset = log.append(batch, header, leader_epoch=state.leader_epoch)
         except InvalidBatchError as error:
-            return self.refuse(error)
+            return self.reject(error)
         except (StorageError, CorruptionError) as error:
-            self._failed(error)
+            self._report_failure(error)
             return _STORAGE_APPENDED
         self._appended()
         append_time_ms = now_ms if self.policy.log_append_time else NO_TIMESTAMP
         end_offset = base_offset + header.last_offset_delta + 1
         return Appended(_OK, base_offset, end_offset, append_time_ms, log.start_offset)
 
-    def is_known(self, header: BatchHeader) -> bool:
-        """Whether `append` answers and writes nothing: a duplicate, or a log whose producers cannot be read."""
+    def is_duplicate(self, header: BatchHeader) -> bool:
+        """Return whether `append` would write nothing because the batch is a duplicate.
+
+        True also if the producers' state cannot be read: `append` then returns an error, so that no inspection of the
+        batch is needed either.
+        """
         try:
             return isinstance(self.log.producers.check(header), (Duplicate, LateDuplicate))
         except (StorageError, CorruptionError):
             return True
 
-    def verification_of(self, records: Buffer) -> Verification | None:
-        """What the coordinator must confirm before a batch is appended.
+    def needed_verification(self, records: Buffer) -> Verification | None:
+        """Return what the transaction coordinator must confirm before a batch is appended, None if nothing.
 
-        None if there is nothing to confirm: the batch is not transactional, a duplicate, part of a transaction that is
-        open here, or so malformed that `append` will refuse it.
+        Nothing has to be confirmed if the batch is not transactional, is a duplicate, belongs to a transaction that is
+        open on this partition, or is so malformed that `append` will reject it.
         """
         if len(records) < HEADER_SIZE:
             return None
@@ -198,33 +215,40 @@ class Replica:
         try:
             return self.log.producers.verify(header)
         except (StorageError, CorruptionError):
-            # The append meets the same trouble and tells of it.
+            # The append fails for the same reason and reports it.
             return None
 
     def guard(self, producer_id: ProducerId) -> object | None:
-        """What `append_coordinated` wants if a producer's transaction is verified before; void when that ends."""
+        """Return a guard for `append_coordinated`, to be taken before the producer's transaction is verified.
+
+        The end of that transaction invalidates the guard.
+        """
         try:
             return self.log.producers.guard(producer_id)
         except (StorageError, CorruptionError):
-            # The append meets the same trouble and tells of it.
+            # The append fails for the same reason and reports it.
             return None
 
     def append_coordinated(
         self, data: bytearray | memoryview, *, now_ms: TimestampMs, guard: object | None = None
     ) -> Appended:
-        """Take a coordinator's own batch, which may be part of a producer's transaction, as safely as `acks=all`."""
+        """Append a batch that a coordinator built, with the checks of `acks=all`.
+
+        It may be part of a producer's transaction (offsets of a transaction); then `guard` protects it.
+        """
         return self._append_own(
             lambda: prepare_own(data, self.policy, now_ms=now_ms),
             lambda header: self.log.producers.check_coordinated(header, guard),
         )
 
     def append_marker(self, marker: Marker, *, now_ms: TimestampMs) -> Appended:
-        """End a producer's transaction here; a marker is written even if no transaction is open."""
+        """End a producer's transaction on this partition. The marker is written even if no transaction is open."""
         appended = self._append_own(
             lambda: self._marker_batch(marker, now_ms), lambda _: self.log.producers.check_marker(marker)
         )
         if appended.error_code is _OK:
-            # Lets go of the ended transactions that are committed by now, even if nobody ever reads.
+            # The call drops the ended transactions below the high watermark. Reads do the same, but a partition that no
+            # consumer reads would keep one entry per transaction for ever.
             self.log.last_stable_offset(self.state.high_watermark)
         return appended
 
@@ -239,21 +263,21 @@ class Replica:
         make: Callable[[], tuple[BatchHeader, bytearray | memoryview]],
         check: Callable[[BatchHeader], ErrorCode | None],
     ) -> Appended:
-        """Append what the broker itself made."""
+        """Append a batch that the broker builds with `make`, unless `check` returns an error."""
         if not self.state.is_leader:
             return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.has_enough_replicas:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             header, batch = make()
-            refusal = check(header)
-            if refusal is not None:
-                return Appended(refusal, log_start_offset=self.log.start_offset)
+            error_code = check(header)
+            if error_code is not None:
+                return Appended(error_code, log_start_offset=self.log.start_offset)
             base_offset = self.log.append(batch, header, leader_epoch=self.state.leader_epoch)
         except InvalidBatchError as error:
-            return self.refuse(error)
+            return self.reject(error)
         except (StorageError, CorruptionError) as error:
-            self._failed(error)
+            self._report_failure(error)
             return _STORAGE_APPENDED
         self._appended()
         end_offset = base_offset + header.last_offset_delta + 1
@@ -261,62 +285,73 @@ class Replica:
 
     @property
     def has_enough_replicas(self) -> bool:
+        """Whether as many replicas are in sync as `min.insync.replicas` demands."""
         needed = min(self.log.config.min_insync_replicas, len(self.state.replicas))
         return len(self.state.isr) >= needed
 
     def is_acknowledged(self, end_offset: Offset, acks: int) -> bool:
-        """Whether records before `end_offset` are as safe as `acks` asks for."""
+        """Return whether the records before `end_offset` are stored as safely as `acks` demands."""
         reached = self.state.high_watermark if acks == ACKS_ALL else self.state.local_end_offset
         return reached >= end_offset
 
-    def refuse(self, error: InvalidBatchError) -> Appended:
+    def reject(self, error: InvalidBatchError) -> Appended:
+        """Return the outcome of an append whose batch is invalid."""
         start_offset = self.log.start_offset
         return Appended(
             error.code, log_start_offset=start_offset, message=str(error), record_errors=error.record_errors
         )
 
-    def _answer_known(self, known: Duplicate | LateDuplicate | ErrorCode) -> Appended:
-        if isinstance(known, LateDuplicate):
-            # Without the log's start, as if unknown: older clients compare it with the last offset that they know. If
-            # it is not before that, they take the refusal for retention's work and send the batch again for ever.
-            reason = f"A transaction that has ended used sequence number {known.first_sequence}: abort this one."
+    def _not_written(self, obstacle: Duplicate | LateDuplicate | ErrorCode) -> Appended:
+        """Return the outcome of an append that the checks of the producer's state stopped.
+
+        A duplicate counts as appended, with the offsets of the first copy.
+        """
+        if isinstance(obstacle, LateDuplicate):
+            # The response leaves out the log start offset. Older clients compare it with the last offset that they
+            # know: if it is not lower, they conclude that retention has deleted their records, and retry for ever.
+            reason = f"A transaction that has ended used sequence number {obstacle.first_sequence}: abort this one."
             return Appended(ErrorCode.TRANSACTION_ABORTABLE, message=reason)
-        if known is ErrorCode.INVALID_TXN_STATE:
+        if obstacle is ErrorCode.INVALID_TXN_STATE:
             message = "The batch is not part of its producer's transaction."
-            return Appended(known, log_start_offset=self.log.start_offset, message=message)
-        if isinstance(known, ErrorCode):
-            return Appended(known, log_start_offset=self.log.start_offset)
+            return Appended(obstacle, log_start_offset=self.log.start_offset, message=message)
+        if isinstance(obstacle, ErrorCode):
+            return Appended(obstacle, log_start_offset=self.log.start_offset)
         return Appended(
             _OK,
-            known.base_offset,
-            known.last_offset + 1,
-            known.timestamp_ms if self.policy.log_append_time else NO_TIMESTAMP,
+            obstacle.base_offset,
+            obstacle.last_offset + 1,
+            obstacle.timestamp_ms if self.policy.log_append_time else NO_TIMESTAMP,
             self.log.start_offset,
         )
 
     def _appended(self) -> None:
         state, log = self.state, self.log
-        # Followers read up to the end of the log, so an append is news to them before it is committed.
-        is_news = len(state.replicas) > 1
+        # Followers read up to the end of the log: an append can complete their long polls before it is committed.
+        is_relevant = len(state.replicas) > 1
         if log.needs_flush:
             self._flush(self)
+        # While an fsync runs, the local end offset stays: the new records follow unsynced ones, and the high watermark
+        # would pass records that a power loss can still remove. `flushed` moves it.
         elif not self.is_flushing:
-            is_news |= state.local_end_moved(log.end_offset)
-        if is_news:
+            is_relevant |= state.local_end_moved(log.end_offset)
+        if is_relevant:
             self._changed(self)
 
-    def failed(self) -> None:
-        """The disk failed: whoever waits must hear of it."""
+    def notify_failure(self) -> None:
+        """Wake the waiting requests after a disk failure, so that they return an error."""
         self._changed(self)
 
-    def _failed(self, error: StorageError | CorruptionError) -> None:
-        """A directory that fails has told so itself; a damaged log is told here."""
+    def _report_failure(self, error: StorageError | CorruptionError) -> None:
+        """Log a damaged log and wake the waiting requests. A log directory that fails logs that itself."""
         if isinstance(error, CorruptionError):
             logger.error("the log is damaged", partition=str(self.state.topic_partition), error=str(error))
         self._changed(self)
 
     def flushed(self, end_offset: Offset) -> None:
-        """Records before `end_offset` are on disk; those behind count too unless they want a flush of their own."""
+        """Handle the end of an fsync: the records before `end_offset` are on disk.
+
+        Records that were appended meanwhile count as well, unless `flush.messages` demands another fsync for them.
+        """
         if self.log.needs_flush:
             self._flush(self)
         else:
@@ -335,9 +370,10 @@ class Replica:
         read_committed: bool = False,
         at_least_one: bool = True,
     ) -> Fetched:
-        """The batches from `offset` on that the reader may see."""
+        """Return the batches from `offset` on that the reader may see. `node_id` is below 0 for consumers."""
         state = self.state
         error = state.check_leader(current_leader_epoch)
+        # Without this check, a node that is not a replica could read uncommitted records.
         if error is _OK and node_id >= 0:
             error = state.check_follower(node_id, current_leader_epoch)
         if error is not _OK:
@@ -345,6 +381,8 @@ class Replica:
         try:
             if last_fetched_epoch != NO_LEADER_EPOCH:
                 diverged = self._check_divergence(offset, last_fetched_epoch)
+                # Return before `follower_fetched`: the follower has other records below `offset`. If they counted, the
+                # high watermark would pass records that only this node has, and they would be acknowledged.
                 if diverged is not None:
                     return diverged
             if read_committed and node_id < 0:
@@ -363,11 +401,12 @@ class Replica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where a `read_committed` reader stops. May raise StorageError or CorruptionError: see `Log.producers`."""
+        """The end offset for `read_committed` readers. Raises StorageError or CorruptionError: see `Log.producers`."""
         return self.log.last_stable_offset(self.state.high_watermark)
 
     def _read_log(self, offset: Offset, max_bytes: int, node_id: NodeId, at_least_one: bool) -> Fetched:
         log, high_watermark = self.log, self.state.high_watermark
+        # A consumer must not see records above the high watermark: the next leader may not have them.
         end_offset = high_watermark if node_id < 0 else log.end_offset
         found = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one)
         if found.error_code is not _OK:
@@ -375,7 +414,8 @@ class Replica:
         try:
             stable = log.last_stable_offset(high_watermark)
         except CorruptionError:
-            # Damage elsewhere in the log: this reader does not look at it.
+            # The producers' state cannot be rebuilt because another part of the log is damaged. This read does not
+            # depend on it, so the partition stays readable.
             stable = high_watermark
         return Fetched(
             _OK,
@@ -387,7 +427,7 @@ class Replica:
         )
 
     def _read_committed(self, offset: Offset, max_bytes: int, at_least_one: bool) -> Fetched:
-        """Up to the last stable offset, with what the reader must skip."""
+        """Read up to the last stable offset, and list the aborted transactions that the reader must skip."""
         log, stable = self.log, self.last_stable_offset
         found = log.read(offset, max_bytes, end_offset=stable, at_least_one=at_least_one)
         if found.error_code is not _OK:
@@ -404,7 +444,10 @@ class Replica:
         )
 
     def _check_divergence(self, offset: Offset, last_fetched_epoch: LeaderEpoch) -> Fetched | None:
-        """Tell a reader whose log has left ours where to truncate to (KIP-595)."""
+        """Return the outcome for a reader whose log diverges from this one: where to truncate (KIP-595).
+
+        None if the reader's last epoch and `offset` agree with this log.
+        """
         epoch_end = self._find_epoch_end(last_fetched_epoch)
         if NO_OFFSET in epoch_end or offset < self.log.start_offset:
             return Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -420,21 +463,22 @@ class Replica:
         )
 
     def _find_epoch_end(self, leader_epoch: LeaderEpoch) -> EpochEnd:
-        # An epoch that has not written anything yet begins, and ends, at the end of the log.
+        # Enter the current epoch even if it has no record yet: it starts and ends at the end of the log. Without the
+        # entry, a reader that asks for this epoch would be reported as diverged.
         self.log.assign_epoch(self.state.leader_epoch)
         return EpochEnd(*self.log.epoch_end_offset(leader_epoch))
 
     def find_epoch_end(
         self, leader_epoch: LeaderEpoch, *, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     ) -> tuple[ErrorCode, EpochEnd]:
-        """Where `leader_epoch`, or the newest known before it, ends in this log (OffsetForLeaderEpoch)."""
+        """Return the end offset of `leader_epoch`, or of the newest known epoch before it (OffsetForLeaderEpoch)."""
         error = self.state.check_leader(current_leader_epoch)
         if error is not _OK:
             return error, EpochEnd()
         try:
             return _OK, self._find_epoch_end(leader_epoch)
         except (StorageError, CorruptionError) as failure:
-            self._failed(failure)
+            self._report_failure(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR, EpochEnd()
 
     def find_offset(
@@ -445,7 +489,7 @@ class Replica:
         node_id: NodeId = CONSUMER_NODE_ID,
         read_committed: bool = False,
     ) -> OffsetFound:
-        """The first offset at or after a timestamp, or one of the places that negative timestamps name."""
+        """Return the first offset at or after a timestamp, or the offset that a negative `timestamp_ms` stands for."""
         state = self.state
         is_debugging = node_id == DEBUGGING_NODE_ID
         error = (state.check_epoch if is_debugging else state.check_leader)(current_leader_epoch)
@@ -470,6 +514,8 @@ class Replica:
     def _search(self, timestamp_ms: TimestampMs, end_offset: Offset, is_client: bool) -> OffsetFound:
         state = self.state
         if timestamp_ms == LATEST:
+            # The high watermark may be lower than the previous leader's: a consumer that gets it as "latest" would move
+            # back and read records twice.
             if is_client and state.is_catching_up:
                 return OffsetFound(ErrorCode.OFFSET_NOT_AVAILABLE)
             return OffsetFound(_OK, end_offset, leader_epoch=state.leader_epoch)
@@ -492,20 +538,21 @@ class Replica:
         return earliest.epoch
 
     def delete_records(self, before: Offset) -> RecordsDeleted:
-        """Move the log's start to `before`, or to the high watermark for -1."""
+        """Move the start of the log to `before`, or to the high watermark if `before` is -1."""
         state, log = self.state, self.log
         if not state.is_leader:
             return RecordsDeleted(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not log.config.deletes:
             return RecordsDeleted(ErrorCode.POLICY_VIOLATION)
         offset = state.high_watermark if before == HIGH_WATERMARK else before
+        # Records above the high watermark are not committed: their producers still wait for the acknowledgement.
         if not 0 <= offset <= state.high_watermark:
             return RecordsDeleted(ErrorCode.OFFSET_OUT_OF_RANGE)
         try:
             if offset > log.start_offset:
                 log.advance_start_offset(offset)
         except (StorageError, CorruptionError) as error:
-            self._failed(error)
+            self._report_failure(error)
             return RecordsDeleted(ErrorCode.KAFKA_STORAGE_ERROR)
         self._changed(self)
         return RecordsDeleted(_OK, log.start_offset)

@@ -76,7 +76,7 @@ def _find_unverified(appends: Appends, topics: Sequence[ProduceTopic]) -> dict[T
             replica = replicas.find(TopicPartition(name, index))
             if isinstance(replica, ErrorCode) or not replica.state.is_leader or records is None:
                 continue
-            verification = replica.verification_of(records)
+            verification = replica.needed_verification(records)
             if verification is not None:
                 found[TopicPartition(name, index)] = verification
     return found
