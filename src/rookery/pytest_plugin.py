@@ -1,9 +1,9 @@
 """The pytest plugin: fixtures `rookery` (a broker per test) and `rookery_session` (one for the whole run).
 
-`rookery_schema_registry` is the address of a schema registry: asking for it gives the test's broker one.
+`rookery_schema_registry` is the URL of a schema registry: a test that requests it gets a broker with one.
 
-pytest imports this module at every start, in projects that use it and in those that do not: what is heavy is imported
-by the fixtures.
+pytest imports this module at every start, also in projects that do not use it. Heavy imports are therefore in the
+fixtures.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rookery(request: pytest.FixtureRequest) -> "Iterator[EmbeddedBroker]":
-    """A fresh broker for this test; `@pytest.mark.rookery(settings={...})` says how it is started."""
+    """A new broker for this test; `@pytest.mark.rookery(settings={...})` configures it."""
     from rookery.testing import EmbeddedBroker
 
     marker = request.node.get_closest_marker("rookery")
@@ -45,13 +45,13 @@ def rookery(request: pytest.FixtureRequest) -> "Iterator[EmbeddedBroker]":
 
 @pytest.fixture
 def rookery_schema_registry(rookery: "EmbeddedBroker") -> str:
-    """The URL of the schema registry that the fixture `rookery` then has."""
+    """The URL of the schema registry of the fixture `rookery`."""
     return rookery.schema_registry_url
 
 
 @pytest.fixture(scope="session")
 def rookery_session(pytestconfig: pytest.Config) -> "Iterator[EmbeddedBroker]":
-    """One broker for the whole run: give every test topics of its own."""
+    """One broker for the whole test run: every test should use its own topics."""
     from rookery.testing import EmbeddedBroker
 
     with EmbeddedBroker(settings=_ini_settings(pytestconfig)) as broker:

@@ -6,7 +6,7 @@ time.
 
 import asyncio
 
-from rookery.testing.shifted_time import due_timers_fired
+from rookery.testing.shifted_time import wait_for_due_timers
 
 
 def skip_time(seconds: float) -> None:
@@ -19,4 +19,4 @@ def skip_time(seconds: float) -> None:
 async def let_pass(seconds: float) -> None:
     """Skip time, and return when every timer that became due has fired."""
     skip_time(seconds)
-    await due_timers_fired()
+    await wait_for_due_timers()

@@ -1,4 +1,4 @@
-"""The embedded broker: how it comes, goes, comes back, and what it leaves behind (nothing)."""
+"""The embedded broker: start, stop, restart, and the release of all resources."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def produce(broker: EmbeddedBroker, topic: str, *values: str) -> None:
 
 
 def consume(broker: EmbeddedBroker, topic: str) -> list[str]:
-    """Everything that partition 0 has, from its start to its end."""
+    """Return all values of partition 0."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
     )
@@ -56,7 +56,7 @@ def open_files() -> set[str]:
 
 @pytest.fixture
 def temporary_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the brokers of this test make their directories, so that one sees what is left."""
+    """The directory for the temporary directories of this test's brokers, to check that they are deleted."""
     root = tmp_path / "temporary"
     root.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(root))
@@ -64,7 +64,7 @@ def temporary_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-def test_records_go_in_and_out(mode: Mode) -> None:
+def test_records_are_produced_and_consumed(mode: Mode) -> None:
     with EmbeddedBroker(settings={"num.partitions": "3"}, mode=mode) as broker:
         broker.create_topic("one", partitions=1, config={"retention.ms": "60000"})
         produce(broker, "one", "a", "b")
@@ -75,11 +75,11 @@ def test_records_go_in_and_out(mode: Mode) -> None:
 
 
 def test_nothing_is_left_behind(temporary_root: Path) -> None:
-    # Whatever the first broker of a process loads stays: measure from the second on.
+    # Modules that the first broker of a process loads stay: measure from the second one on.
     with EmbeddedBroker() as broker:
         broker.create_topic("t")
     threads, files = set(threading.enumerate()), open_files()
-    # Files must be closed by the stop, not by the collector of cycles.
+    # Files must be closed by `stop`, not by the garbage collector.
     gc.disable()
     try:
         with EmbeddedBroker() as broker:
@@ -113,7 +113,7 @@ def test_nothing_is_left_behind_when_the_test_fails(mode: Mode, temporary_root: 
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
+def test_a_broker_that_cannot_start_reports_the_reason_and_leaves_nothing(
     mode: Mode, temporary_root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -126,7 +126,7 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
     broker.stop()
 
 
-def test_brokers_live_side_by_side() -> None:
+def test_several_brokers_run_concurrently() -> None:
     with EmbeddedBroker() as one, EmbeddedBroker() as other:
         assert one.bootstrap_servers != other.bootstrap_servers
         produce(one, "t", "in one")
@@ -136,7 +136,7 @@ def test_brokers_live_side_by_side() -> None:
         assert consume(other, "t") == ["in the other"]
 
 
-def test_data_that_is_wanted_is_kept(tmp_path: Path) -> None:
+def test_data_in_a_given_directory_is_kept(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=tmp_path / "data") as broker:
         assert broker.data_dir == tmp_path / "data"
         produce(broker, "t", "kept")
@@ -159,7 +159,7 @@ def test_a_restart_keeps_port_and_data(mode: Mode, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-def test_a_paused_broker_takes_connections_and_answers_nothing(mode: Mode) -> None:
+def test_a_paused_broker_accepts_connections_and_does_not_respond(mode: Mode) -> None:
     with EmbeddedBroker(mode=mode) as broker:
         delivered = threading.Event()
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -175,7 +175,7 @@ def test_a_paused_broker_takes_connections_and_answers_nothing(mode: Mode) -> No
         assert consume(broker, "t") == ["first", "second"]
 
 
-def test_time_moves_retention() -> None:
+def test_advancing_time_expires_records() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("t", config={"retention.ms": "60000"})
         produce(broker, "t", "old")
@@ -193,11 +193,11 @@ def test_time_moves_retention() -> None:
         message = consumer.poll(30)
         assert message is not None
         before = broker.data_dir.stat().st_mtime
-        assert message.timestamp()[1] / 1000 > before + 55, "time stays moved after a restart"
+        assert message.timestamp()[1] / 1000 > before + 55, "time stays advanced after a restart"
         consumer.close()
 
 
-def test_time_moves_while_paused() -> None:
+def test_time_is_advanced_while_paused() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("t", config={"retention.ms": "60000"})
         produce(broker, "t", "old")
@@ -208,12 +208,12 @@ def test_time_moves_while_paused() -> None:
         assert consume(broker, "t") == []
 
 
-def test_time_goes_forward_only() -> None:
+def test_time_can_only_be_moved_forward() -> None:
     with EmbeddedBroker() as broker, pytest.raises(ValueError, match="forward"):
         broker.advance_time(-1)
 
 
-def test_a_process_of_its_own_takes_no_faults() -> None:
+def test_a_broker_in_another_process_has_no_faults() -> None:
     with EmbeddedBroker(mode="process") as broker:
         with pytest.raises(RuntimeError, match="mode="):
             broker.advance_time(1)
@@ -225,18 +225,18 @@ def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="use data_dir"):
         EmbeddedBroker(settings={"log.dirs": "x"})
     with pytest.raises(ValueError, match="mode must be"):
-        EmbeddedBroker(mode="nowhere")  # type: ignore[arg-type]  # the mistake that is tested
+        EmbeddedBroker(mode="nowhere")  # type: ignore[arg-type]  # the invalid value is the test
     with pytest.raises(ConfigError, match=r"^settings: unknown key 'num.partition'; did you mean num\.partitions"):
         EmbeddedBroker(settings={"num.partition": "3"}).start()
 
 
-def test_use_out_of_order_is_refused() -> None:
+def test_calls_in_a_wrong_state_are_rejected() -> None:
     broker = EmbeddedBroker()
     with pytest.raises(RuntimeError, match="not started"):
         _ = broker.bootstrap_servers
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="not running"):
         broker.restart()
-    with broker, pytest.raises(RuntimeError, match="started already"):
+    with broker, pytest.raises(RuntimeError, match="already started"):
         broker.start()
     broker.stop()
 
@@ -257,7 +257,7 @@ def test_a_topic_that_cannot_be_created_is_an_error() -> None:
         assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_it_works_on_a_loop() -> None:
+def test_it_works_on_an_event_loop() -> None:
     async def scenario() -> None:
         async with EmbeddedBroker() as broker:
             broker.create_topic("t")
@@ -268,7 +268,7 @@ def test_it_works_on_a_loop() -> None:
     asyncio.run(scenario())
 
 
-def test_it_works_off_the_main_thread() -> None:
+def test_it_works_in_another_thread() -> None:
     seen: list[list[str]] = []
 
     def scenario() -> None:
@@ -282,7 +282,7 @@ def test_it_works_off_the_main_thread() -> None:
     assert seen == [["a"]]
 
 
-def test_log_lines_go_to_logging(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_are_routed_to_logging(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     with caplog.at_level(logging.INFO, "rookery"), EmbeddedBroker() as broker:
         address = broker.bootstrap_servers
     assert any(f"event=serving address={address}" in line for line in caplog.messages)

@@ -1,4 +1,4 @@
-"""Every fault, as the clients that people use see it."""
+"""Every fault, as common clients observe it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class Deliveries:
-    """A producer, and what became of each record."""
+    """A producer, and the result of each record."""
 
     def __init__(self, broker: EmbeddedBroker, **settings: Any) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -61,7 +61,7 @@ def assigned(broker: EmbeddedBroker) -> Consumer:
 
 
 def stored(broker: EmbeddedBroker) -> list[str]:
-    """What partition 0 holds."""
+    """Return the values of partition 0."""
     consumer = assigned(broker)
     _, end = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=TIMEOUT_S)
     values: list[str] = []
@@ -102,7 +102,7 @@ SENDERS = [send_with_confluent, send_with_kafka_python, send_with_aiokafka]
 
 
 @pytest.mark.parametrize("send", SENDERS)
-def test_a_client_tries_again_after_an_error(broker: EmbeddedBroker, send: Callable[[EmbeddedBroker], None]) -> None:
+def test_a_client_retries_after_an_error(broker: EmbeddedBroker, send: Callable[[EmbeddedBroker], None]) -> None:
     fault = broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     send(broker)
     assert fault.hits == 2
@@ -111,7 +111,7 @@ def test_a_client_tries_again_after_an_error(broker: EmbeddedBroker, send: Calla
 
 
 @pytest.mark.parametrize("send", SENDERS)
-def test_a_client_connects_again(broker: EmbeddedBroker, send: Callable[[EmbeddedBroker], None]) -> None:
+def test_a_client_reconnects(broker: EmbeddedBroker, send: Callable[[EmbeddedBroker], None]) -> None:
     fault = broker.faults.drop_connection("Produce", times=2)
     send(broker)
     assert fault.hits == 2
@@ -134,7 +134,7 @@ def test_a_lost_acknowledgement_makes_no_duplicate(broker: EmbeddedBroker) -> No
     assert stored(broker) == ["once"]
 
 
-def test_an_error_that_is_final_reaches_the_caller(broker: EmbeddedBroker) -> None:
+def test_an_error_that_cannot_be_retried_reaches_the_caller(broker: EmbeddedBroker) -> None:
     broker.faults.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
     deliveries = Deliveries(broker)
     deliveries.send("v")
@@ -154,25 +154,25 @@ def test_one_partition_fails_alone(broker: EmbeddedBroker) -> None:
     assert stored(broker) == ["first"]
 
 
-def test_faults_of_other_topics_do_no_harm(broker: EmbeddedBroker) -> None:
+def test_faults_of_other_topics_are_not_applied(broker: EmbeddedBroker) -> None:
     fault = broker.faults.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="other", times=None)
     send_with_confluent(broker)
     assert fault.hits == 0
 
 
-def test_a_slow_answer_comes_when_its_time_has_come(broker: EmbeddedBroker) -> None:
+def test_a_delayed_response_arrives_after_its_delay(broker: EmbeddedBroker) -> None:
     fault = broker.faults.delay("Produce", HOUR_S)
     deliveries = Deliveries(broker)
     deliveries.send("slow")
     eventually(lambda: fault.hits == 1, "the request has arrived")
     assert deliveries.flush(0.2) == 1
-    assert stored(broker) == ["slow"], "it was carried out at once"
+    assert stored(broker) == ["slow"], "it was executed immediately"
     broker.advance_time(HOUR_S)
     assert deliveries.flush() == 0
     assert deliveries.errors == {"slow": None}
 
 
-def test_a_slow_answer_can_fail_too(broker: EmbeddedBroker) -> None:
+def test_a_delayed_response_can_also_fail(broker: EmbeddedBroker) -> None:
     broker.faults.delay("Produce", 0.01)
     broker.faults.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
     deliveries = Deliveries(broker)
@@ -194,7 +194,7 @@ def test_a_fetch_fails(broker: EmbeddedBroker) -> None:
     consumer.close()
 
 
-def test_fetch_sessions_fail_too(broker: EmbeddedBroker) -> None:
+def test_fetches_of_a_session_fail(broker: EmbeddedBroker) -> None:
     """kafka-python fetches in sessions; the requests that continue one name no partitions."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers, group_id=None, retry_backoff_ms=10, fetch_max_wait_ms=50
@@ -246,7 +246,7 @@ def test_a_produce_without_acknowledgement_loses_its_connection(broker: Embedded
     assert stored(broker) == ["v"]
 
 
-def test_faults_outlive_a_restart_and_end_with_clear(broker: EmbeddedBroker) -> None:
+def test_faults_survive_a_restart_and_end_with_clear(broker: EmbeddedBroker) -> None:
     fault = broker.faults.fail("Produce", "INVALID_RECORD", times=None)
     broker.restart()
     deliveries = Deliveries(broker)
@@ -259,7 +259,7 @@ def test_faults_outlive_a_restart_and_end_with_clear(broker: EmbeddedBroker) -> 
     assert fault.hits == 1
 
 
-def test_faults_are_used_up_in_order(broker: EmbeddedBroker) -> None:
+def test_faults_are_applied_in_order(broker: EmbeddedBroker) -> None:
     broker.faults.fail("CreateTopics", "POLICY_VIOLATION")
     broker.faults.fail("CreateTopics", "INVALID_REQUEST")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -272,7 +272,7 @@ def test_faults_are_used_up_in_order(broker: EmbeddedBroker) -> None:
 
 
 class Member:
-    """A consumer in a group, and what happened to its assignment."""
+    """A consumer in a group, and the events of its assignment."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.events: list[str] = []
@@ -309,7 +309,7 @@ def test_sessions_of_group_members_expire(broker: EmbeddedBroker) -> None:
 def test_group_requests_fail(broker: EmbeddedBroker) -> None:
     send_with_confluent(broker)
     member = Member(broker)
-    refused = [
+    faults = [
         broker.faults.fail("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
         broker.faults.fail("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS"),
         broker.faults.fail("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -320,13 +320,13 @@ def test_group_requests_fail(broker: EmbeddedBroker) -> None:
     with pytest.raises(KafkaException, match="OFFSET_METADATA_TOO_LARGE"):
         member.consumer.commit(message=message, asynchronous=False)
     member.consumer.commit(message=message, asynchronous=False)
-    assert [fault.hits for fault in refused] == [1, 1, 1, 1]
+    assert [fault.hits for fault in faults] == [1, 1, 1, 1]
     broker.faults.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
     member.poll_until("assigned", "assigned")
     member.consumer.close()
 
 
-def test_mistakes_are_told_when_a_fault_is_registered(broker: EmbeddedBroker) -> None:
+def test_invalid_faults_are_rejected_when_they_are_registered(broker: EmbeddedBroker) -> None:
     faults = broker.faults
     with pytest.raises(ValueError, match="did you mean PRODUCE"):
         faults.delay("Produced", 1)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in test runs of its own; and the examples of docs/testing.md, which are such tests."""
+"""The pytest plugin, in separate test runs; and the examples of docs/testing.md, which are such tests."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 
-def test_the_documentation_is_true(pytester: pytest.Pytester) -> None:
+def test_the_examples_of_the_documentation_pass(pytester: pytest.Pytester) -> None:
     examples = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert examples
     pytester.makepyfile(**{f"test_example_{index}": text for index, text in enumerate(examples)})
@@ -44,7 +44,7 @@ def test_the_documented_configuration_is_read(pytester: pytest.Pytester) -> None
     pytester.runpytest().assert_outcomes(passed=2)
 
 
-def test_every_test_has_its_own_broker_and_the_session_one(pytester: pytest.Pytester) -> None:
+def test_every_test_has_its_own_broker_and_the_session_has_one(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         seen = []
 
@@ -65,7 +65,7 @@ def test_a_failing_test_leaves_no_thread(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import threading
 
-        # Of other tests in this process: synchronous clients keep theirs.
+        # Threads of other tests in this process: synchronous clients keep theirs.
         BEFORE = set(threading.enumerate())
 
         def test_fails(rookery):
@@ -78,7 +78,7 @@ def test_a_failing_test_leaves_no_thread(pytester: pytest.Pytester) -> None:
     pytester.runpytest().assert_outcomes(passed=1, failed=1)
 
 
-def test_who_does_not_use_it_does_not_import_it(pytester: pytest.Pytester) -> None:
+def test_a_project_that_does_not_use_it_does_not_import_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import sys
 
@@ -91,7 +91,7 @@ def test_who_does_not_use_it_does_not_import_it(pytester: pytest.Pytester) -> No
     result.assert_outcomes(passed=1)
 
 
-def test_a_marker_with_a_mistake_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
+def test_an_invalid_marker_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
 

@@ -1,4 +1,4 @@
-"""The embedded broker with a schema registry: in a thread and in a process, over restarts, and as a fixture."""
+"""The embedded broker with a schema registry: in a thread and in a process, with restarts, and as a fixture."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ def subjects(broker: EmbeddedBroker) -> object:
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-def test_schemas_outlive_restarts_at_the_same_address(mode: Mode) -> None:
+def test_schemas_survive_restarts_at_the_same_address(mode: Mode) -> None:
     with EmbeddedBroker(schema_registry=True, mode=mode) as broker:
         url = broker.schema_registry_url
         assert register(broker, "a") == {"id": 1}
@@ -31,17 +31,17 @@ def test_schemas_outlive_restarts_at_the_same_address(mode: Mode) -> None:
             broker.restart(clean=clean)
             assert broker.schema_registry_url == url
             assert subjects(broker) == ["a"]
-            # At once, though nobody left the group before the crash.
+            # Immediately, although the crashed registry did not leave its group.
             assert register(broker, "a") == {"id": 1}
 
 
-def test_several_brokers_have_registries_of_their_own() -> None:
+def test_every_broker_has_its_own_registry() -> None:
     with EmbeddedBroker(schema_registry=True) as one, EmbeddedBroker(schema_registry=True) as other:
         register(one, "a")
         assert (subjects(one), subjects(other)) == (["a"], [])
 
 
-def test_a_registry_lives_through_moved_time() -> None:
+def test_a_registry_works_after_time_was_advanced() -> None:
     with EmbeddedBroker(schema_registry=True) as broker:
         broker.advance_time(100)
         assert subjects(broker) == []
@@ -54,7 +54,7 @@ def _loops(broker: EmbeddedBroker) -> "list[asyncio.SelectorEventLoop]":
     return [*runner._loops]
 
 
-def test_time_is_moved_for_the_registry_too() -> None:
+def test_time_is_also_advanced_for_the_registry() -> None:
     with EmbeddedBroker(schema_registry=True) as broker:
         fired = [threading.Event(), threading.Event()]
         for loop, event in zip(_loops(broker), fired, strict=True):
@@ -67,15 +67,15 @@ async def _set_later(event: threading.Event) -> None:
     asyncio.get_running_loop().call_later(1000, event.set)
 
 
-def test_a_paused_broker_s_registry_stands_still_too() -> None:
+def test_the_registry_of_a_paused_broker_is_paused() -> None:
     with EmbeddedBroker(schema_registry=True) as broker:
         broker.pause()
-        gone_on = [threading.Event(), threading.Event()]
-        for loop, event in zip(_loops(broker), gone_on, strict=True):
+        resumed = [threading.Event(), threading.Event()]
+        for loop, event in zip(_loops(broker), resumed, strict=True):
             loop.call_soon_threadsafe(event.set)
-        assert not any(event.is_set() for event in gone_on)
+        assert not any(event.is_set() for event in resumed)
         broker.resume()
-        assert all(event.wait(60) for event in gone_on)
+        assert all(event.wait(60) for event in resumed)
         assert subjects(broker) == []
 
 
@@ -86,8 +86,8 @@ def test_settings_of_the_registry_are_passed_on() -> None:
         assert found == {"compatibilityLevel": "FULL"}
 
 
-def test_there_is_no_address_without_a_registry() -> None:
-    with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="give it schema_registry=True"):
+def test_there_is_no_url_without_a_registry() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="pass schema_registry=True"):
         _ = broker.schema_registry_url
     with pytest.raises(RuntimeError, match="not started"):
         _ = EmbeddedBroker(schema_registry=True).schema_registry_url
@@ -95,7 +95,7 @@ def test_there_is_no_address_without_a_registry() -> None:
         EmbeddedBroker(settings={"schema.registry.listeners": "http://:1"})
 
 
-def test_the_fixture_gives_the_tests_broker_a_registry(pytester: pytest.Pytester) -> None:
+def test_the_fixture_adds_a_registry_to_the_tests_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import httpx
         import pytest

@@ -1,4 +1,4 @@
-"""Moving a loop's time: timers fire in order, once, and see the new time."""
+"""Advancing a loop's time: timers fire in order, once, and see the new time."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +15,7 @@ def run(shift: TimeShift, work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-def test_due_timers_have_fired_in_order_when_a_jump_is_over() -> None:
+def test_due_timers_have_fired_in_order_when_a_jump_returns() -> None:
     shift = TimeShift()
     fired: list[str] = []
 
@@ -31,7 +31,7 @@ def test_due_timers_have_fired_in_order_when_a_jump_is_over() -> None:
     run(shift, scenario())
 
 
-def test_what_a_timer_wakes_has_run_when_a_jump_is_over() -> None:
+def test_tasks_that_timers_wake_have_run_when_a_jump_returns() -> None:
     shift = TimeShift()
     seen: list[float] = []
 
@@ -72,6 +72,6 @@ def test_clock_and_loop_move_together() -> None:
     shift = TimeShift()
     clock, real = ShiftedClock(shift), SystemClock()
     shift.seconds = HOUR
-    # The real one is looked at first, so that it is no later.
+    # The real clock is read first, so that its time is not later.
     assert real.now_ms() + 3_599_000 <= clock.now_ms()
     assert real.monotonic() + HOUR <= clock.monotonic()

@@ -1,4 +1,4 @@
-"""The one-liners of the embedded broker, each as a test of a program would use it."""
+"""The shortcuts of the embedded broker, each as used by a program's test."""
 
 import asyncio
 import json
@@ -47,9 +47,9 @@ def test_json_is_read_back(rookery: EmbeddedBroker) -> None:
     assert (record.key, record.value) == ([1, "a"], {"id": 7})
 
 
-def test_records_that_are_not_there_yet_are_waited_for(rookery: EmbeddedBroker) -> None:
+def test_missing_records_are_waited_for(rookery: EmbeddedBroker) -> None:
     rookery.produce("orders", "a")
-    with pytest.raises(TimeoutError, match="not the 2 that were asked for"):
+    with pytest.raises(TimeoutError, match="not the 2 that were requested"):
         rookery.records("orders", count=2, timeout_s=0.5)
     rookery.produce("orders", "b")
     assert len(rookery.records("orders", count=2)) == 2
@@ -73,7 +73,7 @@ def test_lag_is_waited_for(rookery: EmbeddedBroker) -> None:
     assert rookery.wait_for_lag("billing", topic="orders") == 0
 
 
-def test_a_foreign_consumer_that_commits_ends_the_wait(rookery: EmbeddedBroker) -> None:
+def test_a_commit_of_another_client_ends_the_wait(rookery: EmbeddedBroker) -> None:
     rookery.produce("orders", "a", "b")
     config = {"bootstrap.servers": rookery.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = Consumer(config)
@@ -84,7 +84,7 @@ def test_a_foreign_consumer_that_commits_ends_the_wait(rookery: EmbeddedBroker) 
     consumer.close()
 
 
-def test_a_topic_is_seeded_from_what_consume_prints(rookery: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_topic_is_seeded_from_the_output_of_consume(rookery: EmbeddedBroker, tmp_path: Path) -> None:
     lines = [
         {"key": "a", "value": "one", "headers": [{"name": "h", "value": "x"}], "timestamp_ms": 5},
         {"key": None, "value_base64": "/w=="},
@@ -105,7 +105,7 @@ def test_a_topic_is_seeded_from_what_consume_prints(rookery: EmbeddedBroker, tmp
     ("line", "what"),
     [("hello", "Expecting value"), ("[]", "neither a key nor a value"), ('{"valeu": 1}', "neither a key nor a value")],
 )
-def test_a_wrong_line_is_named(line: str, what: str) -> None:
+def test_an_invalid_line_is_named(line: str, what: str) -> None:
     with pytest.raises(ValueError, match=rf"orders.jsonl:2: .*{what}"):
         list(parse_seeds(f'{{"value": 1}}\n{line}', "orders.jsonl"))
 
@@ -129,5 +129,5 @@ async def use_on_a_loop(broker: EmbeddedBroker) -> int:
     return len(broker.records("orders"))
 
 
-def test_shortcuts_work_on_an_event_loop_too(rookery: EmbeddedBroker) -> None:
+def test_shortcuts_work_on_an_event_loop(rookery: EmbeddedBroker) -> None:
     assert asyncio.run(use_on_a_loop(rookery)) == 1

@@ -1,4 +1,4 @@
-"""A node is at home on any loop, in any thread."""
+"""A node runs on any event loop, in any thread."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ async def start_and_use(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
-def test_a_node_runs_off_the_main_thread(tmp_path: Path, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_a_node_runs_in_another_thread(tmp_path: Path, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     finished: list[bool] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""A real broker for your tests: `with EmbeddedBroker() as broker: connect_to(broker.bootstrap_servers)`."""
+"""A real broker for tests: `with EmbeddedBroker() as broker: connect_to(broker.bootstrap_servers)`."""
 
 from rookery.base.errors import ErrorCode
 from rookery.protocol.api import ApiKey

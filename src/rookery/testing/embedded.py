@@ -1,7 +1,8 @@
-"""`EmbeddedBroker`: a real broker for a test, on a real port, in a directory of its own.
+"""`EmbeddedBroker`: a real broker for a test, on a real port, in its own directory.
 
-What it owns, it gives back in the opposite order: the port (held by a bound socket that does not listen, so that nobody
-else gets it while the broker restarts), the directory, the route of the log lines, the runner.
+It releases its resources in the opposite order of their acquisition: the routing of log lines, the temporary directory,
+the port (held by a bound socket that does not listen, so that no other process gets it while the broker restarts), and
+the runner.
 """
 
 import asyncio
@@ -11,13 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Protocol, Self, TypeAlias
 
 from rookery.node.settings import Settings
 from rookery.testing.faults import Faults
 from rookery.testing.logs import routed_logs
 from rookery.testing.process import BrokerProcess
-from rookery.testing.runner import Runner
 from rookery.testing.shifted_time import TimeShift
 from rookery.testing.shortcuts import Shortcuts
 from rookery.testing.thread import BrokerThread
@@ -25,26 +25,46 @@ from rookery.testing.thread import BrokerThread
 Mode: TypeAlias = Literal["thread", "process"]
 
 _HOST: Final = "127.0.0.1"
-# Tests move the time by less than five minutes, and have few members in few groups.
+# Tests advance the time by less than the default interval of five minutes, and have few groups.
 DEFAULTS: Final[Mapping[str, str]] = {
     "log.retention.check.interval.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
 }
-_CHOSEN_HERE: Final = {
-    "listeners": "the embedded broker takes a free port of the loopback",
+_FIXED_SETTINGS: Final = {
+    "listeners": "the embedded broker uses a free port of the loopback",
     "log.dir": "use data_dir",
     "log.dirs": "use data_dir",
-    "schema.registry.listeners": "use schema_registry=True, which takes a free port of the loopback",
+    "schema.registry.listeners": "use schema_registry=True, which uses a free port of the loopback",
 }
+
+
+class Runner(Protocol):
+    """One run of a broker: `BrokerThread` in the test's process, `BrokerProcess` in another one.
+
+    `stop` is called once after a `start` that returned, and also ends a paused broker.
+    """
+
+    def start(self) -> None:
+        """Return when the broker serves. Raises StartupError, after releasing everything, if it cannot."""
+        ...
+
+    def stop(self, *, clean: bool) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def advance_time(self, seconds: float) -> None: ...
 
 
 class EmbeddedBroker(Shortcuts):
     """A context manager, for `with` and `async with`; or call `start` and `stop`.
 
     `settings` are a broker's settings, as in server.properties. `mode` "thread" runs the broker in this process, which
-    allows faults and moving its time; "process" runs `rookery start` beside it. The data is kept in `data_dir`, or in a
-    temporary directory that goes with the broker. `schema_registry` also starts a schema registry.
+    allows faults and advancing its time; "process" runs `rookery start` as another process. The data is stored in
+    `data_dir`, or in a temporary directory that is deleted with the broker. `schema_registry` also starts a schema
+    registry.
     """
 
     def __init__(
@@ -55,13 +75,13 @@ class EmbeddedBroker(Shortcuts):
         data_dir: Path | str | None = None,
         schema_registry: bool = False,
     ) -> None:
-        for key in (settings or {}).keys() & _CHOSEN_HERE.keys():
-            raise ValueError(f"the setting {key} cannot be chosen: {_CHOSEN_HERE[key]}")
+        for key in (settings or {}).keys() & _FIXED_SETTINGS.keys():
+            raise ValueError(f"the setting {key} cannot be set: {_FIXED_SETTINGS[key]}")
         if mode not in ("thread", "process"):
             raise ValueError(f'mode must be "thread" or "process", not {mode!r}')
         self._settings = {**DEFAULTS, **(settings or {})}
         self._mode = mode
-        self._wanted_data_dir = None if data_dir is None else Path(data_dir)
+        self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._shift = TimeShift()
         self._faults = Faults()
         self._resources = ExitStack()
@@ -87,7 +107,7 @@ class EmbeddedBroker(Shortcuts):
     def schema_registry_url(self) -> str:
         """`http://host:port`, for any client of a schema registry; the broker needs `schema_registry=True`."""
         if not self._has_registry:
-            raise RuntimeError("the embedded broker has no schema registry: give it schema_registry=True")
+            raise RuntimeError("the embedded broker has no schema registry: pass schema_registry=True")
         if self._registry_port is None:
             raise RuntimeError("the embedded broker is not started")
         return f"http://{_HOST}:{self._registry_port}"
@@ -100,26 +120,26 @@ class EmbeddedBroker(Shortcuts):
 
     @property
     def faults(self) -> Faults:
-        """What shall go wrong. Faults outlive a restart."""
+        """The registered faults, which survive a restart of the broker."""
         if self._mode == "process":
-            raise RuntimeError('faults cannot be put into a process of its own: leave out mode="process"')
+            raise RuntimeError('faults cannot be injected into another process: leave out mode="process"')
         return self._faults
 
     def start(self) -> None:
-        """Returns when the broker serves."""
+        """Start the broker; return when it serves."""
         if self._port is not None:
-            raise RuntimeError("the embedded broker is started already")
+            raise RuntimeError("the embedded broker is already started")
         try:
             self._resources.enter_context(routed_logs())
             temporary = Path(self._resources.enter_context(TemporaryDirectory(prefix="rookery-")))
             self._log_path = temporary / "broker.log"
-            self._data_dir = self._wanted_data_dir or temporary / "data"
+            self._data_dir = self._given_data_dir or temporary / "data"
             self._port = self._resources.enter_context(_reserve_port()).getsockname()[1]
             if self._has_registry:
                 self._registry_port = self._resources.enter_context(_reserve_port()).getsockname()[1]
             self._start_runner()
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def _start_runner(self) -> None:
@@ -141,44 +161,44 @@ class EmbeddedBroker(Shortcuts):
         )
 
     def stop(self) -> None:
-        """Stop the broker and give back its port and its temporary directory; no error if it does not run."""
+        """Stop the broker, and release its port and its temporary directory. No error if it is not running."""
         runner, self._runner = self._runner, None
         try:
             if runner is not None:
-                # What a clean stop writes is for the next start, and a temporary directory has none.
-                runner.stop(clean=self._wanted_data_dir is not None)
+                # A clean stop only prepares the next start, and there is none from a temporary directory.
+                runner.stop(clean=self._given_data_dir is not None)
         finally:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._resources.close()
         self._port = self._registry_port = self._data_dir = None
 
     def restart(self, *, clean: bool = True) -> None:
-        """Stop and start again, with the same port and data. `clean=False` is a crash of the process: connections
-        break off, and the logs are recovered at the start."""
+        """Stop and start again, with the same port and data. `clean=False` simulates a crash of the process:
+        connections are reset, and the logs are recovered at the start."""
         self._running().stop(clean=clean)
         self._runner = None
         self._start_runner()
 
     def pause(self) -> None:
-        """Let the broker stand still: it takes connections and answers nothing, until `resume`."""
+        """Suspend the broker: it accepts connections and responds to nothing, until `resume`."""
         self._running().pause()
 
     def resume(self) -> None:
-        """Go on after `pause`; no error without."""
+        """Continue after `pause`; no error if the broker is not paused."""
         self._running().resume()
 
     def advance_time(self, seconds: float) -> None:
-        """Move the broker's time ahead: its clock (timestamps, retention) and all its timers (sessions, time-outs,
+        """Advance the broker's time: its clock (timestamps, retention) and all its timers (sessions, time-outs,
         background work). Returns when the timers that became due have fired."""
         if seconds < 0:
-            raise ValueError("time goes forward only")
+            raise ValueError("time can only be moved forward")
         self._running().advance_time(seconds)
 
     def _running(self) -> Runner:
         if self._runner is None:
-            raise RuntimeError("the embedded broker does not run")
+            raise RuntimeError("the embedded broker is not running")
         return self._runner
 
     def __enter__(self) -> Self:
@@ -201,8 +221,8 @@ class EmbeddedBroker(Shortcuts):
 
 
 def _reserve_port() -> socket.socket:
-    """A free port, held. Whoever sets SO_REUSEADDR, as the broker does, may listen on it; the system gives it to nobody
-    who asks for any port."""
+    """Bind a free port. A process that sets SO_REUSEADDR, as the broker does, may listen on it; the system does not
+    assign it to one that requests any port."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((_HOST, 0))

@@ -1,7 +1,7 @@
-"""Where an embedded broker's log lines go: to the test's `logging`, under `rookery.*`.
+"""Routes an embedded broker's log lines to the test's `logging`, under `rookery.*`.
 
-structlog prints to standard output unless it is told otherwise, which would be in the way of tests that look at it.
-What the test's program has configured for structlog itself is left alone; and so is everything once no broker runs.
+structlog prints to standard output by default, which would disturb tests that check it. A configuration of structlog by
+the test's own program is not changed. The routing is removed when no broker runs.
 """
 
 import threading
@@ -17,7 +17,7 @@ _is_routed = False
 
 @contextmanager
 def routed_logs() -> Iterator[None]:
-    """Shared by all brokers of the process: the first sets the route up, the last takes it back."""
+    """Route the log lines; shared by all brokers of the process: the first sets it up, the last removes it."""
     global _broker_count, _is_routed
     with _lock:
         if _broker_count == 0 and not structlog.is_configured():

@@ -1,4 +1,4 @@
-"""A broker in a process of its own, beside the test: what `rookery start` runs, with everything that costs."""
+"""A broker in another process than the test: the same as `rookery start`, with its start-up time and its syncs."""
 
 import select
 import signal
@@ -16,7 +16,7 @@ _LOG_CHARACTERS_SHOWN = 2000
 
 
 class BrokerProcess:
-    """See `Runner`. The process gets signals: SIGTERM, SIGKILL, SIGSTOP and SIGCONT."""
+    """A `Runner` that controls the process by signals: SIGTERM, SIGKILL, SIGSTOP and SIGCONT."""
 
     def __init__(self, assignments: Sequence[str], *, log_path: Path) -> None:
         self._assignments = assignments
@@ -28,7 +28,7 @@ class BrokerProcess:
         command = [sys.executable, "-m", "rookery.cli.main", "start", *settings]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
-        # In case that the test run ends without stopping its brokers.
+        # For a test run that ends without stopping its brokers.
         weakref.finalize(self, _kill, self._process)
         try:
             self._await_ready()
@@ -41,7 +41,7 @@ class BrokerProcess:
         readable, _, _ = select.select([self._process.stdout], [], [], _START_SECONDS_MAX)
         line = self._process.stdout.readline() if readable else b""
         if not line.startswith(b"ready on "):
-            raise StartupError(f"the broker's process did not come to serve: {self._log_tail()}")
+            raise StartupError(f"the broker's process did not start to serve: {self._log_tail()}")
 
     def _log_tail(self) -> str:
         return self._log_path.read_text("utf-8", "replace")[-_LOG_CHARACTERS_SHOWN:].strip()
@@ -61,11 +61,11 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def advance_time(self, seconds: float) -> None:
-        raise RuntimeError('time cannot be moved in a process of its own: leave out mode="process"')
+        raise RuntimeError('time cannot be advanced in another process: leave out mode="process"')
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """No error if it is gone already."""
+    """Kill and reap the process; no error if it has ended."""
     process.kill()
     process.wait()
     if process.stdout is not None:

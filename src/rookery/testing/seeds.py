@@ -1,4 +1,4 @@
-"""The file that seeds topics: JSON Lines in the form that `rookery consume --json` prints. Pure."""
+"""Parser of the files that seed topics: JSON Lines in the format of `rookery consume --json`. Pure."""
 
 import json
 from base64 import b64decode
@@ -18,7 +18,7 @@ class Seed(NamedTuple):
 
 
 def parse_seeds(text: str, source: str) -> Iterator[Seed]:
-    """Yield the record of each line; ValueError names `source` and the line that is wrong."""
+    """Yield the record of each line. Raises ValueError, which names `source` and the line, for an invalid one."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
@@ -32,7 +32,7 @@ def parse_seeds(text: str, source: str) -> Iterator[Seed]:
 
 def _parse(record: dict[str, Any]) -> Seed:
     if not isinstance(record, dict) or not any(name in record for name in _FIELDS):
-        raise ValueError("there is neither a key nor a value")
+        raise ValueError("the record has neither a key nor a value")
     return Seed(
         topic=record.get("topic"),
         key=_field(record, "key"),

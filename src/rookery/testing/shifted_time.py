@@ -1,10 +1,11 @@
-"""Time that can be moved ahead: the clock and the event loop of an embedded broker share one shift.
+"""Time that can be advanced: the clock and the event loop of an embedded broker share one shift.
 
-Wall-clock time comes from a `Clock`, timers from the loop's `time()`; moving one of them alone would expire records
-but not sessions, or the other way round. uvloop keeps its time to itself, so an embedded broker runs on asyncio's loop.
+Wall-clock time comes from a `Clock`, timers from the loop's `time()`; shifting only one of them would expire records
+but not sessions, or vice versa. The time of uvloop cannot be shifted, so that an embedded broker runs on asyncio's
+loop.
 
-A move is a jump. Every timer that has become due fires once, in order, and sees the new time: work that repeats every
-second happens once after a jump of an hour, not 3,600 times.
+Time advances by a jump. Every timer that has become due fires once, in order, and sees the new time: work that repeats
+every second runs once after a jump of an hour, not 3,600 times.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from rookery.base.types import TimestampMs
 
 
 class TimeShift:
-    """How far a broker's time is ahead. Survives the broker's restarts."""
+    """The offset of a broker's time. Survives the broker's restarts."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -35,7 +36,7 @@ class ShiftedLoop(asyncio.SelectorEventLoop):
     """asyncio's loop computes all its timers, and how long it may sleep, from `time()`."""
 
     def __init__(self, shift: TimeShift) -> None:
-        # Before the base class, which asks for the time when it is made.
+        # Set before the base class, whose constructor reads the time.
         self._shift = shift
         super().__init__()
 
@@ -44,15 +45,16 @@ class ShiftedLoop(asyncio.SelectorEventLoop):
 
 
 async def jump(shift: TimeShift, seconds: float) -> None:
-    """Move the running loop's time. Returns when every timer that became due has fired, and what it woke has run as
-    far as it could without waiting for something else."""
+    """Advance the running loop's time. Returns when every timer that became due has fired, and the tasks that they
+    woke have run until they wait again."""
     shift.seconds += seconds
-    await due_timers_fired()
+    await wait_for_due_timers()
 
 
-async def due_timers_fired() -> None:
+async def wait_for_due_timers() -> None:
+    """Return when all timers that are due have fired."""
     loop = asyncio.get_running_loop()
     fired = loop.create_future()
-    # Due timers fire in the order of their times, so this one is the last of them.
+    # Due timers fire in the order of their times, so that this one is the last.
     loop.call_at(loop.time(), fired.set_result, None)
     await fired

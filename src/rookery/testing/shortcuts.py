@@ -1,7 +1,7 @@
-"""What tests do with a broker again and again, in one line each: create, produce, read, wait, seed, register.
+"""Frequent operations of tests on a broker, as single calls: create, produce, read, wait, seed, register.
 
-Each call is a client of its own that connects, works and goes, in a thread with an event loop of its own: the caller
-may be on a loop already, and the time there is not the broker's.
+Each call uses a new client, in a thread with its own event loop: the caller may already run in one, whose time is not
+the broker's.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _LAG_PAUSE_S: Final = 0.05
 
 
 class Shortcuts(ABC):
-    """The one-liners of a broker; see docs/testing.md."""
+    """The shortcuts of a broker; see docs/testing.md."""
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class Shortcuts(ABC):
     def create_topic(
         self, name: str, *, partitions: int | None = None, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; ApiError if that cannot be."""
+        """Create a topic. Raises ApiError if that fails."""
         topic = NewTopic(name=name, partitions=BROKER_DEFAULT if partitions is None else partitions, configs=config)
 
         async def create() -> None:
@@ -77,10 +77,10 @@ class Shortcuts(ABC):
         value_format: WriteFormat = "plain",
         key_format: WriteFormat = "plain",
     ) -> list[RecordMetadata]:
-        """Write one record per value and return where they are, once all are acknowledged.
+        """Write one record per value; return their partitions and offsets when all are acknowledged.
 
-        In the format "plain", a str is UTF-8, bytes are taken as they are, None is null, and anything else is JSON. In
-        the format "registry", the value is encoded with the latest schema of the topic's subject.
+        In the format "plain", a str is encoded as UTF-8, bytes are used unchanged, None is null, and anything else is
+        JSON. In the format "registry", the value is encoded with the latest schema of the topic's subject.
         """
         with self._encoders(value_format, key_format) as encode:
             encoded_key = encode(topic, key, is_key=True)
@@ -102,10 +102,10 @@ class Shortcuts(ABC):
         value_format: WriteFormat = "plain",
         key_format: WriteFormat = "plain",
     ) -> int:
-        """Write the records of a file, in its order, and return how many they are.
+        """Write the records of a file, in order; return their number.
 
-        Each line is a record as `rookery consume --json` prints it. All go to `topic` if it is given, else each to the
-        topic that it names, or to that of the file's name.
+        Each line is a record as printed by `rookery consume --json`. All are written to `topic` if it is given, else
+        each one to the topic that it names, or to the topic that the file is named after.
         """
         path = Path(path)
         seeds = list(parse_seeds(path.read_text(encoding="utf-8"), str(path)))
@@ -124,7 +124,7 @@ class Shortcuts(ABC):
                         value,
                         key=key,
                         headers=seed.headers,
-                        # The file's topic may have had more partitions than this one.
+                        # The original topic may have more partitions than this one.
                         partition=None if topic else seed.partition,
                         timestamp_ms=seed.timestamp_ms,
                     )
@@ -146,9 +146,9 @@ class Shortcuts(ABC):
         isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[Record]:
-        """Return all records that the topic has now, by partition and offset.
+        """Return all present records of the topic, ordered by partition and offset.
 
-        With `count`, wait until there are at least so many; TimeoutError if they do not come.
+        With `count`, wait until there are at least so many. Raises TimeoutError if they do not arrive.
         """
 
         async def read() -> list[Record]:
@@ -175,8 +175,8 @@ class Shortcuts(ABC):
     ) -> int:
         """Wait until a group's lag is at most `at_most` records, and return it.
 
-        The lag is the sum over the partitions that the group has committed offsets of, or those of one topic. A group
-        that has committed nothing yet is waited for. TimeoutError tells the lag of each partition.
+        The lag is the sum over the partitions for which the group has committed offsets, or those of one topic. It
+        also waits for the first commit of the group. Raises TimeoutError with the lag of each partition.
         """
 
         async def wait() -> int:
@@ -203,7 +203,7 @@ class Shortcuts(ABC):
     ) -> int:
         """Register a schema (its text, a dictionary of its JSON, or its file) and return its id.
 
-        The type is that of the file's name (.avsc, .json, .proto), else Avro, unless `schema_type` says otherwise.
+        The type is `schema_type`, or that of the file's name (.avsc, .json, .proto), or Avro.
         """
         from rookery.serdes import Schema
         from rookery.serdes.entities import schema_type_of
@@ -228,7 +228,7 @@ class Shortcuts(ABC):
 
     @contextmanager
     def _encoders(self, value_format: WriteFormat, key_format: WriteFormat) -> "Iterator[Callable[..., bytes | None]]":
-        """Give a function of topic and value; it asks for each subject's schema once."""
+        """Yield a function that encodes a value for a topic; it fetches each subject's schema once."""
         if value_format == key_format == "plain":
             yield lambda topic, value, *, is_key: _plain_bytes(value)
             return
@@ -273,8 +273,8 @@ async def _read_all(
             while len(found) < (count or 0) or not all([await consumer.position(tp) >= ends[tp] for tp in partitions]):
                 found += await consumer.poll(_POLL_S)
     except TimeoutError:
-        wanted = f"the {count} that were asked for" if count else f"all up to {dict(ends)}"
-        raise TimeoutError(f"{topic} gave {len(found)} records in {timeout_s:g} s, not {wanted}") from None
+        wanted = f"the {count} that were requested" if count else f"all up to {dict(ends)}"
+        raise TimeoutError(f"{topic} had {len(found)} records within {timeout_s:g} s, not {wanted}") from None
     return found
 
 

@@ -1,23 +1,43 @@
-"""A broker in a thread of the test's process, with an event loop of its own.
+"""A broker in a thread of the test's process, with its own event loop.
 
-The test may block, run a loop of its own or use a client with threads: the broker goes on. Nothing is shared but the
-interpreter, so several brokers live side by side.
+The broker runs while the test blocks, runs its own event loop or uses a client with threads. Brokers share only the
+interpreter, so that a test may run several.
 """
 
 import asyncio
 import threading
 from concurrent.futures import Future
+from pathlib import Path
 from random import SystemRandom
 
+from rookery.base.files import File, OsFile, OsFiles
 from rookery.node.node import Interceptor, Node
 from rookery.node.settings import Settings
-from rookery.testing.files import UnsyncedFiles
-from rookery.testing.shifted_time import ShiftedClock, ShiftedLoop, TimeShift, due_timers_fired, jump
+from rookery.testing.shifted_time import ShiftedClock, ShiftedLoop, TimeShift, jump, wait_for_due_timers
+
+
+class UnsyncedFile(OsFile):
+    def sync(self) -> None:
+        """Do nothing: the kernel writes the data later."""
+
+
+class UnsyncedFiles(OsFiles):
+    """The operating system's files without waiting for the disk.
+
+    The data survives when the broker is stopped, restarted or killed, because the kernel has it; only a crash of the
+    machine loses data. In return, starting, creating topics and stopping take almost no time.
+    """
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return UnsyncedFile(path, create=create)
+
+    def sync_directory(self, path: Path) -> None:
+        """Do nothing: the kernel writes the directory later."""
 
 
 class BrokerThread:
-    """See `Runner`. A paused broker is a loop whose thread stands still, as a stopped process does: connections are
-    taken by the kernel, and nothing is read, answered or timed out."""
+    """A `Runner`. A paused broker is a loop whose thread is blocked, like a stopped process: connections are accepted
+    by the kernel, nothing is read or responded to, and no timer fires."""
 
     def __init__(self, settings: Settings, *, shift: TimeShift, intercept: Interceptor) -> None:
         self._settings = settings
@@ -30,7 +50,7 @@ class BrokerThread:
         self._stop_clean = True
         self._running = threading.Event()
         self._running.set()
-        # The broker's, and that of its schema registry.
+        # The loop of the broker, and that of its schema registry.
         self._loops: list[ShiftedLoop] = []
 
     def start(self) -> None:
@@ -38,7 +58,7 @@ class BrokerThread:
         try:
             self._serving.result()
         except BaseException:
-            # Perhaps it was the waiting that was interrupted, and the broker serves after all.
+            # The wait may have been interrupted although the broker serves.
             if self._serving.exception() is None:
                 self.stop(clean=False)
             self._thread.join()
@@ -56,10 +76,10 @@ class BrokerThread:
             self._running.clear()
             for loop in self._loops:
                 paused = threading.Event()
-                loop.call_soon_threadsafe(self._stand_still, paused)
+                loop.call_soon_threadsafe(self._block, paused)
                 paused.wait()
 
-    def _stand_still(self, paused: threading.Event) -> None:
+    def _block(self, paused: threading.Event) -> None:
         paused.set()
         self._running.wait()
 
@@ -71,9 +91,9 @@ class BrokerThread:
         if self._running.is_set():
             asyncio.run_coroutine_threadsafe(jump(self._shift, seconds), loop).result()
             for other in self._loops[1:]:
-                asyncio.run_coroutine_threadsafe(due_timers_fired(), other).result()
+                asyncio.run_coroutine_threadsafe(wait_for_due_timers(), other).result()
         else:
-            # Its timers fire when it goes on.
+            # Its timers fire after `resume`.
             self._shift.seconds += seconds
 
     def _new_loop(self) -> ShiftedLoop:
@@ -86,9 +106,9 @@ class BrokerThread:
             with asyncio.Runner(loop_factory=self._new_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
-            # For whoever waits: the starting test, or else the stopping one.
-            waiting = self._stopped if self._serving.done() else self._serving
-            waiting.set_exception(error)
+            # Report the error to `start`, or to `stop` if the broker has served.
+            waiter = self._stopped if self._serving.done() else self._serving
+            waiter.set_exception(error)
         else:
             self._stopped.set_result(None)
 

@@ -1,18 +1,18 @@
-"""Responses that say no: what a request would be answered with, had the broker met a given error.
+"""Error responses to any request, for tests: the response that the broker would send for a given error code.
 
-Built from the schema, for every API and version, by these rules:
+They are built from the schema, for every API and version, by these rules:
 
-- A response with an error code of its own gets it there. Otherwise each item of the request (a topic, a partition, a
-  group, a resource) is answered by an item with the error, under the names that identify it. Fetch is answered by
-  partition although it has an error code of its own, because that one is about fetch sessions.
-- All other fields have their defaults, or what stands for "nothing": -1, empty, null.
-- If only some topics or partitions shall fail, the rest of the request is carried out and the two answers are merged.
-- Metadata is carried out, without creating topics, and the error put into its topics: a client that got no brokers
-  would fail for another reason than the one that was asked for.
-- A Fetch that continues a session does not name its partitions. The session is ended, without counting that as the
-  fault; the client's next Fetch names them all.
+- If the response has an error code for the whole request, the code is set there. Otherwise each item of the request (a
+  topic, a partition, a group, a resource) gets an item with the error, under the names that identify it. A Fetch gets
+  items, although its response has a common error code, because that one concerns fetch sessions.
+- All other fields have their defaults, or a value that means "nothing": -1, empty, null.
+- If only some topics or partitions shall fail, the rest of the request is executed, and the two responses are merged.
+- Metadata is executed, without creating topics, and the error is set in its topics: a client that got no brokers would
+  fail for another reason than the requested one.
+- A Fetch that continues a session does not name its partitions. The session is ended, which does not count as the
+  fault; the client's next Fetch names all partitions.
 
-Pure: `faults` decides when, and does the sending.
+Pure: `faults` decides when to inject an error, and sends the response.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _Shape: TypeAlias = Sequence[FieldShape]
 
 ERROR_MESSAGE: Final = "injected by the test"
 
-# Fields that say which thing an item is about; the first that the request has is copied.
+# Fields that identify the subject of an item; the first that the request has is copied.
 _IDENTIFYING: Final = {
     "name": ("name", "topic"),
     "topic": ("topic", "name"),
@@ -61,7 +61,7 @@ _SESSIONLESS_EPOCH = -1
 
 @value_class(kw_only=True)
 class Target:
-    """Which part of a request shall fail: all of it, one topic, or one partition of it."""
+    """The part of a request that shall fail: all of it, one topic, or one partition."""
 
     topic: str | None = None
     partition: int | None = None
@@ -75,39 +75,39 @@ class Target:
 
 
 @value_class
-class Refusal:
-    """How to answer: carry out `rest`, if there is one, and give the response (or None) to `finish`."""
+class InjectedError:
+    """How to respond: execute `rest`, if it is not None, and pass its response (or None) to `finish`."""
 
     rest: Message | None
     finish: Callable[[Message | None], Message]
-    # False where the request was answered otherwise, to make the client send one that can be refused.
+    # False: this response only makes the client send a request that can fail, and is not the fault itself.
     counts: bool = True
 
 
 class _Items(NamedTuple):
-    """An array of the response whose items carry error codes, and the array of the request that it answers."""
+    """An array of the response whose items have error codes, and the corresponding array of the request."""
 
-    asked: FieldShape
-    answered: FieldShape
+    in_request: FieldShape
+    in_response: FieldShape
     nested: "_Items | None"
 
 
 def check_target(api_key: ApiKey, target: Target) -> str | None:
-    """Why no request of this API can be refused in this way; None if some can."""
+    """Return why no request of this API can fail in this way; None if some can."""
     version = DEFINED[api_key].maximum
     items = _find_items(request_shape(api_key, version), response_shape(api_key, version))
     if items is None and not _has_error(response_shape(api_key, version)):
-        return "its responses have no place for an error: drop the connection instead"
+        return "its responses have no field for an error: drop the connection instead"
     if target.is_everything:
         return None
-    if items is None or not _TOPIC_FIELDS & {field.name for field in items.asked.fields}:
+    if items is None or not _TOPIC_FIELDS & {field.name for field in items.in_request.fields}:
         return "it is not about topics: leave out topic and partition"
     if target.partition is not None and items.nested is None:
         return "it is about whole topics: leave out partition"
     return None
 
 
-def refuse(
+def inject_error(
     api_key: ApiKey,
     version: int,
     request: Message,
@@ -115,53 +115,53 @@ def refuse(
     *,
     target: Target,
     topic_name: Callable[[UUID], str | None],
-) -> Refusal | None:
-    """How to answer this request with `code`; None if it is not about the target, or has no place for an error."""
+) -> InjectedError | None:
+    """Return how to fail this request with `code`; None if it does not concern the target, or cannot have an error."""
     if api_key == ApiKey.METADATA:
-        return _refuse_metadata(version, request, code, target, topic_name)
-    asked, answered = request_shape(api_key, version), response_shape(api_key, version)
+        return _inject_into_metadata(version, request, code, target, topic_name)
+    in_request, in_response = request_shape(api_key, version), response_shape(api_key, version)
     if api_key == ApiKey.FETCH and (ended := _leave_session(version, request)):
         return ended
-    if target.is_everything and api_key not in _ITEMS_FIRST and _has_error(answered):
-        response = _build(answered, request.__dict__, code)
-        return Refusal(None, lambda _: response)
-    items = _find_items(asked, answered)
+    if target.is_everything and api_key not in _ITEMS_FIRST and _has_error(in_response):
+        response = _build(in_response, request.__dict__, code)
+        return InjectedError(None, lambda _: response)
+    items = _find_items(in_request, in_response)
     if items is None:
         return None
     failing, others = _split(items, request, target, topic_name)
     if not failing:
         return None
-    refused = _build(answered, request.__dict__, ErrorCode.NONE)
-    setattr(refused, items.answered.name, [_build_item(items, item, code) for item in failing])
-    rest = Message(**request.__dict__ | {items.asked.name: others}) if others else None
-    return Refusal(rest, lambda response: refused if response is None else _merge(items, response, refused))
+    failed = _build(in_response, request.__dict__, ErrorCode.NONE)
+    setattr(failed, items.in_response.name, [_build_item(items, item, code) for item in failing])
+    rest = Message(**request.__dict__ | {items.in_request.name: others}) if others else None
+    return InjectedError(rest, lambda response: failed if response is None else _merge(items, response, failed))
 
 
-def _refuse_metadata(
+def _inject_into_metadata(
     version: int, request: Message, code: ErrorCode, target: Target, topic_name: Callable[[UUID], str | None]
-) -> Refusal | None:
+) -> InjectedError | None:
     asks_for_all = request.topics is None or (version == 0 and not request.topics)
     names = [_name_of_topic(topic, topic_name) for topic in request.topics or []]
     if not asks_for_all and not any(target.includes(name, None) for name in names):
         return None
 
     def finish(response: Message | None) -> Message:
-        assert response is not None, "Metadata is always carried out"
+        assert response is not None, "Metadata is always executed"
         for topic in response.topics:
             if target.includes(topic.name, None):
                 topic.error_code = code
                 topic.partitions = []
         return response
 
-    return Refusal(Message(**request.__dict__ | {"allow_auto_topic_creation": False}), finish)
+    return InjectedError(Message(**request.__dict__ | {"allow_auto_topic_creation": False}), finish)
 
 
-def _leave_session(version: int, request: Message) -> Refusal | None:
-    """End the session that a Fetch continues; one that begins a session goes on without."""
+def _leave_session(version: int, request: Message) -> InjectedError | None:
+    """End the session that a Fetch continues; a Fetch that begins a session is changed to one without a session."""
     if request.get("session_epoch", _SESSIONLESS_EPOCH) > 0:
         ended = _build(response_shape(ApiKey.FETCH, version), {}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         ended.session_id = 0
-        return Refusal(None, lambda _: ended, counts=False)
+        return InjectedError(None, lambda _: ended, counts=False)
     request.session_id, request.session_epoch = 0, _SESSIONLESS_EPOCH
     return None
 
@@ -170,12 +170,12 @@ def _has_error(shape: _Shape) -> bool:
     return any(field.name in _ERRORS for field in shape)
 
 
-def _find_items(asked: _Shape, answered: _Shape) -> _Items | None:
-    """The first array of the response with errors in it, and what it answers: its namesake or the first array."""
-    for field in answered:
+def _find_items(in_request: _Shape, in_response: _Shape) -> _Items | None:
+    """Find the first array of the response that has errors, and its source: the array of the same name or the first."""
+    for field in in_response:
         if not field.is_array:
             continue
-        arrays = [other for other in asked if other.is_array]
+        arrays = [other for other in in_request if other.is_array]
         source = next((other for other in arrays if other.name == field.name), arrays[0] if arrays else None)
         if source is None or not _is_identified(source, field):
             continue
@@ -185,25 +185,25 @@ def _find_items(asked: _Shape, answered: _Shape) -> _Items | None:
     return None
 
 
-def _is_identified(asked: FieldShape, answered: FieldShape) -> bool:
-    if not asked.fields:
-        return _field_of_kind(answered.fields, asked.kind) in _IDENTIFYING
-    known = {field.name for field in asked.fields if not field.is_array}
-    return any(known.intersection(_IDENTIFYING.get(field.name, ())) for field in answered.fields)
+def _is_identified(in_request: FieldShape, in_response: FieldShape) -> bool:
+    if not in_request.fields:
+        return _field_of_kind(in_response.fields, in_request.kind) in _IDENTIFYING
+    known = {field.name for field in in_request.fields if not field.is_array}
+    return any(known.intersection(_IDENTIFYING.get(field.name, ())) for field in in_response.fields)
 
 
 def _field_of_kind(shape: _Shape, kind: str) -> str:
-    """Where an item that is a plain name or number goes: the first field of its kind that cannot be null, if any."""
+    """Return the field for an item that is a plain name or number: the first of its kind that cannot be null."""
     return next((field.name for field in shape if field.kind == kind and not field.is_nullable), "")
 
 
 def _build_item(items: _Items, item: Any, code: ErrorCode) -> Message:
-    shape = items.answered.fields
-    known = item.__dict__ if isinstance(item, Message) else {_field_of_kind(shape, items.asked.kind): item}
+    shape = items.in_response.fields
+    known = item.__dict__ if isinstance(item, Message) else {_field_of_kind(shape, items.in_request.kind): item}
     built = _build(shape, known, code)
     if items.nested is not None and not _has_error(shape):
-        children = known.get(items.nested.asked.name) or []
-        setattr(built, items.nested.answered.name, [_build_item(items.nested, child, code) for child in children])
+        children = known.get(items.nested.in_request.name) or []
+        setattr(built, items.nested.in_response.name, [_build_item(items.nested, child, code) for child in children])
     return built
 
 
@@ -245,18 +245,18 @@ def _nothing(field: FieldShape) -> Any:
 def _split(
     items: _Items, request: Message, target: Target, topic_name: Callable[[UUID], str | None]
 ) -> tuple[list[Any], list[Any]]:
-    """The request's items that shall fail, and the others; an item of which only some parts shall fail is in both."""
-    asked: list[Any] = request.get(items.asked.name) or []
+    """Return the request's items that shall fail, and the others; an item that shall fail in part is in both."""
+    in_request: list[Any] = request.get(items.in_request.name) or []
     if target.is_everything:
-        return asked, []
+        return in_request, []
     failing: list[Any] = []
     others: list[Any] = []
-    for item in asked:
+    for item in in_request:
         name = _name_of_topic(item, topic_name)
         if items.nested is None or not isinstance(item, Message):
             (failing if target.includes(name, None) else others).append(item)
             continue
-        field = items.nested.asked.name
+        field = items.nested.in_request.name
         for chosen, wanted in ((failing, True), (others, False)):
             parts = [part for part in item.get(field) or [] if target.includes(name, _index_of(part)) == wanted]
             if parts:
@@ -278,16 +278,16 @@ def _index_of(part: Any) -> int | None:
     return next((part.get(name) for name in names if part.get(name) is not None), None)
 
 
-def _merge(items: _Items, response: Message, refused: Message) -> Message:
-    """`response` with the refused items in it; parts of the same topic come together."""
-    carried_out: list[Message] = getattr(response, items.answered.name)
-    for item in getattr(refused, items.answered.name):
-        twin = next((other for other in carried_out if _identity(other) == _identity(item)), None)
-        if twin is None or items.nested is None:
-            carried_out.append(item)
+def _merge(items: _Items, response: Message, failed: Message) -> Message:
+    """Add the failed items to `response`; parts of the same topic are joined."""
+    executed: list[Message] = getattr(response, items.in_response.name)
+    for item in getattr(failed, items.in_response.name):
+        same = next((other for other in executed if _identity(other) == _identity(item)), None)
+        if same is None or items.nested is None:
+            executed.append(item)
         else:
-            field = items.nested.answered.name
-            setattr(twin, field, [*getattr(twin, field), *getattr(item, field)])
+            field = items.nested.in_response.name
+            setattr(same, field, [*getattr(same, field), *getattr(item, field)])
     return response
 
 

@@ -1,4 +1,4 @@
-"""Refusals are built from the schema, so they are tested for every API and version that is served."""
+"""Error responses are built from the schema, so that they are tested for every served API and version."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from rookery.protocol.codec import (
     request_shape,
 )
 from rookery.protocol.message import Message
-from rookery.testing.refusals import Target, check_target, refuse
+from rookery.testing.injected_errors import Target, check_target, inject_error
 
 CODE = ErrorCode.POLICY_VIOLATION
 TOPIC_ID = UUID(int=7)
 NAMES = {TOPIC_ID: "by-id"}
 EVERYTHING = Target()
 
-# Their old versions report errors only for log directories, which a request does not name.
-WITHOUT_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+# Old versions of this API report errors only for log directories, which a request does not name.
+WITHOUT_ERROR_FIELD = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 VERSIONS = [
     (ApiKey(key), version)
     for key, versions in SERVED.items()
@@ -35,7 +35,7 @@ VERSIONS = [
 
 
 def sample(shape: Sequence[FieldShape]) -> Message:
-    """A request with one item in every array."""
+    """Return a request with one item in every array."""
     return Message(**{field.name: _sample_value(field) for field in shape})
 
 
@@ -63,36 +63,34 @@ def error_codes(message: Message) -> Iterator[int]:
                 yield from error_codes(child)
 
 
-def answer(
-    api_key: ApiKey, version: int, request: Message, target: Target = EVERYTHING, carried_out: Message | None = None
+def respond(
+    api_key: ApiKey, version: int, request: Message, target: Target = EVERYTHING, executed: Message | None = None
 ) -> Message:
-    """The refusal as the client sees it."""
-    refusal = refuse(api_key, version, request, CODE, target=target, topic_name=NAMES.get)
-    assert refusal is not None
-    assert (refusal.rest is None) == (carried_out is None)
-    if refusal.rest is not None:
-        round_trip(api_key, version, refusal.rest)
-    return decode_response(api_key, version, encode_response(api_key, version, refusal.finish(carried_out)))
+    """Return the response as the client decodes it."""
+    injected = inject_error(api_key, version, request, CODE, target=target, topic_name=NAMES.get)
+    assert injected is not None
+    assert (injected.rest is None) == (executed is None)
+    if injected.rest is not None:
+        round_trip(api_key, version, injected.rest)
+    return decode_response(api_key, version, encode_response(api_key, version, injected.finish(executed)))
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS, ids=lambda value: getattr(value, "name", f"v{value}"))
-def test_every_served_version_can_be_refused(api_key: ApiKey, version: int) -> None:
+def test_every_served_version_can_fail(api_key: ApiKey, version: int) -> None:
     request = round_trip(api_key, version, sample(request_shape(api_key, version)))
-    carried_out = None
+    executed = None
     if api_key == ApiKey.FETCH:
         request.session_epoch = 0
     if api_key == ApiKey.METADATA:
         topics = [Message(error_code=0, name="text", topic_id=TOPIC_ID, is_internal=False, partitions=[])]
-        carried_out = Message(
-            throttle_time_ms=0, error_code=0, brokers=[], cluster_id="c", controller_id=1, topics=topics
-        )
-    if (api_key, version) in WITHOUT_PLACE:
-        assert refuse(api_key, version, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
+        executed = Message(throttle_time_ms=0, error_code=0, brokers=[], cluster_id="c", controller_id=1, topics=topics)
+    if (api_key, version) in WITHOUT_ERROR_FIELD:
+        assert inject_error(api_key, version, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
     else:
-        assert CODE in set(error_codes(answer(api_key, version, request, carried_out=carried_out)))
+        assert CODE in set(error_codes(respond(api_key, version, request, executed=executed)))
 
 
-def test_every_served_api_takes_a_fault() -> None:
+def test_every_served_api_can_fail() -> None:
     assert [key for key in SERVED if check_target(ApiKey(key), EVERYTHING)] == []
 
 
@@ -127,28 +125,28 @@ def produce_errors(response: Message) -> dict[tuple[str, int], int]:
 
 
 def test_all_partitions_of_a_produce_fail() -> None:
-    response = answer(ApiKey.PRODUCE, 9, produce_request(0, 1))
+    response = respond(ApiKey.PRODUCE, 9, produce_request(0, 1))
     assert produce_errors(response) == dict.fromkeys([("a", 0), ("a", 1), ("b", 0), ("b", 1)], CODE)
     (first, *_) = response.responses[0].partition_responses
     assert (first.base_offset, first.error_message) == (-1, "injected by the test")
 
 
-def test_one_partition_fails_and_the_rest_is_carried_out() -> None:
+def test_one_partition_fails_and_the_rest_is_executed() -> None:
     target = Target(topic="a", partition=1)
-    refusal = refuse(ApiKey.PRODUCE, 9, produce_request(0, 1), CODE, target=target, topic_name=NAMES.get)
-    assert refusal is not None
-    assert refusal.rest is not None
-    left = [(topic.name, [part.index for part in topic.partition_data]) for topic in refusal.rest.topic_data]
+    injected = inject_error(ApiKey.PRODUCE, 9, produce_request(0, 1), CODE, target=target, topic_name=NAMES.get)
+    assert injected is not None
+    assert injected.rest is not None
+    left = [(topic.name, [part.index for part in topic.partition_data]) for topic in injected.rest.topic_data]
     assert left == [("a", [0]), ("b", [0, 1])]
-    response = refusal.finish(produced(("a", [0]), ("b", [0, 1])))
+    response = injected.finish(produced(("a", [0]), ("b", [0, 1])))
     assert produce_errors(response) == {("a", 0): 0, ("a", 1): CODE, ("b", 0): 0, ("b", 1): 0}
     assert len(response.responses) == 2, "a topic appears once"
 
 
-def test_a_request_about_something_else_is_left_alone() -> None:
+def test_a_request_that_does_not_concern_the_target_does_not_fail() -> None:
     for target in (Target(topic="c"), Target(topic="a", partition=3)):
         request = produce_request(0, 1)
-        assert refuse(ApiKey.PRODUCE, 9, request, CODE, target=target, topic_name=NAMES.get) is None
+        assert inject_error(ApiKey.PRODUCE, 9, request, CODE, target=target, topic_name=NAMES.get) is None
 
 
 def fetch_request(*, session_epoch: int) -> Message:
@@ -158,7 +156,7 @@ def fetch_request(*, session_epoch: int) -> Message:
     )
 
 
-def test_a_client_whose_partitions_are_not_added() -> None:
+def test_partitions_of_a_transaction_are_not_added() -> None:
     topics = [Message(name="a", partitions=[0, 1]), Message(name="b", partitions=[0])]
     request = Message(
         v3_and_below_transactional_id="t",
@@ -166,7 +164,7 @@ def test_a_client_whose_partitions_are_not_added() -> None:
         v3_and_below_producer_epoch=0,
         v3_and_below_topics=topics,
     )
-    response = answer(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
+    response = respond(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
     codes = {
         (topic.name, partition.partition_index): partition.partition_error_code
         for topic in response.results_by_topic_v3_and_below
@@ -175,35 +173,35 @@ def test_a_client_whose_partitions_are_not_added() -> None:
     assert codes == dict.fromkeys([("a", 0), ("a", 1), ("b", 0)], CODE)
 
 
-def test_markers_are_refused_by_producer() -> None:
+def test_markers_fail_by_producer() -> None:
     topic = Message(name="a", partition_indexes=[3])
     marker = Message(producer_id=5, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0)
-    response = answer(ApiKey.WRITE_TXN_MARKERS, 1, Message(markers=[marker]))
-    (refused,) = response.markers
-    assert (refused.producer_id, refused.topics[0].name) == (5, "a")
-    (partition,) = refused.topics[0].partitions
+    response = respond(ApiKey.WRITE_TXN_MARKERS, 1, Message(markers=[marker]))
+    (failed,) = response.markers
+    assert (failed.producer_id, failed.topics[0].name) == (5, "a")
+    (partition,) = failed.topics[0].partitions
     assert (partition.partition_index, partition.error_code) == (3, CODE)
 
 
-def test_topics_are_known_by_their_ids_too() -> None:
-    response = answer(ApiKey.FETCH, 13, fetch_request(session_epoch=0), Target(topic="by-id", partition=2))
+def test_topics_are_also_identified_by_id() -> None:
+    response = respond(ApiKey.FETCH, 13, fetch_request(session_epoch=0), Target(topic="by-id", partition=2))
     (topic,) = response.responses
     assert (topic.topic_id, topic.partitions[0].partition_index) == (TOPIC_ID, 2)
     assert (response.error_code, topic.partitions[0].error_code) == (0, CODE)
-    assert response.session_id == 0, "no session whose partitions the broker does not know"
+    assert response.session_id == 0, "no session is begun whose partitions the broker would not have"
 
 
 def test_a_fetch_session_is_ended_before_it_fails() -> None:
     request = fetch_request(session_epoch=4)
-    refusal = refuse(ApiKey.FETCH, 13, request, CODE, target=EVERYTHING, topic_name=NAMES.get)
-    assert refusal is not None
-    assert not refusal.counts
-    assert refusal.finish(None).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    injected = inject_error(ApiKey.FETCH, 13, request, CODE, target=EVERYTHING, topic_name=NAMES.get)
+    assert injected is not None
+    assert not injected.counts
+    assert injected.finish(None).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_metadata_without_topics_has_no_place_for_an_error() -> None:
+def test_metadata_without_topics_cannot_have_an_error() -> None:
     request = Message(topics=[], allow_auto_topic_creation=True)
-    assert refuse(ApiKey.METADATA, 8, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
+    assert inject_error(ApiKey.METADATA, 8, request, CODE, target=EVERYTHING, topic_name=NAMES.get) is None
 
 
 @pytest.mark.parametrize(
