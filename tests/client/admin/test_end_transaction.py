@@ -186,7 +186,7 @@ def test_a_transaction_with_a_failed_record_is_not_prepared_and_can_be_aborted(s
         producer.init_transactions()
         producer.begin_transaction()
         scenario.broker.faults.fail("Produce", ErrorCode.INVALID_RECORD)
-        producer.send(scenario.name, b"refused")
+        producer.send(scenario.name, b"rejected")
         with pytest.raises(TransactionAbortableError):
             producer.prepare_transaction()
         producer.abort_transaction()

@@ -61,7 +61,7 @@ def test_a_transaction_that_no_coordinator_will_end_hangs(
 @pytest.mark.parametrize("seen", [producer(9, start=4, last_ms=IN_TIME), producer(9, last_ms=LATE)])
 def test_a_transaction_that_may_still_be_active_is_not_suspect(seen: Message) -> None:
     hanging, _ = search({ApiKey.DESCRIBE_PRODUCERS: producing({0: [seen]})})
-    assert hanging == [], "and no coordinator was asked"
+    assert hanging == [], "and no coordinator was queried"
 
 
 def test_a_transaction_that_ends_during_the_search_does_not_hang() -> None:

@@ -471,12 +471,12 @@ def test_close_ends_a_poll_in_another_task() -> None:
 
 def test_close_ends_a_call_of_position() -> None:
     async def work(consumer: Consumer[Any, Any], broker: FakeBroker, log: FakeLog) -> None:
-        asks = asyncio.ensure_future(consumer.position(TP, timeout_s=600))
+        position = asyncio.ensure_future(consumer.position(TP, timeout_s=600))
         while not broker.requests_of(ApiKey.LIST_OFFSETS):
             await asyncio.sleep(0)
         await consumer.close()
         with pytest.raises(ClientStateError, match="closed"):
-            await asks
+            await position
 
     run_with(work, FakeLog(), answers={ApiKey.LIST_OFFSETS: lambda version, request: None})
 

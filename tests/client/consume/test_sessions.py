@@ -141,7 +141,7 @@ _WANTED = st.dictionaries(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(_WANTED, st.sampled_from(["answer", "answer", "answer", "lose", "refuse", "forget"]))))
+@given(st.lists(st.tuples(_WANTED, st.sampled_from(["answer", "answer", "answer", "lose", "reject", "forget"]))))
 def test_the_broker_always_fetches_what_is_wanted(
     steps: list[tuple[dict[tuple[str, int], tuple[int, int]], str]],
 ) -> None:
@@ -158,7 +158,7 @@ def test_the_broker_always_fetches_what_is_wanted(
         error, session_id = broker.serve(session.prepare(items), number)
         if fate == "lose":
             session.fail()
-        elif fate == "refuse":
+        elif fate == "reject":
             session.accept(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
         else:
             session.accept(error, session_id)

@@ -199,7 +199,7 @@ def test_the_coordinator_restarts(broker: EmbeddedBroker) -> None:
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "Heartbeat"])
 @pytest.mark.parametrize("code", ["NOT_COORDINATOR", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"])
 def test_errors_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, code: str) -> None:
-    topic = f"refused-{api}-{code}"
+    topic = f"error-{api}-{code}"
     broker.create_topic(topic, partitions=2)
 
     async def work() -> None:
@@ -219,10 +219,10 @@ def test_errors_are_followed_by_a_new_join(broker: EmbeddedBroker, api: str, cod
 
 
 def test_a_lost_response_to_a_join(broker: EmbeddedBroker) -> None:
-    broker.create_topic("lost-answer", partitions=2)
+    broker.create_topic("lost-response", partitions=2)
 
     async def work() -> None:
-        one = GroupMember(broker.bootstrap_servers, ["lost-answer"], fast("lost-answer"))
+        one = GroupMember(broker.bootstrap_servers, ["lost-response"], fast("lost-response"))
         async with closing(one):
             broker.faults.drop_connection("JoinGroup", carry_out=True, times=2)
             broker.faults.drop_connection("SyncGroup", carry_out=True)
@@ -238,7 +238,7 @@ def test_lost_while_it_joins_and_back_before_the_next_poll(broker: EmbeddedBroke
     async def work() -> None:
         one = GroupMember(broker.bootstrap_servers, ["back-again"], fast("back-again"))
         async with closing(one):
-            refused = broker.faults.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
+            failed = broker.faults.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
             broker.faults.delay("SyncGroup", 10)
             broker.faults.fail("SyncGroup", "REBALANCE_IN_PROGRESS")
             await one.poll()
@@ -246,7 +246,7 @@ def test_lost_while_it_joins_and_back_before_the_next_poll(broker: EmbeddedBroke
             async with asyncio.timeout(TIMEOUT_S):
                 while not one.membership._is_lost:
                     await asyncio.sleep(0.01)
-            assert refused.is_over
+            assert failed.is_over
             assert one.membership._join_task is not None
             assert not one.membership._join_task.done()
             # The response arrives, and the session of the lost member expires.

@@ -178,7 +178,7 @@ def test_a_topic_without_a_name_is_looked_up_with_a_backoff(broker: EmbeddedBrok
 
 @pytest.mark.parametrize("code", ["FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR"])
 def test_errors_of_heartbeats(broker: EmbeddedBroker, code: str) -> None:
-    topic = f"refused-{code}"
+    topic = f"error-{code}"
     broker.create_topic(topic, partitions=2)
 
     async def work() -> None:

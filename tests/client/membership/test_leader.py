@@ -24,8 +24,8 @@ ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 class Fixed(StatelessAssignor):
     name = "fixed"
 
-    def __init__(self, answer: Mapping[str, list[TopicPartition]]) -> None:
-        self._assignment = answer
+    def __init__(self, assignment: Mapping[str, list[TopicPartition]]) -> None:
+        self._assignment = assignment
 
     def assign(
         self, topics: PartitionRacks, members: Mapping[str, MemberSubscription]

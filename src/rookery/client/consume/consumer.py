@@ -231,8 +231,8 @@ class Consumer(ColumnMethods, LookupMethods, Generic[K, V]):
         wanted = {partition_of(tp): time_ms for tp, time_ms in times_ms.items()}
         found = await self._queries.resolve(wanted, timeout_s=self._api_timeout_s)
         for tp, offset in found.items():
-            # Also where another look-up, such as that of auto.offset.reset, has set a position meanwhile: the user's
-            # call counts.
+            # Even if another look-up, such as that of auto.offset.reset, has set a position meanwhile: the user's call
+            # takes precedence.
             if tp in self._subscription.assigned():
                 self._subscription.seek(tp, FetchPosition(offset))
 

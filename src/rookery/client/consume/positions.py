@@ -301,7 +301,7 @@ class PositionKeeper:
                 self._tasks[stage] = asyncio.get_running_loop().create_task(self._run(stage, look_up))
 
     async def close(self) -> None:
-        """Cancel all look-ups. There is no way back."""
+        """Cancel all look-ups; `advance` does nothing afterwards."""
         # First of all: a cancelled task still calls `on_change`, which calls `advance`; that must not start it again.
         self._is_closed = True
         tasks = list(self._tasks.values())

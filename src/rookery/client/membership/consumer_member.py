@@ -129,7 +129,6 @@ class ConsumerMember:
         self.epoch = response.member_epoch
         self.heartbeat_interval_ms = response.heartbeat_interval_ms
         # Not the current state: `acknowledge` may have changed it since the request was built.
-        # Not the current state: `acknowledge` may have changed it since the request was built.
         self._last_report = self._sent_report
         self._has_response = True
         if response.assignment is not None:
@@ -149,8 +148,7 @@ class ConsumerMember:
         self.owned = frozenset(owned)
 
     def fence(self) -> None:
-        """The coordinator has removed this member: it owns nothing, and the next heartbeat joins."""
-        """The coordinator has removed this member: it owns nothing, and the next heartbeat joins."""
+        """Reset the state: the coordinator has removed this member. It owns nothing, and the next heartbeat joins."""
         self.fence_count += 1
         self.epoch = JOINING_EPOCH
         self.owned = self.target = frozenset()

@@ -192,7 +192,7 @@ class GroupWorker:
                 await self._send_heartbeat()
 
     async def _send_heartbeat(self) -> None:
-        """Raises if the coordinator cannot be reached for a session time-out: by then it has removed this member."""
+        """Send a heartbeat. Raises after a session time-out without a response: the member has been removed by then."""
         identity, timeout_s = self._member.identity, self._settings.session_timeout_ms / 1000
         request = self._member.heartbeat_request()
         response = await self._call(self._coordinators, ApiKey.HEARTBEAT, request, timeout_s=timeout_s)
@@ -218,7 +218,7 @@ class GroupWorker:
         return response
 
     def _restart_silence_timer(self) -> None:
-        """The coordinator has answered: the assignment is valid for another session time-out."""
+        """Restart the timer: the coordinator has answered, so the assignment is valid for another session time-out."""
         self._stop_silence_timer()
         loop = asyncio.get_running_loop()
         self._silence_timer = loop.call_later(self._settings.session_timeout_ms / 1000, self._on_silence)
