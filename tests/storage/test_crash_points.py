@@ -76,10 +76,12 @@ class Node:
     def log(self) -> Log:
         return self.manager.create(PARTITION, TOPIC_ID, self.config)
 
-    def append(self, count: int, value: bytes = b"value") -> None:
+    def append(self, count: int, value: bytes = b"value", *, records: int = 1) -> None:
+        """Append `count` batches of `records` records each."""
         for _ in range(count):
             offset = self.log.end_offset
-            data = batch(START_MS + offset, value=value, producer_id=len(value), epoch=0, sequence=offset)
+            times_ms = [START_MS + offset] * records
+            data = batch(*times_ms, value=value, producer_id=len(value), epoch=0, sequence=offset)
             self.ledger.latest[offset] = b""
             append(self.log, data)
             self.ledger.latest[offset] = bytes(data)
@@ -146,6 +148,22 @@ def scenario_truncate(node: Node) -> None:
     node.log.truncate_to(5)
     ledger.keep_latest()
     node.append(7, value=b"elsewhere")
+    node.flush()
+    node.append(1)
+
+
+def scenario_truncate_inside_a_batch(node: Node) -> None:
+    """The batch is cut whole, so the log ends below the offset that was asked for."""
+    node.append(5, records=3)
+    node.flush()
+    node.manager.checkpoint()
+    ledger = node.ledger
+    ledger.flushed = 6
+    ledger.fork({offset: data for offset, data in ledger.latest.items() if offset < 6})
+    node.log.truncate_to(7)
+    assert node.log.end_offset == 6
+    ledger.keep_latest()
+    node.append(3, value=b"elsewhere", records=2)
     node.flush()
     node.append(1)
 
@@ -226,6 +244,7 @@ SCENARIOS = [
     scenario_roll_without_flushing,
     scenario_flush_in_the_background,
     scenario_truncate,
+    scenario_truncate_inside_a_batch,
     scenario_truncate_after_a_clean_stop,
     scenario_delete_from_the_start,
     scenario_clean,

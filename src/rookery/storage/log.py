@@ -447,15 +447,17 @@ class Log:
 
     def _truncate_to(self, offset: Offset) -> None:
         kept = max(1, bisect_left(self._segments.bases, offset))
-        self._prepare_truncation(offset)
+        last = self._segments.all[kept - 1]
+        position = last.position_of(offset)
+        # Batches are removed whole, so the log may end below `offset`. A recovery point between the two would make the
+        # next start quarantine the log after a crash: it would miss records that were never there.
+        self.end_offset = last.end_offset_before(position)
+        self._prepare_truncation(self.end_offset)
         self._segments.drop_from(kept)
-        self._segments.active.truncate_to_position(self._segments.active.position_of(offset))
-        self.end_offset = self._segments.active.next_offset()
-        if self._segments.active.has_aborted:
+        last.truncate_to_position(position)
+        if last.has_aborted:
             # An entry whose marker was cut would make readers skip the records of a transaction that commits later.
-            self._segments.aborted_index(self._segments.active).truncate_from(self.end_offset)
-        # Batches are removed whole, so the log may now end below `offset`.
-        self._lower_recovery_point(self.end_offset)
+            self._segments.aborted_index(last).truncate_from(self.end_offset)
         if self.end_offset < self.start_offset:
             # The batch that held the start offset was removed whole: no record at or after the start is left.
             self._restart_at(self.start_offset)

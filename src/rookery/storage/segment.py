@@ -371,6 +371,18 @@ class Segment:
             offset = header.last_offset + 1
         return offset
 
+    def end_offset_before(self, position: int) -> Offset:
+        """Return the offset after the last batch before `position`, where a batch begins or the file ends."""
+        if position >= self.size_bytes:
+            return self.next_offset()
+        _, following = next(self.headers(position))
+        offset = self.base_offset
+        for found, header in self.headers(self.offset_index.lookup(following.base_offset - 1)):
+            if found >= position:
+                break
+            offset = header.last_offset + 1
+        return offset
+
     # Indexes
 
     def reset_indexes(self) -> None:
