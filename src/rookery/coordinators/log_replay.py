@@ -1,4 +1,4 @@
-"""Replaying a partition's log into a shard, in slices, so that the event loop can serve others in between."""
+"""Replays a partition's log into a shard, in slices between which the event loop serves other requests."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,10 @@ class Replayable(Protocol):
 
 
 async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slices) -> Offset:
-    """Replay all records and return the offset behind them."""
+    """Replay all records; return the offset after the last one. Raises CorruptionError if one cannot be read.
+
+    `max_bytes` is the size of a read.
+    """
     offset = replica.log.start_offset
     replayed = 0
     while offset < replica.log.end_offset:
@@ -42,6 +45,7 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slic
             else:
                 producer_id = header.producer_id if header.is_transactional else None
                 for record in _records(header, batch):
+                    # The log may start in the middle of a batch, whose earlier records are deleted.
                     if record.offset >= start_offset:
                         _replay(shard, record, producer_id)
             replayed += header.record_count
@@ -49,7 +53,7 @@ async def load(shard: Replayable, replica: Replica, max_bytes: int, slices: Slic
                 replayed = 0
                 await slices.pause()
         if offset == start_offset:
-            # The compacted rest of the log is empty.
+            # Compaction has removed all records from here to the end: no batch will advance the offset.
             offset = replica.log.end_offset
     return offset
 
@@ -59,6 +63,7 @@ def _replay(shard: Replayable, record: Record, producer_id: ProducerId | None) -
         raise CorruptionError(f"the record at offset {record.offset} of a coordinator's topic has no key")
     decoded = shard.decode(record.key, record.value)
     if decoded is None:
+        # Written by a newer version. Failing here would make the partition unavailable after a downgrade.
         logger.warning("skipping a record of an unknown kind", offset=record.offset)
     elif producer_id is None:
         shard.replay(decoded)
@@ -73,7 +78,7 @@ def _end_transaction(shard: Replayable, header: BatchHeader, batch: Buffer) -> N
 
 
 async def _read(replica: Replica, offset: Offset, max_bytes: int) -> bytes:
-    """The next batches from `offset` on; the last may be cut off. Many bytes are read in a worker thread."""
+    """Read the next batches from `offset` on; the last may be cut off. Large reads are done in a worker thread."""
     found = replica.log.read(offset, max_bytes)
     if found.error_code is not ErrorCode.NONE:
         raise CorruptionError(f"the log does not have offset {offset}")
