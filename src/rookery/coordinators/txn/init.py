@@ -85,7 +85,10 @@ def _may_bump(transaction: Transaction, request: InitRequest) -> bool:
 def _fence(
     transaction: Transaction, request: InitRequest, transaction_version: int, now_ms: TimestampMs
 ) -> CoordinatorResult[InitResult]:
-    """Abort the ongoing transaction under a bumped epoch, which no instance gets: the retry gets the one after it."""
+    """Abort the ongoing transaction under a bumped epoch, which fences its producer; the request must be retried.
+
+    The retry of a new instance gets the epoch after that, the retry of one that resumes gets the bumped epoch.
+    """
     aborted = fenced(transaction, now_ms, transaction_version, keep_last_epoch=_is_resuming(request))
     return CoordinatorResult(
         response=InitResult(ErrorCode.CONCURRENT_TRANSACTIONS),

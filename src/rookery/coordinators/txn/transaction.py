@@ -26,7 +26,7 @@ EPOCH_MAX: Final[ProducerEpoch] = 2**15 - 1
 # The last epoch that a producer may have.
 LAST_EPOCH: Final[ProducerEpoch] = EPOCH_MAX - 1
 
-# The protocol of an EndTxn: with the older one the epoch stays, with the newer one (KIP-890) it is raised.
+# The protocol of an EndTxn: the older one keeps the epoch, the newer one (KIP-890) bumps it.
 CLASSIC: Final = 0
 EPOCH_BUMP: Final = 2
 

@@ -7,7 +7,7 @@ from rookery.coordinators.group.classic.states import State
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Describe a group. Metadata and assignments are included only while it is stable: else they may change."""
+    """Describe a group, with metadata and assignments only while it is stable: else they are about to change."""
     is_stable = group.state is State.STABLE
     return DescribedGroup(
         group_id=group.group_id,

@@ -34,7 +34,7 @@ class ClassicDraft:
         )
 
     def store(self) -> None:
-        """Add the record of the group as it is now; at most once per draft, after the last change."""
+        """Add the record of the group as it is now, which must be stable or empty (see `from_stored`)."""
         self._records.append(GroupRecord(GroupMetadataKey(self.group.group_id), self.group.stored()))
 
     def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
